@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -158,6 +159,38 @@ def test_models_are_listed_with_what_they_are_for(client: Any) -> None:
         ("completions", {"model": "writer", "prompt": "a", "stream_options": {}}, 400, "stream_options"),
         ("completions", {"model": "writer", "prompt": "a", "max_tokens": 10**6}, 400, None),
         ("completions", {"model": "writer", "prompt": "a" * 400}, 400, None),
+        ("completions", {"model": "writer", "prompt": "a", "n": 10**6}, 400, "n"),
+        ("completions", {"model": "writer", "prompt": "a", "best_of": 2**63}, 400, "best_of"),
+        ("completions", {"model": "writer", "prompt": ["a"] * 60, "n": 16}, 400, "n"),
+        ("completions", {"model": "writer", "prompt": "a", "temperature": 1e-40}, 400, "temperature"),
+        ("completions", {"model": "writer", "prompt": "a", "repetition_penalty": 1e-300}, 400, "repetition_penalty"),
+        ("completions", {"model": "writer", "prompt": "a", "seed": 2**70}, 400, "seed"),
+        ("completions", {"model": "writer", "prompt": "a", "top_k": 2**70}, 400, None),
+        (
+            "chat/completions",
+            {"model": "writer", "messages": [{"role": "x", "content": "a"}]},
+            400,
+            "messages[0].role",
+        ),
+        (
+            "chat/completions",
+            {
+                "model": "writer",
+                "messages": [{"role": "user", "content": [{"type": "text", "text": "a", "image_url": "x"}]}],
+            },
+            400,
+            "messages[0].content[0]",
+        ),
+        (
+            "chat/completions",
+            {
+                "model": "writer",
+                "messages": [{"role": "user", "content": "a"}],
+                "chat_template_kwargs": {"messages": []},
+            },
+            400,
+            "chat_template_kwargs",
+        ),
         ("completions", {"model": "writer", "prompt": "a", "max_tokens": 2**70}, 400, None),
         ("completions", {"model": "writer", "prompt": [2**70]}, 400, None),
         ("completions", {"model": "vectors", "prompt": "a"}, 400, None),
@@ -189,6 +222,18 @@ def test_what_is_not_followed_is_refused_by_name(
     assert len(error["message"].splitlines()) == 1
     if body.get("stream_options") is None:
         assert posted(server, f"/v1/{path}", **body | {"stream": True}).status_code in (status, 400)
+
+
+def test_texts_that_are_too_long_are_said_to_be(server: Served) -> None:
+    for path, body in (
+        ("completions", {"model": "writer", "prompt": "line " * 100, "max_tokens": 1}),
+        ("completions", {"model": "writer", "prompt": "line " * 10**5, "max_tokens": 1}),
+        ("completions", {"model": "writer", "prompt": "line", "max_tokens": 10**6}),
+        ("chat/completions", {"model": "writer", "messages": [{"role": "user", "content": "line " * 100}]}),
+        ("embeddings", {"model": "vectors", "input": ["a", "cat sat " * 400]}),
+    ):
+        answer = posted(server, f"/v1/{path}", **body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"a"', b"\xff", b"[" * 5000, b'{"model": NaN}'])
@@ -251,6 +296,33 @@ def test_who_goes_away_leaves_the_batch(server: Served) -> None:
     until(lambda: "regard:num_requests_open 0.0" in httpx.get(f"{server.url}/metrics").text)
 
 
+def waiting(server: Served) -> float:
+    lines = httpx.get(f"{server.url}/metrics").text.splitlines()
+    return next(float(line.split()[-1]) for line in lines if line.startswith("regard:num_requests_open"))
+
+
+def test_who_waits_in_the_queue_and_goes_away_leaves_it(server: Served) -> None:
+    body = {"model": "writer", "prompt": "line", "max_tokens": 150, "stream": True, "temperature": 2, "n": 16}
+    quick = httpx.Timeout(30, read=0.02)
+    for _ in range(6):
+        with (
+            pytest.raises(httpx.ReadTimeout),
+            httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=quick),
+        ):
+            pass
+    until(lambda: waiting(server) == running(server) == 0, 3)
+
+
+def test_half_a_body_takes_nobodys_place(server: Served) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    head = b"POST /tokenize HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 500\r\n\r\n{"
+    with socket.create_connection((host, int(port))) as half:
+        half.sendall(head)
+        time.sleep(0.2)
+        assert waiting(server) == 0
+        assert posted(server, "/tokenize", model="writer", prompt="line").status_code == 200
+
+
 def test_counts_are_told(server: Served) -> None:
     before = httpx.get(f"{server.url}/metrics").text
     posted(server, "/v1/completions", model="writer", prompt="line", max_tokens=7)
@@ -272,7 +344,7 @@ def test_an_engine_that_dies_fails_its_requests_and_is_started_again(
     found: list[httpx.Response] = []
 
     def ask() -> None:
-        body = {"prompt": ["line"] * 40, "max_tokens": 150, "temperature": 2, "n": 16}
+        body = {"prompt": ["line"] * 15, "max_tokens": 150, "temperature": 2, "n": 16}
         found.append(posted(served, "/v1/completions", model="writer", **body))
 
     asking = threading.Thread(target=ask)

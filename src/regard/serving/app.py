@@ -8,7 +8,7 @@ import hmac
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from regard import __version__
 from regard.errors import InputError
-from regard.serving.link import EngineLink, EngineLost, Rejected
+from regard.serving.link import EngineFault, EngineLink, EngineLost, Rejected
 from regard.serving.metrics import Metrics
 from regard.serving.openai import (
     Asked,
@@ -62,11 +62,13 @@ class Limits:
         body: bytes.
         waiting: requests that are not answered yet; one more is turned away with 429.
         seconds: that a request may take.
+        body_seconds: that its body may take to arrive.
     """
 
     body: int = 2**23
     waiting: int = 256
     seconds: float = 600.0
+    body_seconds: float = 30.0
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -216,6 +218,9 @@ def _counted(handler: Handler) -> Handler:
                 code="queue_full",
                 headers={"retry-after": RETRY_AFTER},
             )
+        request.state.body = await _body(
+            server, request
+        )  # before it counts: who sends half of one takes nobody's place
         server.open += 1
         try:
             response = await handler(server, request)
@@ -242,9 +247,9 @@ async def _answered(handler: Handler, server: Server, request: Request) -> Respo
     except BadRequest as error:
         return refusal(error.message, status=error.status, parameter=error.parameter, code=error.code)
     except Rejected as error:
-        message = str(error)
-        code = "context_length_exceeded" if "maximum context length" in message else None
-        return refusal(message, code=code)
+        return refusal(str(error), code=error.code or None)
+    except EngineFault as error:
+        return refusal(str(error), status=500, code="engine_fault")
     except EngineLost as error:
         return refusal(str(error), status=503, code="engine_lost", headers={"retry-after": RETRY_AFTER})
     except TimeoutError:
@@ -277,10 +282,18 @@ async def _body(server: Server, request: Request) -> bytes:
         BadRequest: for a longer one.
     """
     found = bytearray()
-    async for piece in request.stream():
-        found += piece
-        if len(found) > server.limits.body:
-            raise BadRequest(f"the body is longer than {server.limits.body:,} bytes", status=413, code="body_too_large")
+    try:
+        async with asyncio.timeout(server.limits.body_seconds):
+            async for piece in request.stream():
+                found += piece
+                if len(found) > server.limits.body:
+                    raise BadRequest(
+                        f"the body is longer than {server.limits.body:,} bytes", status=413, code="body_too_large"
+                    )
+    except TimeoutError:
+        raise BadRequest(
+            f"the body did not arrive within {server.limits.body_seconds:g} seconds", status=408, code="timeout"
+        ) from None
     return bytes(found)
 
 
@@ -329,7 +342,7 @@ async def model(server: Server, request: Request) -> Response:
 
 async def completions(server: Server, request: Request) -> Response:
     """/v1/completions."""
-    wanted: CompletionRequest = read(await _body(server, request), CompletionRequest)
+    wanted: CompletionRequest = read(request.state.body, CompletionRequest)
     _check_model(server, wanted.model)
     asked = asked_to_complete(wanted, _client(request, wanted.user))
     return await _written(server, request, asked, stream=bool(wanted.stream))
@@ -337,21 +350,20 @@ async def completions(server: Server, request: Request) -> Response:
 
 async def chat_completions(server: Server, request: Request) -> Response:
     """/v1/chat/completions."""
-    wanted: ChatRequest = read(await _body(server, request), ChatRequest)
+    wanted: ChatRequest = read(request.state.body, ChatRequest)
     _check_model(server, wanted.model)
     asked = asked_to_chat(wanted, _client(request, wanted.user))
     return await _written(server, request, asked, stream=bool(wanted.stream))
 
 
-def answer(kind: type[Any], respond: Callable[[EngineLink, Any, str], Awaitable[dict[str, Any]]]) -> Handler:
+def answer(kind: type[Any], respond: Callable[[EngineLink, Any, str], Coroutine[Any, Any, dict[str, Any]]]) -> Handler:
     """A route that reads one kind of body and answers at once."""
 
     async def route(server: Server, request: Request) -> Response:
-        wanted = read(await _body(server, request), kind)
+        wanted = read(request.state.body, kind)
         _check_model(server, wanted.model)
         client = _client(request, getattr(wanted, "user", None))
-        async with asyncio.timeout(server.limits.seconds):
-            return Json(await respond(server.link, wanted, client))
+        return await _watched(server, request, respond(server.link, wanted, client))
 
     return route
 
@@ -369,11 +381,10 @@ async def task(server: Server, request: Request) -> Response:
             raise BadRequest(
                 f"the model {name!r} is served at {', '.join(card.routes) or '/v1/completions'}", status=404
             )
-        body = await _body(server, request)
-        asked = decode(ROUTES[wanted], body, request.headers.get("content-type", ""))
+        asked = decode(ROUTES[wanted], request.state.body, request.headers.get("content-type", ""))
         given = {"route": wanted, "request": msgspec.to_builtins(asked, builtin_types=(bytes,))}
-        async with asyncio.timeout(server.limits.seconds):
-            return Json(await server.link.ask(name, "task", given, client=_client(request, None)))
+        work = server.link.ask(name, "task", given, client=_client(request, None))
+        return await _watched(server, request, work)
     except BadRequest as error:
         return Json({"error": error.message}, status_code=error.status)
     except (InputError, Rejected) as error:
@@ -386,28 +397,44 @@ async def _written(server: Server, request: Request, asked: Asked, *, stream: bo
     if stream:
         # The first chunk is awaited here, so that a request that is refused is refused by its status.
         pieces = chunks(server.link, asked)
+
+        async def begun() -> Response:
+            return Stream(_events(server, asked, await anext(pieces, None), pieces, started))
+
         try:
-            async with asyncio.timeout(server.limits.seconds):
-                first = await anext(pieces, None)
+            response = await _watched(server, request, begun())
         except BaseException:
             await pieces.aclose()
             raise
-        return Stream(_events(server, asked, first, pieces, started))
-    work = asyncio.create_task(completed(server.link, asked))
+        if not isinstance(response, Stream):
+            await pieces.aclose()
+        return response
+    response = await _watched(server, request, completed(server.link, asked))
+    if asked.usage:
+        server.metrics.wrote(asked.model, asked.usage, time.perf_counter() - started)
+    return response
+
+
+async def _watched(server: Server, request: Request, work: Coroutine[Any, Any, Any]) -> Response:
+    """The answer that comes of some work, which ends where nobody waits for it any more.
+
+    Raises:
+        TimeoutError: where it takes too long.
+    """
+    doing = asyncio.create_task(work)
     gone = asyncio.create_task(_disconnected(request))
     try:
-        await asyncio.wait({work, gone}, timeout=server.limits.seconds, return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            found = work.result()
-            server.metrics.wrote(asked.model, asked.usage, time.perf_counter() - started)
-            return Json(found)
+        await asyncio.wait({doing, gone}, timeout=server.limits.seconds, return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            found = doing.result()
+            return found if isinstance(found, Response) else Json(found)
         if gone.done():
             return Response(status_code=499)  # nobody reads it
         raise TimeoutError
     finally:
-        for task in (work, gone):
-            task.cancel()
-        await asyncio.gather(work, gone, return_exceptions=True)
+        for each in (doing, gone):
+            each.cancel()
+        await asyncio.gather(doing, gone, return_exceptions=True)
 
 
 async def _disconnected(request: Request) -> None:
@@ -447,8 +474,11 @@ async def _events(
             async for piece in pieces:
                 yield _event(piece)
         server.metrics.wrote(asked.model, asked.usage, time.perf_counter() - started)
-    except (EngineLost, Rejected) as error:
-        yield _event(error_of(str(error), 503 if isinstance(error, EngineLost) else 400))
+    except Rejected as error:
+        yield _event(error_of(str(error), 400, code=error.code or None))
+    except (EngineLost, EngineFault) as error:
+        lost = isinstance(error, EngineLost)
+        yield _event(error_of(str(error), 503 if lost else 500, code="engine_lost" if lost else "engine_fault"))
     except TimeoutError:
         yield _event(error_of(f"the request took longer than {server.limits.seconds:g} seconds", 504))
     yield b"data: [DONE]\n\n"

@@ -10,7 +10,9 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from multiprocessing.connection import Connection
@@ -60,7 +62,14 @@ if TYPE_CHECKING:
     from regard.tasks.language_writing import Writer
     from regard.text import Tokenizer
 
+TEXTS_AT_ONCE = 16
+"""Of which vectors are made between two steps."""
+
 FAILED = "the engine failed at this request; its log says why"
+
+
+class TooLong(InputError):
+    """A prompt, or it and what is to be written, has more tokens than the model has positions for."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -99,6 +108,8 @@ class WritingModel:
         self.batch = ContinuousBatch(predictor.model, rows=rows, kept_bytes=kept_bytes)
         self._requests: dict[int, _Writing] = {}
         self._text_of = token_texts(predictor.task.tokenizer)
+        tokenizer = predictor.task.tokenizer
+        self._longest = max(map(len, tokenizer.tokens(range(tokenizer.size))), default=1)
         usual = predictor.usual  # what the folder says of its tokens; how to choose among them, the request says
         names = ("end_tokens", "forbidden_tokens", "forced_end", "forced_start")
         self._own = {name: getattr(usual, name) for name in names}
@@ -109,15 +120,19 @@ class WritingModel:
         Raises:
             InputError: for what the model cannot do.
         """
+        if asked.copies > self.batch.rows:
+            raise InputError(
+                f"{asked.copies} texts of one prompt are asked for; ask for 1 to {self.batch.rows} (--rows)"
+            )
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.settings.items()}
         settings = from_mapping(GenerationSettings, {**self._own, **values}, "the request")
         writer = self.predictor.writer(settings, asked.stop)
-        prompt, leading, text = self._prompt(asked, writer)
+        prompt, leading, text = self._prompt(asked)
         limit, room = asked.maximum, self._room(len(prompt))
         if limit is None:
             limit = room if room is not None else self.predictor.usual.maximum_length or 512
-        if room is not None and limit > room:
-            raise InputError(
+        if room is not None and (room < 1 or limit > room):
+            raise TooLong(
                 f"this model's maximum context length is {self.predictor.model.maximum_length} tokens, and the prompt has "
                 f"{len(prompt)} and {limit} more are asked for; shorten the prompt or lower max_tokens"
             )
@@ -219,21 +234,25 @@ class WritingModel:
         named = [(self._text_of(each), each, value) for each, value in top]
         return Token(index, self._text_of(index), log_probability, named)
 
-    def _prompt(self, asked: Write, writer: Writer) -> tuple[list[int], int, str]:
+    def _prompt(self, asked: Write) -> tuple[list[int], int, str]:
         """Token ids, how many of them stand in front of the text, and the text."""
-        from regard.text.chat import Prompt
-
-        tokenizer = self.predictor.task.tokenizer
+        task = self.predictor.task
         if asked.messages is not None:
             prompt = self.predictor.prompt_of(asked.messages, **asked.template)
-            return writer.encode(prompt), 0, prompt.text
+            return list(prompt.ids) or task.prompted(()), 0, prompt.text
         if isinstance(asked.prompt, str):
-            ids = writer.encode(asked.prompt)
-            return ids, len(ids) - len(tokenizer.encode(asked.prompt)), asked.prompt
+            positions = self.predictor.model.maximum_length
+            if positions is not None and len(asked.prompt) > positions * self._longest:
+                raise TooLong(  # it is not worth the time to count its tokens
+                    f"this model's maximum context length is {positions} tokens, and the prompt has {len(asked.prompt):,} "
+                    "characters; shorten it"
+                )
+            read = task.tokenizer.encode(asked.prompt)
+            ids = task.prompted(read)
+            return ids, len(ids) - len(read), asked.prompt
         ids = list(asked.prompt or ())
-        check_ids(tokenizer, ids)
-        text = tokenizer.decode(ids)
-        return writer.encode(Prompt(text=text, ids=tuple(ids))) if ids else writer.encode(""), 0, text
+        check_ids(task.tokenizer, ids)
+        return ids or task.prompted(()), 0, task.tokenizer.decode(ids)
 
     def _room(self, prompt: int) -> int | None:
         """The most tokens after a prompt of so many: the last one that is written takes no position."""
@@ -298,36 +317,46 @@ class Engine:
                     made[id(predictor)] = WritingModel(predictor, rows=rows, kept_bytes=kept_bytes)
                 self.writing[name] = made[id(predictor)]
         self._batches = list(made.values())
+        self._asked: deque[tuple[Ask, Iterator[Any]]] = deque()
 
     @property
     def busy(self) -> bool:
         """Whether `turn` has something to do."""
-        return any(model.batch.busy for model in self._batches)
+        return bool(self._asked) or any(model.batch.busy for model in self._batches)
 
     def take(self, request: Request) -> list[Reply]:
         """Take a request; what can be said at once is returned."""
         if isinstance(request, Cancel):
             for model in self._batches:
                 model.cancel(request.key)
+            self._asked = deque(each for each in self._asked if each[0].key != request.key)
             return []
         try:
             if request.model not in self.predictors:
                 raise InputError(f"there is no model {request.model!r}")
             if isinstance(request, Ask):
-                return [Answer(request.key, self._answer(request))]
+                self._asked.append((request, self._steps(request)))
+                return []
             if request.model not in self.writing:
                 raise InputError(f"the model {request.model!r} is no language model and continues no texts")
             self.writing[request.model].add(request)
-        except InputError as error:
-            return [Failure(request.key, str(error), "request")]
-        except Exception:
-            traceback.print_exc()
-            return [Failure(request.key, FAILED, "engine")]
+        except Exception as error:
+            return [_failure(request.key, error)]
         return []
 
     def turn(self) -> list[Reply]:
-        """One step of every language model that is asked something."""
+        """One step of every language model that is asked something, and one of whatever else is asked."""
         replies: list[Reply] = []
+        if self._asked:
+            request, steps = self._asked.popleft()
+            try:
+                made = next(steps)
+                if made is None:
+                    self._asked.append((request, steps))  # others take their turn
+                else:
+                    replies.append(Answer(request.key, made))
+            except Exception as error:
+                replies.append(_failure(request.key, error))
         for model in self._batches:
             if not model.batch.busy:
                 continue
@@ -345,22 +374,24 @@ class Engine:
             waiting={name: model.batch.waiting for name, model in self.writing.items()},
         )
 
-    def _answer(self, request: Ask) -> Any:
+    def _steps(self, request: Ask) -> Iterator[Any]:
+        """The answer, after None as often as there is a pause in the work."""
         predictor, given = self.predictors[request.model], request.given
         if request.what == "tokenize":
             ids = predictor.task.tokenizer.encode(given["text"])
             if given["special"] and request.model in self.writing:
                 ids = predictor.task.prompted(ids)
-            return {"ids": list(ids), "texts": list(map(token_texts(predictor.task.tokenizer), ids))}
-        if request.what == "detokenize":
+            yield {"ids": list(ids), "texts": list(map(token_texts(predictor.task.tokenizer), ids))}
+        elif request.what == "detokenize":
             check_ids(predictor.task.tokenizer, given["ids"])
-            return predictor.task.tokenizer.decode(given["ids"])
-        if request.what == "task":
+            yield predictor.task.tokenizer.decode(given["ids"])
+        elif request.what == "task":
             route = ROUTES[given["route"]]
-            return route.answer(predictor, msgspec.convert(given["request"], route.request))
-        return self._vectors(predictor, given)
+            yield route.answer(predictor, msgspec.convert(given["request"], route.request))
+        else:
+            yield from self._vectors(predictor, given)
 
-    def _vectors(self, predictor: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _vectors(self, predictor: Any, given: Mapping[str, Any]) -> Iterator[Any]:
         """Vectors of texts or of token ids, as float32 bytes, and how many tokens were read."""
         from regard.tasks.sentence_embedding import SentenceEncoder
 
@@ -373,13 +404,27 @@ class Engine:
                 check_ids(tokenizer, each)
                 each = tokenizer.decode(each)
             texts.append(each)
-        vectors = predictor.embed(texts)
-        read = predictor.task.encode(texts, maximum=predictor.maximum_length, prompt=None)
-        return {
-            "vectors": vectors.astype("<f4").tobytes(),
-            "width": vectors.shape[1],
-            "tokens": sum(len(each) for each in read),
-        }
+        most, read, made = predictor.maximum_length, 0, bytearray()
+        for first in range(0, len(texts), TEXTS_AT_ONCE):
+            part = texts[first : first + TEXTS_AT_ONCE]
+            lengths = [len(each) for each in predictor.task.encode(part, maximum=sys.maxsize, prompt=None)]
+            for number, length in enumerate(lengths, start=first + 1):
+                if most is not None and length > most:
+                    raise TooLong(
+                        f"this model's maximum context length is {most} tokens, and text {number} has {length}; shorten it"
+                    )
+            read += sum(lengths)
+            made += predictor.embed(part).astype("<f4").tobytes()
+            yield None
+        yield {"vectors": bytes(made), "width": predictor.width, "tokens": read}
+
+
+def _failure(key: int, error: Exception) -> Failure:
+    """What is told of an error: a wrong request's own sentence; of any other, that the log has it."""
+    if isinstance(error, InputError):
+        return Failure(key, str(error), "request", "context_length_exceeded" if isinstance(error, TooLong) else "")
+    traceback.print_exception(error)
+    return Failure(key, FAILED, "engine")
 
 
 def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path]) -> list[Card]:
@@ -398,7 +443,7 @@ def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path]) -> list[Ca
                 name=name,
                 task=predictor.task.name,
                 created=int(os.stat(folders[name]).st_mtime),
-                positions=getattr(predictor.model, "maximum_length", None),
+                positions=predictor.maximum_length if encodes else getattr(predictor.model, "maximum_length", None),
                 chats=getattr(predictor.task, "chat", None) is not None,
                 width=predictor.width if encodes else None,
                 parameters=sum(part.numel() for part in predictor.model.parameters()),
@@ -411,14 +456,19 @@ def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path]) -> list[Ca
 def opened(folder: Path, dtype: str) -> Any:
     """A model to serve; a decoder is laid out for inference, whose rows do not depend on each other, where it can be.
 
+    Weights of 8 and 4 bits are for language models and translators; other models beside them are served in float32.
+
     Raises:
         InputError: as `regard.load`.
     """
     from regard.quantization import InferenceDecoder
+    from regard.quantization.linear import BITS
     from regard.quantization.models import unsupported_decoder
     from regard.tasks.language_modelling import LanguageModel
-    from regard.tasks.loading import load
+    from regard.tasks.loading import load, task_of
 
+    if dtype in BITS and task_of(folder) not in ("language_modelling", "translation"):
+        dtype = "float32"
     predictor = load(folder, dtype=dtype)
     plain = isinstance(predictor, LanguageModel) and dtype in ("float32", "bfloat16")
     if not plain or unsupported_decoder(predictor.model):
@@ -448,32 +498,38 @@ class EngineOptions:
 
 def main(pipe: Connection, options: EngineOptions) -> None:
     """Run an engine behind a pipe until the other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the web process ends this one
+    for each in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # they reach the whole group; the web process ends this one in its time
+        signal.signal(each, signal.SIG_IGN)
     if options.threads is not None:
         torch.set_num_threads(options.threads)
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        _run(pipe, options)
+
+
+def _run(pipe: Connection, options: EngineOptions) -> None:
     try:
         engine = _loaded(pipe, options)
     except InputError as error:
         _send(pipe, [Broken(str(error))])
         return
     told = engine.load()
-    try:
-        while True:
-            replies: list[Reply] = []
-            if not engine.busy:
-                pipe.poll(None)
-            while pipe.poll():
-                replies += engine.take(decode_request(pipe.recv_bytes()))
-            if engine.busy:
-                replies += engine.turn()
-            load = engine.load()
-            if load != told:
-                replies.append(load)
-                told = load
-            if replies:
-                _send(pipe, replies)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        return
+    while True:
+        replies: list[Reply] = []
+        if not engine.busy:
+            pipe.poll(None)
+        while pipe.poll():
+            replies += engine.take(decode_request(pipe.recv_bytes()))
+        if engine.busy:
+            replies += engine.turn()
+        load = engine.load()
+        if load != told:
+            replies.append(load)
+            told = load
+        if replies:
+            _send(pipe, replies)
 
 
 def _loaded(pipe: Connection, options: EngineOptions) -> Engine:

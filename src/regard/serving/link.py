@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import multiprocessing
 import queue
 import threading
@@ -36,6 +37,10 @@ from regard.serving.messages import (
 LOST = "the engine's process ended while it worked on this request, and is being started again; ask once more"
 NOT_READY = "the engine is being started; ask again in a moment"
 
+FAULTS = logging.getLogger("regard.serving")
+MOST_FAILURES = 3
+"""Times in a row that the engine may end before its models are loaded again."""
+
 PATIENCE = 30
 """Seconds that a request waits for an engine that is being started."""
 
@@ -44,8 +49,21 @@ class EngineLost(Exception):
     """The engine cannot answer: its process ended, or is not there yet. Its message is a sentence."""
 
 
+class EngineFault(Exception):
+    """The engine failed at this one request. Its message is a sentence."""
+
+
 class Rejected(Exception):
-    """What was asked for is wrong. Its message is a sentence."""
+    """What was asked for is wrong. Its message is a sentence.
+
+    Arguments:
+        message: the sentence.
+        code: OpenAI's word for it; empty where there is none.
+    """
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +87,9 @@ class EngineLink:
     _keys: Any = field(default_factory=lambda: itertools.count(1))
     _ready: asyncio.Event = field(default_factory=asyncio.Event)
     _broken: str = ""
-    _closing: bool = False
+    _failures: int = 0
+    closing: bool = False
+    """Whether an engine that ends is not started again."""
 
     @property
     def ready(self) -> bool:
@@ -99,7 +119,7 @@ class EngineLink:
 
     def close(self) -> None:
         """End the process."""
-        self._closing = True
+        self.closing = True
         self._outbox.put(None)
         if self._pipe is not None:
             self._pipe.close()
@@ -158,13 +178,12 @@ class EngineLink:
                 reply = await waiting.get()
                 if isinstance(reply, Failure):
                     if reply.blame == "request":
-                        raise Rejected(reply.message)
-                    raise EngineLost(reply.message)
+                        raise Rejected(reply.message, reply.code)
+                    raise (EngineFault if reply.blame == "engine" else EngineLost)(reply.message)
                 yield reply
         finally:
             del self._waiting[request.key]
-            if isinstance(request, Write):
-                self._outbox.put(encode(Cancel(request.key)))
+            self._outbox.put(encode(Cancel(request.key)))
 
     def _launch(self, loop: asyncio.AbstractEventLoop) -> None:
         context = multiprocessing.get_context("spawn")  # a copy of this process would copy its threads' locks
@@ -182,7 +201,7 @@ class EngineLink:
             try:
                 while True:
                     loop.call_soon_threadsafe(self._dealt_out, decode_replies(pipe.recv_bytes()))
-            except (EOFError, OSError, TypeError):
+            except Exception:  # the pipe's end, or what no engine of ours says: either way it is of no use any more
                 loop.call_soon_threadsafe(self._ended, pipe)
 
     def _dealt_out(self, replies: list[Reply]) -> None:
@@ -191,9 +210,12 @@ class EngineLink:
                 self.progress(reply.name, reply.number, reply.count)
             elif isinstance(reply, Ready):
                 self.models = {card.name: card for card in reply.models}
+                self._failures = 0
                 self._ready.set()
             elif isinstance(reply, Broken):
                 self._broken = reply.message
+                if self.models:
+                    FAULTS.error("the engine cannot be started again: %s", reply.message)
                 self._ready.set()
             elif isinstance(reply, Load):
                 self.fullness = reply
@@ -204,20 +226,25 @@ class EngineLink:
 
     def _ended(self, pipe: Connection) -> None:
         """The engine is gone: who waits gets an error, and another one is started."""
-        if self._closing or pipe is not self._pipe or self._broken:
+        if pipe is not self._pipe or self._broken:
             return
         for key, waiting in self._waiting.items():
-            waiting.put_nowait(Failure(key, LOST, "engine"))
+            waiting.put_nowait(Failure(key, LOST, "lost"))
         self._outbox.put(None)
+        if self.closing:
+            return
         first = not self.models
         self._ready.clear()
         self.fullness = Load(writing={}, waiting={})
+        self._process.kill()
         self._process.join(1)
         pipe.close()
-        if first:  # it never came up; starting it again would go on for ever
+        self._failures += 1
+        if first or self._failures > MOST_FAILURES:  # starting it again would go on for ever
             self._broken = (
                 f"the engine's process ended while it loaded the models (exit status {self._process.exitcode})"
             )
+            FAULTS.error(self._broken)
             self._ready.set()
             return
         self.restarts += 1

@@ -131,12 +131,14 @@ class Failure(msgspec.Struct, tag="failure", frozen=True):
     Arguments:
         key: of the request.
         message: a sentence.
-        blame: `request` where what was asked for is wrong, `engine` where the engine failed.
+        blame: `request` where what was asked for is wrong, `engine` where the engine failed, `lost` where its process ended.
+        code: OpenAI's word for what is wrong, where it has one.
     """
 
     key: int
     message: str
     blame: str
+    code: str = ""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):

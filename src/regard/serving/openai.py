@@ -16,6 +16,7 @@ import numpy as np
 from regard.serving.link import EngineLink
 from regard.serving.messages import Began, Card, Piece, Token
 from regard.serving.requests import (
+    MOST_TEXTS,
     BadRequest,
     ChatRequest,
     CompletionRequest,
@@ -70,6 +71,8 @@ def asked_to_complete(request: CompletionRequest, client: str) -> Asked:
     prompts = request.prompts()
     if len(prompts) > MOST_PROMPTS:
         raise BadRequest(f"prompt has {len(prompts)} texts; give at most {MOST_PROMPTS} at once", "prompt")
+    if len(prompts) * request.drawn() > MOST_TEXTS:
+        raise BadRequest(f"{len(prompts)} prompts of {request.drawn()} texts each; ask for {MOST_TEXTS} at most", "n")
     usage, settings, stop = request.usage_at_end(), request.settings(), request.stops()
     writes = [
         {

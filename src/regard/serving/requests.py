@@ -11,8 +11,18 @@ from msgspec.structs import fields
 
 from regard.errors import nearest
 
+MOST_TEXTS = 256
+"""Of one request, over all its prompts."""
+
 MOST_STOPS = 16
 MOST_TOP = 20
+LEAST_TEMPERATURE = 1e-5
+DEEPEST = 32
+"""Levels of lists and objects in variables of a template and in tool calls."""
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+OWN_VARIABLES = ("messages", "tools", "continues", "answer", "template", "tokenizer", "self", "add_generation_prompt")
+"""Names that `chat_template_kwargs` cannot give: what they stand for is set otherwise."""
 
 Texts = str | list[int | str | list[int]]
 """A text, its token ids, or several of either."""
@@ -76,10 +86,14 @@ class Sampling(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         _within("frequency_penalty", self.frequency_penalty, -2, 2)
         if self.top_k is not None and self.top_k < 1:
             raise BadRequest(f"top_k is {self.top_k}; give at least 1, or leave it out", "top_k")
-        if self.repetition_penalty is not None and self.repetition_penalty <= 0:
+        _within("repetition_penalty", self.repetition_penalty, 0.01, 100)
+        if self.temperature and self.temperature < LEAST_TEMPERATURE:
             raise BadRequest(
-                f"repetition_penalty is {self.repetition_penalty}; give a number above 0", "repetition_penalty"
+                f"temperature is {self.temperature}; give 0 for the most probable token, or at least {LEAST_TEMPERATURE}",
+                "temperature",
             )
+        if self.seed is not None and not -(2**63) <= self.seed < 2**63:
+            raise BadRequest(f"seed is {self.seed}; give a number of 64 bits", "seed")
         made: dict[str, Any] = {}
         temperature = 1.0 if self.temperature is None else self.temperature
         if temperature > 0:
@@ -184,12 +198,16 @@ class Message(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     def plain(self, place: int) -> dict[str, Any]:
         """As a chat template reads it."""
         where = f"messages[{place}]"
+        if self.role not in ROLES:
+            raise BadRequest(f"{where}.role is {self.role[:40]!r}; choose from {', '.join(ROLES)}", f"{where}.role")
+        _shallow(f"{where}.tool_calls", self.tool_calls)
         for name in ("refusal", "audio", "function_call"):
             if getattr(self, name) is not None:
                 raise BadRequest(f"{where}.{name} is not supported; leave it out", f"{where}.{name}")
         if isinstance(self.content, list):
             for number, part in enumerate(self.content):
-                if part.type != "text" or part.text is None:
+                others = (part.image_url, part.input_audio, part.file, part.refusal)
+                if part.type != "text" or part.text is None or any(other is not None for other in others):
                     here = f"{where}.content[{number}]"
                     raise BadRequest(f"{here} is of the type {part.type!r}; models here read text alone", here)
             content: str | None = "".join(part.text or "" for part in self.content)
@@ -269,10 +287,15 @@ class ChatRequest(Sampling, kw_only=True):
             value = getattr(self, name)
             if value is not None and value not in harmless:
                 raise BadRequest(f"{name} is not supported; leave it out", name)
-        if self.response_format is not None and self.response_format.type != "text":
+        form = self.response_format
+        if form is not None and (form.type != "text" or form.json_schema is not None):
             raise BadRequest(
-                f"response_format.type is {self.response_format.type!r}; only text is written here", "response_format"
+                f"response_format is {form.type!r}, or has a schema; only plain text is written here", "response_format"
             )
+        wrong = next((name for name in self.chat_template_kwargs or {} if name in OWN_VARIABLES), None)
+        if wrong is not None:
+            raise BadRequest(f"chat_template_kwargs: {wrong} is set otherwise; leave it out", "chat_template_kwargs")
+        _shallow("chat_template_kwargs", self.chat_template_kwargs)
         if not self.messages:
             raise BadRequest("messages is empty; give one at least", "messages")
         if self.top_logprobs is not None and not self.logprobs:
@@ -371,9 +394,16 @@ def _within(name: str, value: float | None, least: float, most: float) -> None:
 def _count(name: str, value: int | None, usual: int) -> int:
     if value is None:
         return usual
-    if value < 1:
-        raise BadRequest(f"{name} is {value}; give at least 1", name)
+    if not 1 <= value <= MOST_TEXTS:
+        raise BadRequest(f"{name} is {value}; give 1 to {MOST_TEXTS}", name)
     return value
+
+
+def _shallow(name: str, value: Any, levels: int = DEEPEST) -> None:
+    if not levels:
+        raise BadRequest(f"{name} is nested more than {DEEPEST} levels deep", name)
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _shallow(name, part, levels - 1)
 
 
 def _biases(given: Mapping[str, float]) -> list[tuple[int, float]]:

@@ -77,7 +77,7 @@ class _Uvicorn(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """New work is refused from now on."""
-        self.server.closing = True
+        self.server.closing = self.server.link.closing = True
         super().handle_exit(sig, frame)
 
 
