@@ -112,6 +112,7 @@ def test_yaml_is_read_strictly(text, said):
     assert time.process_time() - began < 2
 
 
+@pytest.mark.slow
 def test_a_text_of_too_many_values_is_refused():
     with pytest.raises(ValueError, match="more than 50,000 values"):
         yaml_value("[" + "1," * 50_001 + "]")

@@ -16,6 +16,7 @@ from regard_claims.word_order.word_order import WordOrder, order_accuracy
 CUES = {"width": 16, "sentences": 3, "words": 4, "size": 600, "test_size": 60, "batch": 16, "learning_rate": 1e-2}
 
 
+@pytest.mark.slow
 def test_attention_learns_where_the_planted_words_are_and_a_seed_repeats():
     experiment = PlantedCue(steps=120, **CUES)
     found = experiment.run(1)

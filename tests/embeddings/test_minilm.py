@@ -39,6 +39,7 @@ def test_vectors_are_those_of_the_reference(encoder, golden):
     assert (found * wanted).sum(axis=1).min() > 0.999999
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "least"), [("bfloat16", 0.9995), ("int8", 0.98)])
 def test_lower_precisions_lose_what_they_are_said_to_lose(encoder, golden, precision, least):
     texts, wanted = golden

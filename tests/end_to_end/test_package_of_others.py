@@ -90,6 +90,7 @@ def test_a_mechanism_of_theirs_that_breaks_the_contract_is_told_by_its_check(run
     assert run("-c", BROKEN_MECHANISM).startswith("Doubled, output_is_weights_times_value: weights times value")
 
 
+@pytest.mark.slow
 def test_its_model_is_trained_from_a_recipe_and_writes_and_is_looked_at(run):
     run("-m", "regard", "train", "recipe.yaml", "--output", "run")
     written = run("-m", "regard", "generate", "run", "the cat", "--maximum-length", "6", "--json")

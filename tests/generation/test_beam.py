@@ -43,6 +43,7 @@ def same(found, expected, end_id: int) -> None:
         assert sum(hypothesis.token_log_probabilities) == pytest.approx(candidate.total, abs=1e-5)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 1000),

@@ -55,6 +55,7 @@ def gpt(layers, seed):
     return model
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.integers(1, 7), st.integers(1, 30), st.lists(st.integers(1, 22), max_size=6))
 @settings(deadline=None, max_examples=25)
 def test_greedy_answers_are_greedy_searchs_whatever_the_draft(seed, ahead, most, prompt):

@@ -132,6 +132,7 @@ TEXTS = ["abc", "hgfedc", "b a", "aabbc", "fed", "cafe", "dad", "xyz", "gh", "ab
 GREEDY = GenerationSettings(maximum_length=20)
 
 
+@pytest.mark.slow
 def test_generate_gives_our_greedy_tokens(trained, tmp_path):
     trained.save(tmp_path / "model")
     answers = trained.translate_batch(TEXTS, GREEDY)

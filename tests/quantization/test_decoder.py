@@ -420,7 +420,7 @@ def test_a_model_that_computes_otherwise_is_not_prepared(method, generator):
 
 @built
 @pytest.mark.parametrize("precision", ["int8", "int4", "bfloat16", "float32"])
-@pytest.mark.parametrize("looked", [False, True], ids=["kernel", "blocks"])
+@pytest.mark.parametrize("looked", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["kernel", "blocks"])
 @pytest.mark.parametrize("name", ["gpt2", "gpt3", "llama", "llama as mistral", "gpt_neox", "decoder between the two"])
 def test_no_bit_of_a_row_depends_on_its_neighbours(name, looked, precision, generator):
     """Prompts of different lengths, read with padding or one by one; rows that join and leave; logits of every place."""

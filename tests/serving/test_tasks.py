@@ -850,6 +850,7 @@ def predictor_for(name: str) -> Any:
     return PREDICTORS[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MADE if name != "language_modelling"])
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())

@@ -96,6 +96,7 @@ def test_integrated_gradients_are_the_integral_of_finite_differences(reader, rul
     torch.testing.assert_close(found.inputs[0].values, wanted, atol=close, rtol=1e-4)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.integers(0, 5))
 @settings(max_examples=8, deadline=None)
 def test_attributions_sum_to_the_difference_from_the_baseline(seed, padding):

@@ -108,6 +108,7 @@ def test_what_is_validated_is_logged_and_what_is_not_known_is_not(run, tmp_path)
     assert not {"pointing", "uncovered"} & set(metrics)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path):
     """With hard attention: its draws, and the baseline that is kept with the weights."""
     hard = recipe(model={"name": "show_attend_and_tell", "attention_width": 8, "attention": "hard", **TINY})

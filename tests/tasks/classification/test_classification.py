@@ -51,6 +51,7 @@ def test_the_answers_do_not_depend_on_who_else_is_in_the_batch(classifier, revie
         assert one.probability == pytest.approx(other.probability, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_rater_learns_what_makes_a_pair_alike(rater_folder, twins):
     rater = regard.load(rater_folder, task="regression")
     assert regard.evaluate(rater, twins(80, seed=7)).metrics["pearson"] > 0.95

@@ -244,6 +244,7 @@ def test_bad_settings_and_tokenizers_are_refused(tmp_path):
         regard.train(recipe({"length": 90}), output=tmp_path / "run", data=documents(40))
 
 
+@pytest.mark.slow
 def test_the_recipes_train_a_small_one_which_fills_masks_and_is_fine_tuned(tmp_path, capsys):
     recipes = Path(__file__).parents[3] / "recipes"
     text = "\n\n".join("\n".join(each) for each in documents(30))

@@ -85,6 +85,7 @@ def test_validation_of_its_own(prepared, documents):
     assert "20 documents" in found.notes[1]
 
 
+@pytest.mark.slow
 def test_files_beside_what_comes_with_python(prepared, tmp_path, documents):
     file = tmp_path / "a.txt"
     file.write_text("\n\n".join("\n".join(document) for document in documents))

@@ -33,6 +33,7 @@ def encoder(encoder_folders) -> SentenceEncoder:
 # --- what it learns ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_texts_of_one_topic_come_to_lie_together(encoder_folders, sentence_examples, objective):
     folder = encoder_folders(objective)

@@ -89,6 +89,7 @@ def test_unknown_words_have_the_vectors_that_gensim_gives_them(text):
         np.testing.assert_allclose(mine[word], model.wv[word], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_vectors_in_another_process(text):
     """Whatever the order of Python's sets."""
     here = [train_vectors(text[:300], settings(method)).matrix.tobytes().hex() for method in ("fasttext", "cbow")]
