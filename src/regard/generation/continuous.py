@@ -202,7 +202,7 @@ class ContinuousBatch:
             key: what events name the request by.
             prompt: token ids, one at least.
             wanted: a text each.
-            scored: whether the prompt's own log-probabilities are told; then all of it is read.
+            scored: whether to return the log-probabilities of the prompt's tokens. The whole prompt is then read, and none of it reused.
             client: whose it is. Clients take turns, however many requests one has.
 
         Raises:

@@ -420,7 +420,7 @@ class Engine:
 
 
 def _failure(key: int, error: Exception) -> Failure:
-    """What is told of an error: a wrong request's own sentence; of any other, that the log has it."""
+    """The reply to a request that failed: the error's sentence where the request is wrong, else that the engine's log has it."""
     if isinstance(error, InputError):
         return Failure(key, str(error), "request", "context_length_exceeded" if isinstance(error, TooLong) else "")
     traceback.print_exception(error)
@@ -454,7 +454,7 @@ def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path]) -> list[Ca
 
 
 def opened(folder: Path, dtype: str) -> Any:
-    """A model to serve; a decoder is laid out for inference, whose rows do not depend on each other, where it can be.
+    """Load a model to serve. A decoder becomes an `InferenceDecoder` where it can: its rows do not depend on each other.
 
     Weights of 8 and 4 bits are for language models and translators; other models beside them are served in float32.
 

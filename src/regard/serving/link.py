@@ -96,16 +96,6 @@ class EngineLink:
         """Whether all models are loaded."""
         return self._ready.is_set() and not self._broken
 
-    @property
-    def pid(self) -> int | None:
-        """Of the engine's process."""
-        return None if self._process is None else self._process.pid
-
-    @property
-    def pending(self) -> int:
-        """Requests that wait for an answer."""
-        return len(self._waiting)
-
     async def start(self) -> None:
         """Start the process and wait until the models are loaded.
 

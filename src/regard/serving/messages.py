@@ -22,8 +22,8 @@ class Write(msgspec.Struct, tag="write", frozen=True, kw_only=True):
         maximum: the most tokens of each; None for as many as the model has positions for.
         stop: strings that end a text and are not part of it.
         top: how many of the most probable tokens to tell of each place.
-        scored: whether the prompt's own log-probabilities are told.
-        stream: whether the pieces of the text are told as they are written.
+        scored: whether to send the log-probabilities of the prompt's tokens.
+        stream: whether to send each piece of the text as it is written.
     """
 
     key: int
