@@ -202,7 +202,8 @@ class ContinuousBatch:
             key: what events name the request by.
             prompt: token ids, one at least.
             wanted: a text each.
-            scored: whether to return the log-probabilities of the prompt's tokens. The whole prompt is then read, and none of it reused.
+            scored: whether to return the log-probabilities of the prompt's tokens. The whole prompt is then read, none of it
+                reused.
             client: whose it is. Clients take turns, however many requests one has.
 
         Raises:
