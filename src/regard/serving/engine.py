@@ -11,289 +11,39 @@ import signal
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import torch
 
 from regard.errors import InputError
-from regard.generation import (
-    ContinuousBatch,
-    GenerationSettings,
-    Greedy,
-    NextToken,
-    PromptRead,
-    Refused,
-    SampleRows,
-    Told,
-    Wanted,
-)
 from regard.serving.messages import (
     Answer,
     Ask,
-    Began,
     Broken,
     Cancel,
     Card,
     Failure,
     Load,
     Loading,
-    Piece,
     Ready,
     Reply,
     Request,
-    Token,
-    Write,
     decode_request,
     encode,
 )
 from regard.serving.tasks import ROUTES, routes_of
-from regard.structure import from_mapping
-
-if TYPE_CHECKING:
-    from regard.generation.continuous import Event, Top
-    from regard.tasks.language_modelling import LanguageModel
-    from regard.tasks.language_writing import Writer
-    from regard.text import Tokenizer
+from regard.serving.writing import TooLong, WritingModel, check_ids, token_texts
 
 TEXTS_AT_ONCE = 16
 """Of which vectors are made between two steps."""
 
 FAILED = "the engine failed at this request; its log says why"
-
-
-class TooLong(InputError):
-    """A prompt, or it and what is to be written, has more tokens than the model has positions for."""
-
-
-@dataclass(kw_only=True, slots=True, eq=False)
-class _Text:
-    """A text that is being written."""
-
-    written: list[int] = field(default_factory=list)
-    untold: list[Token] = field(default_factory=list)
-    shown: int = 0
-
-
-@dataclass(kw_only=True, slots=True, eq=False)
-class _Writing:
-    """A request to a language model."""
-
-    asked: Write
-    writer: Writer
-    prompt: Sequence[int]
-    leading: int
-    """Tokens in front that the model reads before every prompt, and that are not of its text."""
-    text: str
-    texts: list[_Text]
-
-
-class WritingModel:
-    """A language model that writes for many.
-
-    Arguments:
-        predictor: the model.
-        rows: texts written together.
-        kept_bytes: memory for the beginnings of prompts.
-    """
-
-    def __init__(self, predictor: LanguageModel, *, rows: int, kept_bytes: int) -> None:
-        self.predictor = predictor
-        self.batch = ContinuousBatch(predictor.model, rows=rows, kept_bytes=kept_bytes)
-        self._requests: dict[int, _Writing] = {}
-        self._text_of = token_texts(predictor.task.tokenizer)
-        tokenizer = predictor.task.tokenizer
-        self._longest = max(map(len, tokenizer.tokens(range(tokenizer.size))), default=1)
-        usual = predictor.usual  # what the folder says of its tokens; how to choose among them, the request says
-        names = ("end_tokens", "forbidden_tokens", "forced_end", "forced_start")
-        self._own = {name: getattr(usual, name) for name in names}
-
-    def add(self, asked: Write) -> None:
-        """Take a request.
-
-        Raises:
-            InputError: for what the model cannot do.
-        """
-        if asked.copies > self.batch.rows:
-            raise InputError(
-                f"{asked.copies} texts of one prompt are asked for; ask for 1 to {self.batch.rows} (--rows)"
-            )
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.settings.items()}
-        settings = from_mapping(GenerationSettings, {**self._own, **values}, "the request")
-        writer = self.predictor.writer(settings, asked.stop)
-        prompt, leading, text = self._prompt(asked)
-        limit, room = asked.maximum, self._room(len(prompt))
-        if limit is None:
-            limit = room if room is not None else self.predictor.usual.maximum_length or 512
-        if room is not None and (room < 1 or limit > room):
-            raise TooLong(
-                f"this model's maximum context length is {self.predictor.model.maximum_length} tokens, and the prompt has "
-                f"{len(prompt)} and {limit} more are asked for; shorten the prompt or lower max_tokens"
-            )
-        rules = writer.rules([prompt])
-        wanted = [
-            Wanted(
-                rules=NextToken(
-                    config=_config(self.predictor.model),
-                    choice=(SampleRows([writer.seed_of(0, copy)]) if settings.sample else Greedy()).begin(1),
-                    transforms=rules["transforms"],
-                    stop=rules["stop"],
-                    minimum_length=rules["minimum_length"],
-                    forced_end=rules["forced_end"],
-                    forced_start=rules["forced_start"],
-                    end_tokens=rules["end_tokens"],
-                ),
-                limit=limit,
-                top=asked.top,
-            )
-            for copy in range(asked.copies)
-        ]
-        self.batch.add(asked.key, prompt, wanted, scored=asked.scored, client=asked.client)
-        texts = [_Text() for _ in range(asked.copies)]
-        self._requests[asked.key] = _Writing(
-            asked=asked, writer=writer, prompt=prompt, leading=leading, text=text, texts=texts
-        )
-
-    def cancel(self, key: int) -> None:
-        """Forget a request."""
-        if self._requests.pop(key, None) is not None:
-            self.batch.cancel(key)
-
-    def fail(self) -> list[int]:
-        """Forget all requests, after an error that is not one of theirs; returns their keys."""
-        keys = list(self._requests)
-        for key in keys:
-            self.cancel(key)
-        return keys
-
-    def turn(self) -> list[Reply]:
-        """One step on."""
-        replies: list[Reply] = []
-        for event in self.batch.turn():
-            replies += self._replies(event)
-        return replies
-
-    def _replies(self, event: Event) -> Iterable[Reply]:
-        key: Any = event.key
-        writing = self._requests.get(key)
-        if writing is None:
-            return
-        if isinstance(event, Refused):
-            del self._requests[key]
-            yield Failure(key, str(event.error), "request")
-        elif isinstance(event, PromptRead):
-            yield self._began(writing, event)
-            if not writing.asked.maximum and writing.asked.maximum is not None:
-                del self._requests[key]
-                for copy in range(writing.asked.copies):
-                    yield Piece(key=key, copy=copy, text="", tokens=[], end="length")
-        else:
-            piece = self._piece(writing, event)
-            if piece is not None:
-                yield piece
-
-    def _began(self, writing: _Writing, event: PromptRead) -> Began:
-        tokens: list[Token] = []
-        if writing.asked.scored:
-            logs = (None, *event.log_probabilities)
-            tops: tuple[Top, ...] = ((), *event.top)
-            every = [self._token(*each) for each in zip(writing.prompt, logs, tops, strict=True)]
-            tokens = every[writing.leading :]
-        count = len(writing.prompt)
-        return Began(key=writing.asked.key, prompt_tokens=count, reused=event.reused, text=writing.text, tokens=tokens)
-
-    def _piece(self, writing: _Writing, event: Told) -> Piece | None:
-        text = writing.texts[event.copy]
-        tokenizer = self.predictor.task.tokenizer
-        if not (event.end == "stop" and event.token == tokenizer.end_id):
-            text.written.append(event.token)
-        text.untold.append(self._token(event.token, event.log_probability, event.top))
-        if not event.end and not writing.asked.stream:
-            return None
-        whole = writing.writer.decoded(writing.prompt, text.written)
-        ready = len(whole) if event.end else len(whole) - writing.writer.unsure(whole)
-        if not event.end and ready <= text.shown:
-            return None
-        piece = Piece(
-            key=writing.asked.key, copy=event.copy, text=whole[text.shown : ready], tokens=text.untold, end=event.end
-        )
-        text.shown, text.untold = max(ready, text.shown), []
-        if event.end:
-            writing.texts[event.copy] = _Text(shown=-1)
-            if all(each.shown < 0 for each in writing.texts):
-                del self._requests[writing.asked.key]
-        return piece
-
-    def _token(self, index: int, log_probability: float | None, top: Top) -> Token:
-        named = [(self._text_of(each), each, value) for each, value in top]
-        return Token(index, self._text_of(index), log_probability, named)
-
-    def _prompt(self, asked: Write) -> tuple[list[int], int, str]:
-        """Token ids, how many of them stand in front of the text, and the text."""
-        task = self.predictor.task
-        if asked.messages is not None:
-            prompt = self.predictor.prompt_of(asked.messages, **asked.template)
-            return list(prompt.ids) or task.prompted(()), 0, prompt.text
-        if isinstance(asked.prompt, str):
-            positions = self.predictor.model.maximum_length
-            if positions is not None and len(asked.prompt) > positions * self._longest:
-                raise TooLong(  # it is not worth the time to count its tokens
-                    f"this model's maximum context length is {positions} tokens, and the prompt has {len(asked.prompt):,} "
-                    "characters; shorten it"
-                )
-            read = task.tokenizer.encode(asked.prompt)
-            ids = task.prompted(read)
-            return ids, len(ids) - len(read), asked.prompt
-        ids = list(asked.prompt or ())
-        check_ids(task.tokenizer, ids)
-        return ids or task.prompted(()), 0, task.tokenizer.decode(ids)
-
-    def _room(self, prompt: int) -> int | None:
-        """The most tokens after a prompt of so many: the last one that is written takes no position."""
-        limit = self.predictor.model.maximum_length
-        return None if limit is None else limit + 1 - prompt
-
-
-def _config(model: Any) -> Any:
-    from regard.generation import Continuation
-
-    return Continuation(model).config
-
-
-def check_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> None:
-    """Refuse what is no token.
-
-    Raises:
-        InputError: naming the first.
-    """
-    wrong = next((index for index in ids if not 0 <= index < tokenizer.size), None)
-    if wrong is not None:
-        raise InputError(f"the model has tokens from 0 to {tokenizer.size - 1}, and {wrong} is none of them")
-
-
-def token_texts(tokenizer: Tokenizer) -> Callable[[int], str]:
-    """What a token adds to a text, by its id."""
-    anchor = next(iter(tokenizer.encode("a")), None)
-
-    @lru_cache(maxsize=65536)
-    def text_of(index: int) -> str:
-        if not 0 <= index < tokenizer.size:  # rows of the model's table that no token has
-            return f"<{index}>"
-        name = tokenizer.tokens([index])[0]
-        alone = tokenizer.decode([index])
-        if anchor is None:
-            return alone or name
-        before, both = tokenizer.decode([anchor]), tokenizer.decode([anchor, index])
-        text = both.removeprefix(before) if both.startswith(before) else alone
-        return name if not text or "�" in text else text
-
-    return text_of
 
 
 class Engine:
