@@ -146,12 +146,15 @@ def test_clients_take_turns_however_many_requests_one_has() -> None:
     assert order.index(("patient", 0)) <= 1
 
 
-def test_a_request_that_fails_ends_alone() -> None:
+@pytest.mark.parametrize(
+    "error", [InputError("decoding: every token is forbidden at step 2"), ZeroDivisionError("in a rule")]
+)
+def test_a_request_that_fails_ends_alone(error: Exception) -> None:
     model = gpt2()
 
     def broken(logits: Any, paths: Any) -> Any:
         if paths.length == 2:
-            raise InputError("decoding: every token is forbidden at step 2")
+            raise error
         return logits.argmax(dim=-1)
 
     batch = ContinuousBatch(model)
@@ -162,6 +165,39 @@ def test_a_request_that_fails_ends_alone() -> None:
     assert [event.key for event in events if isinstance(event, Refused)] == ["bad"]
     good = [event for event in events if isinstance(event, Told) and event.key == "good"]
     assert good[-1].end
+
+
+def test_a_prompt_that_cannot_be_read_ends_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = gpt2()
+    prefill = model.prefill
+
+    def broken(tokens: Any, state: Any) -> Any:
+        if 7 in tokens.ids:
+            raise MemoryError
+        return prefill(tokens, state)
+
+    monkeypatch.setattr(model, "prefill", broken)
+    batch = ContinuousBatch(model)
+    for name, prompt in (("good", [4, 5, 6]), ("bad", [4, 7, 6]), ("late", [4, 5])):
+        batch.add(name, prompt, [wanted(model, 0, limit=5)])
+    events = all_of(batch)
+    assert [(event.key, type(event.error)) for event in events if isinstance(event, Refused)] == [("bad", MemoryError)]
+    assert {event.key for event in events if isinstance(event, Told) and event.end} == {"good", "late"}
+
+
+def test_a_step_that_fails_ends_those_who_write_and_nobody_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = gpt2()
+    batch = ContinuousBatch(model, rows=3)
+    for name, copies in (("first", 2), ("second", 1), ("waiting", 3)):
+        batch.add(name, [4, 5, 6], [wanted(model, 0, limit=5) for _ in range(copies)])
+    batch.turn()
+    batch.turn()
+    with monkeypatch.context() as broken:
+        broken.setattr(model, "step", lambda tokens, state: 1 / 0)
+        failed = batch.turn()
+    assert [event.key for event in failed if isinstance(event, Refused)] == ["first", "second"]
+    ended = [(event.key, event.copy) for event in all_of(batch) if isinstance(event, Told) and event.end]
+    assert sorted(ended) == [("waiting", 0), ("waiting", 1), ("waiting", 2)]
 
 
 def test_a_long_prompt_does_not_stop_those_that_write() -> None:

@@ -136,7 +136,9 @@ class _Row:
 class ContinuousBatch:
     """Texts of one language model that are written side by side, each as if it were alone.
 
-    `add` takes requests at any time, `turn` goes one step on and says what came of it. Not for two threads at once.
+    `add` takes requests at any time, `turn` goes one step on and says what came of it. An error that one request meets, in its
+    rules or while its prompt is read, ends that request alone; one of the model's step ends the texts that are being written, and
+    no others. Not for two threads at once.
 
     Arguments:
         model: in evaluation mode.
@@ -243,7 +245,7 @@ class ContinuousBatch:
             request = self._reading
             try:
                 events += self._read(request)
-            except InputError as error:
+            except Exception as error:
                 self._reading = None
                 events.append(Refused(request.key, error))
         return events
@@ -317,8 +319,13 @@ class ContinuousBatch:
         return nullcontext() if self._invariant else BatchInvariant()
 
     def _step(self) -> list[Event]:
-        with self._exact():
-            logits, self._state = self.model.step(torch.tensor([row.token for row in self._active]), self._state)
+        try:
+            with self._exact():
+                logits, self._state = self.model.step(torch.tensor([row.token for row in self._active]), self._state)
+        except Exception as error:  # nobody knows what became of the state, in which all rows stand
+            lost = dict.fromkeys(row.key for row in self._active)
+            self._keep(())
+            return [Refused(key, error) for key in lost]
         logits = logits.float()
         events: list[Event] = []
         staying: list[int] = []
@@ -327,7 +334,7 @@ class ContinuousBatch:
             own = logits[place : place + 1]
             try:
                 row.paths, finished = row.wanted.rules(own, row.paths, torch.tensor([row.wanted.limit]))
-            except InputError as error:
+            except Exception as error:
                 if row.key not in refused:
                     events.append(Refused(row.key, error))
                 refused.add(row.key)

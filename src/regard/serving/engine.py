@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import traceback
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +27,6 @@ from regard.serving.messages import (
     Broken,
     Cancel,
     Card,
-    Failure,
     Load,
     Loading,
     Ready,
@@ -38,12 +36,10 @@ from regard.serving.messages import (
     encode,
 )
 from regard.serving.tasks import ROUTES, routes_of
-from regard.serving.writing import TooLong, WritingModel, check_ids, token_texts
+from regard.serving.writing import TooLong, WritingModel, check_ids, failure, token_texts
 
 TEXTS_AT_ONCE = 16
 """Of which vectors are made between two steps."""
-
-FAILED = "the engine failed at this request; its log says why"
 
 
 class Engine:
@@ -91,7 +87,7 @@ class Engine:
                 raise InputError(f"the model {request.model!r} is no language model and continues no texts")
             self.writing[request.model].add(request)
         except Exception as error:
-            return [_failure(request.key, error)]
+            return [failure(request.key, error)]
         return []
 
     def turn(self) -> list[Reply]:
@@ -106,15 +102,10 @@ class Engine:
                 else:
                     replies.append(Answer(request.key, made))
             except Exception as error:
-                replies.append(_failure(request.key, error))
+                replies.append(failure(request.key, error))
         for model in self._batches:
-            if not model.batch.busy:
-                continue
-            try:
+            if model.batch.busy:
                 replies += model.turn()
-            except Exception:
-                traceback.print_exc()
-                replies += [Failure(key, FAILED, "engine") for key in model.fail()]
         return replies
 
     def load(self) -> Load:
@@ -167,14 +158,6 @@ class Engine:
             made += predictor.embed(part).astype("<f4").tobytes()
             yield None
         yield {"vectors": bytes(made), "width": predictor.width, "tokens": read}
-
-
-def _failure(key: int, error: Exception) -> Failure:
-    """The reply to a request that failed: the error's sentence where the request is wrong, else that the engine's log has it."""
-    if isinstance(error, InputError):
-        return Failure(key, str(error), "request", "context_length_exceeded" if isinstance(error, TooLong) else "")
-    traceback.print_exception(error)
-    return Failure(key, FAILED, "engine")
 
 
 def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path]) -> list[Card]:

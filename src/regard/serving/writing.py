@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,8 +30,19 @@ if TYPE_CHECKING:
     from regard.text import Tokenizer
 
 
+FAILED = "the engine failed at this request; its log says why"
+
+
 class TooLong(InputError):
     """A prompt, or it and what is to be written, has more tokens than the model has positions for."""
+
+
+def failure(key: int, error: Exception) -> Failure:
+    """The reply to a request that failed: the error's sentence where the request is wrong, else that the engine's log has it."""
+    if isinstance(error, InputError):
+        return Failure(key, str(error), "request", "context_length_exceeded" if isinstance(error, TooLong) else "")
+    traceback.print_exception(error)
+    return Failure(key, FAILED, "engine")
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -126,18 +138,16 @@ class WritingModel:
         if self._requests.pop(key, None) is not None:
             self.batch.cancel(key)
 
-    def fail(self) -> list[int]:
-        """Forget all requests, after an error that is not one of theirs; returns their keys."""
-        keys = list(self._requests)
-        for key in keys:
-            self.cancel(key)
-        return keys
-
     def turn(self) -> list[Reply]:
-        """One step on."""
+        """One step on. What goes wrong with one request's text ends that request alone."""
         replies: list[Reply] = []
         for event in self.batch.turn():
-            replies += self._replies(event)
+            try:
+                replies += self._replies(event)
+            except Exception as error:
+                key: Any = event.key
+                self.cancel(key)
+                replies.append(failure(key, error))
         return replies
 
     def _replies(self, event: Event) -> Iterable[Reply]:
@@ -147,7 +157,7 @@ class WritingModel:
             return
         if isinstance(event, Refused):
             del self._requests[key]
-            yield Failure(key, str(event.error), "request")
+            yield failure(key, event.error)
         elif isinstance(event, PromptRead):
             yield self._began(writing, event)
             if not writing.asked.maximum and writing.asked.maximum is not None:

@@ -1,0 +1,55 @@
+"""The engine by itself, in this process: what one request meets does not touch the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.serving.engine import Engine, opened
+from regard.serving.messages import Failure, Piece, Reply, Request, Write
+from regard.tasks.language_writing import Writer
+
+
+@pytest.fixture(scope="module")
+def writer(writer_folder: Path) -> Any:
+    return opened(writer_folder, "float32")
+
+
+def answered(engine: Engine, *requests: Request) -> list[Reply]:
+    """All that comes of some requests."""
+    replies = [reply for request in requests for reply in engine.take(request)]
+    while engine.busy:
+        replies += engine.turn()
+    return replies
+
+
+def write(key: int, prompt: str = "line", **more: Any) -> Write:
+    return Write(key=key, model="writer", prompt=prompt, maximum=6, **more)
+
+
+def breaking(wrong: Sequence[int], error: Exception) -> Callable[..., str]:
+    whole = Writer.decoded
+
+    def decoded(self: Writer, prompt: Sequence[int], written: Sequence[int]) -> str:
+        if list(prompt) == list(wrong):
+            raise error
+        return whole(self, prompt, written)
+
+    return decoded
+
+
+def test_a_text_that_cannot_be_made_fails_its_request_alone(
+    writer: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = Engine({"writer": writer})
+    prompt = writer.task.prompted(writer.task.tokenizer.encode("of"))
+    monkeypatch.setattr(Writer, "decoded", breaking(prompt, ZeroDivisionError("in the text")))
+    replies = answered(engine, write(1), write(2, "of", copies=2, stream=True), write(3))
+    (failed,) = [reply for reply in replies if isinstance(reply, Failure)]
+    assert (failed.key, failed.blame) == (2, "engine")
+    assert "ZeroDivisionError: in the text" in capsys.readouterr().err
+    assert "ZeroDivision" not in failed.message
+    assert sorted(reply.key for reply in replies if isinstance(reply, Piece) and reply.end) == [1, 3]
