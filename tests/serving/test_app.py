@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -143,6 +144,12 @@ def test_what_there_is_no_route_for() -> None:
         ({"host": "localhost"}, (), 200),
         ({"host": "[::1]:8000"}, (), 200),
         ({"host": "evil.example:8000"}, (), 403),
+        ({"host": "a b"}, (), 400),
+        ({"host": "[::1"}, (), 400),
+        ({"host": "127.0.0.1:80:80"}, (), 400),
+        ({"host": "127.0.0.1:8o"}, (), 400),
+        ({"host": "me@127.0.0.1"}, (), 400),
+        ({"host": ""}, (), 400),
         ({"host": "127.0.0.1.evil.example"}, (), 403),
         ({"host": "127.0.0.1:8000", "origin": "http://127.0.0.1:8000"}, (), 200),
         ({"host": "127.0.0.1:8000", "origin": "https://evil.example"}, (), 403),
@@ -156,6 +163,33 @@ def test_web_pages_reach_it_only_where_they_are_let(headers: dict[str, str], ori
     call = ("POST", "/v1/completions", {"json": BODY, "headers": headers})
     (answer,) = called(server, call)
     assert answer.status_code == status
+
+
+def test_every_call_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    server = server_of(Engine(BEGAN, LAST), api_keys=("secret",))
+    caplog.set_level("INFO", "regard.access")
+    calls = [
+        ("GET", "/health", 200),
+        ("GET", "/health/", 404),
+        ("GET", "/v1/nothing", 404),
+        ("GET", "/v1/completions", 405),
+        ("POST", "/v1/completions", 401),
+    ]
+    answers = called(server, *[(method, path, {}) for method, path, _ in calls])
+    assert [answer.status_code for answer in answers] == [status for *_, status in calls]
+    assert answers[3].headers["allow"] == "POST"
+    lines = [json.loads(record.message) for record in caplog.records]
+    assert [(line["method"], line["path"], line["status"]) for line in lines] == calls
+    counts = server.metrics.text(server.link, 0)[0].decode()
+    for route, status, count in (("/health", 200, 1), ("none", 404, 2), ("none", 405, 1), ("/v1/completions", 401, 1)):
+        assert f'regard:http_requests_total{{route="{route}",status="{status}"}} {count}.0' in counts
+
+
+def test_a_key_that_is_there_twice_is_refused_by_name() -> None:
+    body = b'{"model": "writer", "prompt": "a", "prompt": "b"}'
+    (answer,) = called(server_of(Engine(BEGAN, LAST)), ("POST", "/v1/completions", {"content": body}))
+    assert answer.status_code == 400
+    assert "the key 'prompt' is there twice" in answer.json()["error"]["message"]
 
 
 def test_others_reach_it_only_with_a_key() -> None:

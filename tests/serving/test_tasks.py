@@ -212,7 +212,9 @@ def ask(predictor: Any, body: Any, route: str | None = None) -> Any:
     assert chosen in routes_of(predictor)
     raw = isinstance(body, bytes)
     request = decode(chosen, body if raw else json.dumps(body).encode(), "" if raw else "application/json")
-    return json.loads(json.dumps(chosen.answer(predictor, request), allow_nan=False))
+    found = json.loads(json.dumps(chosen.answer(predictor, request), allow_nan=False))
+    assert msgspec.to_builtins(msgspec.convert(found, chosen.shape)) == found
+    return found
 
 
 @pytest.fixture
@@ -228,7 +230,9 @@ def client(monkeypatch) -> Callable[..., InferenceClient]:
             raw = parameters.json is None
             body = bytes(parameters.data) if raw else json.dumps(parameters.json).encode()
             request = decode(chosen, body, parameters.headers.get("content-type", "" if raw else "application/json"))
-            return json.dumps(chosen.answer(predictor, request)).encode()
+            answer = json.dumps(chosen.answer(predictor, request)).encode()
+            assert msgspec.to_builtins(msgspec.json.decode(answer, type=chosen.shape)) == json.loads(answer)
+            return answer
 
         made = InferenceClient(model="http://127.0.0.1:9/served", provider="hf-inference")
         monkeypatch.setattr(made, "_inner_post", post)

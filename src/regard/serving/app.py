@@ -7,6 +7,7 @@ import contextlib
 import hmac
 import json
 import logging
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +22,10 @@ from starlette.routing import Route
 
 from regard import __version__
 from regard.errors import InputError
+from regard.serving import answers
+from regard.serving.description import Call, described
 from regard.serving.link import EngineFault, EngineLink, EngineLost, Rejected
+from regard.serving.messages import Card
 from regard.serving.metrics import Metrics
 from regard.serving.openai import (
     Asked,
@@ -49,6 +53,9 @@ ACCESS = logging.getLogger("regard.access")
 FAULTS = logging.getLogger("regard.serving")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 """Names of this machine that no other reaches."""
+
+HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?", re.ASCII)
+"""A name or an address, and a port, as the header Host has them."""
 
 RETRY_AFTER = "1"
 """Seconds after which a client that was turned away may ask again."""
@@ -97,15 +104,32 @@ class Server:
         """Whether a key is one of them; each comparison takes as long whatever is given."""
         return sum(hmac.compare_digest(given.encode(), key.encode()) for key in self.api_keys) > 0
 
-    def refused_caller(self, request: Request) -> str:
-        """Why a web page may not call it, as a sentence; empty where nobody is refused."""
-        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    def check_caller(self, request: Request) -> None:
+        """Refuse a call under a name that is none, and a web page that may not call it.
+
+        Raises:
+            BadRequest: with the reason.
+        """
+        names, origin = request.headers.getlist("host"), request.headers.get("origin")
+        if len(names) != 1 or not HOST.fullmatch(names[0]):
+            raise BadRequest(
+                f"the header Host is {', '.join(names)[:100]!r}; send the server's name or address, and its port"
+            )
+        host = names[0]
         if self.loopback and (request.url.hostname or "") not in LOOPBACK:
-            return f"this server is for its own machine, and was called as {host[:100]!r}; call it as 127.0.0.1"
+            raise BadRequest(
+                f"this server is for its own machine, and was called as {host[:100]!r}; call it as 127.0.0.1",
+                status=403,
+                code="caller_not_allowed",
+            )
         own = f"{request.url.scheme}://{host}"
         if origin is None or origin == own or "*" in self.origins or origin in self.origins:
-            return ""
-        return f"web pages of {origin[:100]!r} may not call this server; start it with --allow-origin to let them"
+            return
+        raise BadRequest(
+            f"web pages of {origin[:100]!r} may not call this server; start it with --allow-origin to let them",
+            status=403,
+            code="caller_not_allowed",
+        )
 
 
 class Json(JSONResponse):
@@ -122,29 +146,23 @@ def create_app(server: Server) -> Starlette:
     Arguments:
         server: what all routes share.
     """
-    routes = [
-        Route("/health", _plain(health), methods=["GET"]),
-        Route("/ready", _plain(ready), methods=["GET"]),
-        Route("/metrics", _guarded(metrics), methods=["GET"]),
-        Route("/v1/models", _guarded(models), methods=["GET"]),
-        Route("/v1/models/{name:path}", _guarded(model), methods=["GET"]),
-        Route("/v1/completions", _guarded(_counted(completions)), methods=["POST"]),
-        Route("/v1/chat/completions", _guarded(_counted(chat_completions)), methods=["POST"]),
-        Route("/v1/embeddings", _guarded(_counted(answer(EmbeddingRequest, embeddings))), methods=["POST"]),
-        Route("/models/{name}/pipeline/{task}", _guarded(_counted(task)), methods=["POST"]),
-        Route("/models/{name:path}", _guarded(_counted(task)), methods=["POST"]),
-        Route("/tokenize", _guarded(_counted(answer(TokenizeRequest, tokenize))), methods=["POST"]),
-        Route("/detokenize", _guarded(_counted(answer(DetokenizeRequest, detokenize))), methods=["POST"]),
-    ]
 
     async def missing(request: Request, error: Any) -> Response:
-        message = f"{request.method} {request.url.path}: {error.detail}; docs/serving.md lists the routes"
-        return refusal(message, status=error.status_code, headers=error.headers)
+        async def refused(server: Server, request: Request) -> Response:
+            message = f"{request.method} {request.url.path[:200]}: {error.detail}; docs/serving.md lists the routes"
+            return refusal(message, status=error.status_code, headers=error.headers)
 
+        return await _told(refused, NO_ROUTE)(request)
+
+    routes = [Route(call.path, _told(_guarded(call), call.path), methods=[call.method]) for call in CALLS]
     app = Starlette(routes=routes, exception_handlers={HTTPException: missing})
+    app.router.redirect_slashes = False
     app.state.server = server
     return app
 
+
+NO_ROUTE = "none"
+"""How requests are counted that no route is for."""
 
 Handler = Callable[[Server, Request], Awaitable[Response]]
 
@@ -168,29 +186,31 @@ def error_of(message: str, status: int, parameter: str | None = None, code: str 
     return {"error": {"message": message, "type": kind, "param": parameter, "code": code}}
 
 
-def _plain(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-    """A route anybody may call."""
+def _told(handler: Handler, path: str) -> Callable[[Request], Awaitable[Response]]:
+    """A route that is logged and counted, and that checks who calls it."""
+
+    async def checked(server: Server, request: Request) -> Response:
+        server.check_caller(request)
+        return await handler(server, request)
 
     async def route(request: Request) -> Response:
         server: Server = request.app.state.server
         started = time.perf_counter()
-        refused = server.refused_caller(request)
-        if refused:
-            response = refusal(refused, status=403, code="caller_not_allowed")
-        else:
-            response = await _answered(handler, server, request)
+        response = await _answered(checked, server, request)
         response.headers["x-regard-version"] = __version__
+        server.metrics.answered(path, response.status_code)
         _log(request, response, time.perf_counter() - started)
         return response
 
     return route
 
 
-def _guarded(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-    """A route that needs a key where the server has any."""
+def _guarded(call: Call) -> Handler:
+    """What answers a call, where it needs a key and the server has any after a look at the key."""
+    handler: Handler = _counted(call.handler) if call.works else call.handler
 
     async def checked(server: Server, request: Request) -> Response:
-        if server.api_keys:
+        if call.key and server.api_keys:
             scheme, _, key = request.headers.get("authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not server.allowed(key.strip()):
                 return refusal(
@@ -201,7 +221,7 @@ def _guarded(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
                 )
         return await handler(server, request)
 
-    return _plain(checked)
+    return checked
 
 
 def _counted(handler: Handler) -> Handler:
@@ -326,6 +346,11 @@ async def metrics(server: Server, request: Request) -> Response:
     """Counts in Prometheus' format."""
     body, kind = server.metrics.text(server.link, server.open)
     return Response(body, media_type=kind)
+
+
+async def openapi(server: Server, request: Request) -> Response:
+    """The routes, described."""
+    return Json(described(CALLS, list(server.link.models.values()), keys=bool(server.api_keys)))
 
 
 async def models(server: Server, request: Request) -> Response:
@@ -486,3 +511,72 @@ async def _events(
 
 def _event(value: Any) -> bytes:
     return b"data: " + msgspec.json.encode(value) + b"\n\n"
+
+
+def _writes(card: Card) -> bool:
+    return not card.routes
+
+
+def _embeds(card: Card) -> bool:
+    return card.width is not None
+
+
+CALLS = (
+    Call("GET", "/health", health, "Whether the web process answers.", answers.Health, key=False),
+    Call(
+        "GET",
+        "/ready",
+        ready,
+        "Whether the engine answers.",
+        answers.Readiness,
+        key=False,
+        otherwise={503: answers.Readiness},
+    ),
+    Call("GET", "/metrics", metrics, "Counts in Prometheus' format.", str, media="text/plain"),
+    Call("GET", "/openapi.json", openapi, "This description.", answers.Description),
+    Call("GET", "/v1/models", models, "All models.", answers.ModelList),
+    Call("GET", "/v1/models/{name:path}", model, "One of them.", answers.ModelCard),
+    Call(
+        "POST",
+        "/v1/completions",
+        completions,
+        "Texts after prompts.",
+        answers.Completion,
+        CompletionRequest,
+        event=answers.Completion,
+        models=_writes,
+    ),
+    Call(
+        "POST",
+        "/v1/chat/completions",
+        chat_completions,
+        "The next turn of conversations.",
+        answers.ChatCompletion,
+        ChatRequest,
+        event=answers.ChatPiece,
+        models=_writes,
+    ),
+    Call(
+        "POST",
+        "/v1/embeddings",
+        answer(EmbeddingRequest, embeddings),
+        "Vectors of texts.",
+        answers.Embeddings,
+        EmbeddingRequest,
+        models=_embeds,
+    ),
+    Call("POST", "/models/{name}/pipeline/{task}", task, "A task of a model of several.", tasks=True),
+    Call("POST", "/models/{name:path}", task, "The task of a model.", tasks=True),
+    Call(
+        "POST", "/tokenize", answer(TokenizeRequest, tokenize), "The tokens of a text.", answers.Tokens, TokenizeRequest
+    ),
+    Call(
+        "POST",
+        "/detokenize",
+        answer(DetokenizeRequest, detokenize),
+        "The text of tokens.",
+        answers.Detokenized,
+        DetokenizeRequest,
+    ),
+)
+"""All routes; the description is made of them too. Where two are for one path, the first is taken."""

@@ -18,6 +18,9 @@ class Metrics:
         self.registry = CollectorRegistry()
         model = ["model_name"]
         with_registry: dict[str, Any] = {"registry": self.registry}
+        self.calls = Counter(
+            "regard:http_requests", "Answers, by route and status.", ["route", "status"], **with_registry
+        )
         self.asked = Counter("regard:request", "Requests to write texts.", model, **with_registry)
         self.succeeded = Counter("regard:request_success", "Those answered to the end.", model, **with_registry)
         self.read_tokens = Counter("regard:prompt_tokens", "Tokens of prompts.", model, **with_registry)
@@ -33,6 +36,10 @@ class Metrics:
         self.waiting = Gauge("regard:num_requests_waiting", "Requests that wait.", model, **with_registry)
         self.open = Gauge("regard:num_requests_open", "Requests that are not answered yet.", **with_registry)
         self.restarts = Gauge("regard:engine_restarts", "Times the engine was started again.", **with_registry)
+
+    def answered(self, route: str, status: int) -> None:
+        """A request was answered, or a stream begun."""
+        self.calls.labels(route, str(status)).inc()
 
     def wrote(self, model: str, usage: dict[str, Any], seconds: float) -> None:
         """A request was answered to its end."""

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields
 
-from regard.errors import nearest
+from regard.errors import InputError, nearest
+from regard.reading import as_object, parse_json
 
 MOST_TEXTS = 256
 """Of one request, over all its prompts."""
@@ -354,10 +355,13 @@ def read(body: bytes, wanted: type[Any]) -> Any:
     """A body as one of these requests.
 
     Raises:
-        BadRequest: for one that is no JSON, has a field that there is not, or a value of another type.
+        BadRequest: for one that is no JSON object, has a field that there is not, or twice, or a value of another type.
     """
     try:
-        return msgspec.json.decode(body, type=wanted)
+        value = as_object(parse_json(body, "the body", "send an object"), "the body", "send one")
+        return msgspec.convert(value, wanted)
+    except InputError as error:
+        raise BadRequest(str(error)) from error
     except msgspec.ValidationError as error:
         message = str(error)
         place = message.rpartition(" - at `$")[2].rstrip("`").lstrip(".") if " - at `$" in message else ""
@@ -368,8 +372,6 @@ def read(body: bytes, wanted: type[Any]) -> Any:
         if unknown and not place:
             said = f"there is no such field; {nearest(unknown, [each.encode_name for each in fields(wanted)])}"
         raise BadRequest(f"{parameter or 'the body'}: {said}", parameter) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"the body is no JSON: {error}") from error
 
 
 def _texts(name: str, given: Texts) -> list[str | list[int]]:

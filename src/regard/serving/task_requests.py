@@ -21,7 +21,7 @@ Whole = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
 Length = Annotated[int, Meta(ge=0, le=4096)]
 """Tokens to write: some models have no limit of their own, and one request should not keep the others waiting for hours."""
-NotFollowed = Annotated[Any, Meta(extra={"followed": False})]
+NotFollowed = Annotated[Any, Meta(extra={"followed": False}, extra_json_schema={"type": "null"})]
 """A parameter that no model here follows; `decode` refuses it unless it is null."""
 Transform = Literal["softmax", "sigmoid", "none"]
 Truncation = Literal["do_not_truncate", "longest_first", "only_first", "only_second"]

@@ -26,6 +26,18 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from regard.errors import InputError, nearest
+from regard.serving.answers import (
+    Candidates,
+    Passages,
+    PictureScores,
+    Scores,
+    Similarities,
+    Summaries,
+    Tags,
+    Translations,
+    Vectors,
+    Writings,
+)
 from regard.serving.task_requests import (
     AnswerParameters,
     AnswerRequest,
@@ -414,28 +426,30 @@ class TaskRoute:
     Arguments:
         name: Hugging Face's, such as `text-classification`.
         request: what `decode` makes of a body.
+        shape: of the answer.
         answer: from a loaded predictor and a request to lists, mappings, strings and numbers. Changes neither.
     """
 
     name: str
     request: type[Strict]
+    shape: Any
     answer: Callable[[Any, Any], Any]
 
 
 ROUTES: Mapping[str, TaskRoute] = {
     route.name: route
     for route in (
-        TaskRoute("text-classification", ClassificationRequest, _classified),
-        TaskRoute("token-classification", TagRequest, _tagged),
-        TaskRoute("question-answering", AnswerRequest, _answered),
-        TaskRoute("fill-mask", FillRequest, _filled),
-        TaskRoute("translation", TranslationRequest, _translated),
-        TaskRoute("summarization", WriteRequest, _summarized),
-        TaskRoute("text2text-generation", WriteRequest, _generated),
-        TaskRoute("feature-extraction", VectorRequest, _vectors),
-        TaskRoute("sentence-similarity", SimilarityRequest, _similarities),
-        TaskRoute("image-classification", PictureClassRequest, _picture_classified),
-        TaskRoute("image-to-text", CaptionRequest, _captioned),
+        TaskRoute("text-classification", ClassificationRequest, Scores, _classified),
+        TaskRoute("token-classification", TagRequest, Tags, _tagged),
+        TaskRoute("question-answering", AnswerRequest, Passages, _answered),
+        TaskRoute("fill-mask", FillRequest, Candidates, _filled),
+        TaskRoute("translation", TranslationRequest, Translations, _translated),
+        TaskRoute("summarization", WriteRequest, Summaries, _summarized),
+        TaskRoute("text2text-generation", WriteRequest, Writings, _generated),
+        TaskRoute("feature-extraction", VectorRequest, Vectors, _vectors),
+        TaskRoute("sentence-similarity", SimilarityRequest, Similarities, _similarities),
+        TaskRoute("image-classification", PictureClassRequest, PictureScores, _picture_classified),
+        TaskRoute("image-to-text", CaptionRequest, Writings, _captioned),
     )
 }
 """By name."""

@@ -1,0 +1,291 @@
+"""The shapes of all answers, for the description of the routes; tests hold real answers against them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+
+class Health(Struct, kw_only=True):
+    """The web process answers."""
+
+    status: Literal["ok"]
+    version: str
+
+
+class Readiness(Struct, kw_only=True):
+    """Whether the engine answers, and how often it was started again."""
+
+    ready: bool
+    restarts: int
+
+
+class Problem(Struct, kw_only=True):
+    """What is wrong, as a sentence; the field that it is about, and OpenAI's word for it, where there are any."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class Refusal(Struct, kw_only=True):
+    """An error in OpenAI's shape."""
+
+    error: Problem
+
+
+class TaskRefusal(Struct, kw_only=True):
+    """An error in the shape of Hugging Face's inference API where the request is wrong, else in OpenAI's."""
+
+    error: str | Problem
+
+
+class ModelCard(Struct, kw_only=True):
+    """A model: its task, where else than at OpenAI's routes it is asked, its positions and its number of parameters."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    task: str
+    routes: list[str]
+    max_model_len: int | None
+    parameters: int
+
+
+class ModelList(Struct, kw_only=True):
+    """All models."""
+
+    object: Literal["list"]
+    data: list[ModelCard]
+
+
+class CachedTokens(Struct, kw_only=True):
+    """Tokens of prompts that were not read again."""
+
+    cached_tokens: int
+
+
+class Usage(Struct, kw_only=True):
+    """Tokens read and written."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: CachedTokens
+
+
+class CompletionLogs(Struct, kw_only=True):
+    """Log-probabilities by token; none of the first token of a prompt."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None] | None
+    text_offset: list[int]
+
+
+class CompletionChoice(Struct, kw_only=True):
+    """A text; in a stream what is new of it."""
+
+    index: int
+    text: str
+    logprobs: CompletionLogs | None
+    finish_reason: Literal["stop", "length"] | None
+
+
+class Completion(Struct, kw_only=True):
+    """Texts after prompts; in a stream a piece of one, and the count of tokens at its end where it was asked for."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: Usage | UnsetType | None = UNSET
+
+
+class Alternative(Struct, kw_only=True):
+    """A token, its log-probability and its bytes."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class ChatToken(Alternative, kw_only=True):
+    """A token of an answer, beside the most probable ones at its place."""
+
+    top_logprobs: list[Alternative]
+
+
+class ChatLogs(Struct, kw_only=True):
+    """Log-probabilities by token."""
+
+    content: list[ChatToken]
+    refusal: None
+
+
+class ChatMessage(Struct, kw_only=True):
+    """What the model answers."""
+
+    role: Literal["assistant"]
+    content: str
+    refusal: None
+
+
+class ChatChoice(Struct, kw_only=True):
+    """An answer."""
+
+    index: int
+    message: ChatMessage
+    logprobs: ChatLogs | None
+    finish_reason: Literal["stop", "length"]
+
+
+class ChatCompletion(Struct, kw_only=True):
+    """The next turn of a conversation."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage
+
+
+class ChatDelta(Struct, kw_only=True):
+    """What is new of an answer; its role comes first."""
+
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+    refusal: UnsetType | None = UNSET
+
+
+class ChatPieceChoice(Struct, kw_only=True):
+    """A piece of an answer."""
+
+    index: int
+    delta: ChatDelta
+    logprobs: ChatLogs | None
+    finish_reason: Literal["stop", "length"] | None
+
+
+class ChatPiece(Struct, kw_only=True):
+    """One event of a stream."""
+
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    choices: list[ChatPieceChoice]
+    usage: Usage | UnsetType | None = UNSET
+
+
+class Embedding(Struct, kw_only=True):
+    """A vector: numbers, or in base64 their float32 bytes, the lowest first."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class ReadTokens(Struct, kw_only=True):
+    """Tokens read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embeddings(Struct, kw_only=True):
+    """Vectors of texts."""
+
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: ReadTokens
+
+
+class Tokens(Struct, kw_only=True):
+    """Tokens of a text, and their texts where they were asked for."""
+
+    tokens: list[int]
+    count: int
+    max_model_len: int | None
+    token_strs: list[str] | None
+
+
+class Detokenized(Struct, kw_only=True):
+    """The text of tokens."""
+
+    prompt: str
+
+
+class Score(Struct, kw_only=True):
+    """A class, or the name of a number, and its score."""
+
+    label: str
+    score: float
+
+
+class Tagged(Struct, kw_only=True):
+    """A span with its type, or a word with its tag; where it begins and ends in the text, in characters."""
+
+    score: float
+    word: str
+    start: int
+    end: int
+    entity_group: str | UnsetType = UNSET
+    entity: str | UnsetType = UNSET
+
+
+class Passage(Struct, kw_only=True):
+    """An answer, and where it stands in the context; empty where there is none."""
+
+    answer: str
+    score: float
+    start: int
+    end: int
+
+
+class Candidate(Struct, kw_only=True):
+    """A token for a mask, and the text with it."""
+
+    score: float
+    token: int | None
+    token_str: str
+    sequence: str
+
+
+class Translated(Struct, kw_only=True):
+    """A translation."""
+
+    translation_text: str
+
+
+class Summarized(Struct, kw_only=True):
+    """A summary."""
+
+    summary_text: str
+
+
+class Generated(Struct, kw_only=True):
+    """A text that was written."""
+
+    generated_text: str
+
+
+Description = dict[str, Any]
+"""This server's routes, as OpenAPI 3.1 describes them."""
+
+Scores = list[list[Score]]
+PictureScores = list[Score]
+Tags = list[Tagged | list[Tagged]]
+Passages = Passage | list[Passage]
+Candidates = list[Candidate | list[Candidate | list[Candidate]]]
+Translations = list[Translated]
+Summaries = list[Summarized]
+Writings = list[Generated]
+Vectors = list[float | list[float]]
+Similarities = list[float]

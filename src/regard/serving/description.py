@@ -1,0 +1,176 @@
+"""The routes of a server as OpenAPI 3.1 describes them, made of the classes of requests and of the shapes of answers."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from regard import __version__
+from regard.serving.answers import Refusal, TaskRefusal
+from regard.serving.messages import Card
+from regard.serving.task_requests import BYTES, JSON, PictureRequest
+from regard.serving.tasks import ROUTES
+
+PICTURES = (BYTES, "image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff")
+EVENTS = "text/event-stream"
+
+ALWAYS: dict[int, str] = {
+    400: "The request cannot be followed; the message names the field.",
+    403: "A web page of another origin, or a name of this machine that is none.",
+    500: "The server failed; its log says why.",
+}
+WITH_KEY: dict[int, str] = {401: "The API key is missing or wrong."}
+OF_MODELS: dict[int, str] = {404: "There is no such model, or it is not served so."}
+OF_WORK: dict[int, str] = {
+    408: "The body did not arrive in time.",
+    413: "The body is too long.",
+    429: "Too many requests wait; ask again later.",
+    503: "The engine is being started, or the server shuts down; ask again later.",
+    504: "It took too long.",
+}
+
+
+def every_model(card: Card) -> bool:
+    """Any model."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A route: what answers it, and what is said of it. Requests of the method POST are work, and limited as such.
+
+    Arguments:
+        method: of HTTP.
+        path: as Starlette has it.
+        handler: answers it.
+        summary: a sentence.
+        answer: the shape of the answer.
+        request: the class of the body.
+        event: the shape of an event of a stream, where the answer may be one.
+        media: the type of the answer.
+        otherwise: shapes of answers of other statuses than 200 that are no errors, by status.
+        key: whether it needs the server's key.
+        models: which models it is for.
+        tasks: whether it stands for the tasks of models; each of them is described by itself.
+    """
+
+    method: str
+    path: str
+    handler: Callable[..., Any]
+    summary: str
+    answer: Any = str
+    request: type[msgspec.Struct] | None = None
+    _: KW_ONLY
+    event: Any = None
+    media: str = JSON
+    otherwise: Mapping[int, Any] = field(default_factory=dict)
+    key: bool = True
+    models: Callable[[Card], bool] = every_model
+    tasks: bool = False
+
+    @property
+    def works(self) -> bool:
+        """Whether it is work."""
+        return self.method == "POST"
+
+
+def described(calls: Sequence[Call], cards: Sequence[Card], *, keys: bool) -> dict[str, Any]:
+    """A server's routes, the tasks of its models among them.
+
+    Arguments:
+        calls: all routes.
+        cards: the models that are served.
+        keys: whether the server asks for one.
+    """
+    schemas = _Schemas()
+    paths: dict[str, dict[str, Any]] = {}
+    for call in calls:
+        for each in _of_tasks(call, cards) if call.tasks else [call]:
+            served = [card.name for card in cards if each.models(card)]
+            path = re.sub(r":path}", "}", each.path)
+            paths.setdefault(path, {})[each.method.lower()] = _operation(each, path, served, schemas, keys=keys)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "regard serve", "version": __version__, "description": "docs/serving.md says more."},
+        "security": [{"key": []}] if keys else [],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _of_tasks(call: Call, cards: Sequence[Card]) -> Iterator[Call]:
+    """A route of all tasks as one for each model, and for each of its tasks where the path names that."""
+    named = "{task}" in call.path
+    for card in cards:
+        for task in card.routes if named else card.routes[:1]:
+            path = re.sub(r"{name(:path)?}", quote(card.name), call.path).replace("{task}", task)
+            route = ROUTES[task]
+            summary = f"{task} by {card.name}"
+            yield replace(call, path=path, summary=summary, request=route.request, answer=route.shape)
+
+
+def _operation(call: Call, path: str, served: Sequence[str], schemas: _Schemas, *, keys: bool) -> dict[str, Any]:
+    made: dict[str, Any] = {"operationId": "_".join(re.findall(r"\w+", f"{call.method.lower()} {path}"))}
+    made["summary"] = call.summary
+    if not call.key:
+        made["security"] = []
+    if names := re.findall(r"{(\w+)}", path):
+        made["parameters"] = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
+        ]
+    if call.request is not None:
+        content = {JSON: {"schema": schemas.of_request(call.request, served)}}
+        if issubclass(call.request, PictureRequest):
+            content |= {kind: {} for kind in PICTURES}
+        made["requestBody"] = {"required": True, "content": content}
+    answers = {call.media: {"schema": schemas.of(call.answer)}}
+    description = inspect.cleandoc(call.answer.__doc__ or "") if hasattr(call.answer, "__struct_fields__") else ""
+    if call.event is not None:
+        event = schemas.of(call.event)["$ref"]
+        answers[EVENTS] = {"schema": {"type": "string", "description": f"data: each as {event}, the last [DONE]"}}
+    refusals = ALWAYS | (WITH_KEY if call.key and keys else {}) | (OF_WORK if call.works else {})
+    if call.works or "parameters" in made:
+        refusals |= OF_MODELS
+    refusal = {JSON: {"schema": schemas.of(TaskRefusal if call.tasks else Refusal)}}
+    made["responses"] = {
+        "200": {"description": description or call.summary, "content": answers},
+        **{str(status): {"description": said, "content": refusal} for status, said in sorted(refusals.items())},
+        **{
+            str(status): {"description": call.summary, "content": {JSON: {"schema": schemas.of(shape)}}}
+            for status, shape in call.otherwise.items()
+        },
+    }
+    return made
+
+
+class _Schemas:
+    """Schemas of classes, those of structs under their names."""
+
+    def __init__(self) -> None:
+        self.components: dict[str, Any] = {}
+
+    def of(self, shape: Any) -> dict[str, Any]:
+        """The schema of a class."""
+        (schema,), found = msgspec.json.schema_components([shape], ref_template="#/components/schemas/{name}")
+        for component in found.values():
+            if "description" in component:
+                component["description"] = inspect.cleandoc(component["description"])
+        self.components = found | self.components
+        return schema
+
+    def of_request(self, request: type[msgspec.Struct], served: Sequence[str]) -> dict[str, Any]:
+        """The schema of a body; where it names a model, of one of those that are served so."""
+        schema = self.of(request)
+        properties = self.components[request.__name__]["properties"]
+        if "model" in properties and served:
+            properties["model"]["enum"] = list(served)
+        return schema
