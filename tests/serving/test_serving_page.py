@@ -36,6 +36,8 @@ def test_the_routes_all_have_a_call_on_the_page() -> None:
 
     app = create_app(Server(link=EngineLink(EngineOptions(folders={}))))
     for route in app.routes:
+        if route.path == "/pages/{name}":  # type: ignore[attr-defined]
+            continue  # its address comes in an answer: a client on the page follows it
         parts = [re.escape(part) for part in re.split(r"\{[^}]*\}", route.path)]  # type: ignore[attr-defined]
         path = r"[\w-]+".join(parts)
         assert any(re.search(rf"8000{path}(\s|$)", call) for call in CALLS), path

@@ -143,7 +143,8 @@ class ContinuousBatch:
     Arguments:
         model: in evaluation mode.
         rows: the most texts that are written together; others wait, and clients take turns.
-        chunk: tokens of a prompt read between two steps. The bits of an answer depend on it, as rounding does.
+        chunk: tokens of a prompt read between two steps. The bits of an answer depend on it, as rounding does. A model that
+            cannot (`in_parts` is then false) reads each prompt at once.
         kept_bytes: memory for keys and values of prompts that were read, whose beginnings are not read again.
 
     >>> from regard.generation import Greedy, NextToken
@@ -172,7 +173,7 @@ class ContinuousBatch:
         self._state: Any = None
         self._kept = KeptPrompts(kept_bytes)
         self._invariant = isinstance(model, CausalStack) and model.batch_invariant_steps
-        self._in_parts = bool(getattr(model, "reads_in_parts", True))
+        self.in_parts = bool(getattr(model, "reads_in_parts", True))
 
     @property
     def writing(self) -> int:
@@ -183,6 +184,13 @@ class ContinuousBatch:
     def waiting(self) -> int:
         """Requests that wait or are being read."""
         return sum(map(len, self._waiting.values())) + (self._reading is not None)
+
+    @property
+    def tokens_read(self) -> int:
+        """Of the prompt that is being read, or else of the longest text that is being written, the tokens that were read."""
+        if self._reading is not None:
+            return 0 if self._reading.state is None else self._reading.state.length
+        return 0 if self._state is None else self._state.length
 
     @property
     def busy(self) -> bool:
@@ -268,13 +276,13 @@ class ContinuousBatch:
         before = request.prompt[:-1]
         if request.state is None:
             request.state = self.model.start(1)
-            if self._in_parts and not request.scored:
+            if self.in_parts and not request.scored:
                 kept = self._kept.beginning(before, self.chunk)
                 if kept is not None:
                     request.state, request.reused = kept, kept.length
         done = request.state.length
         if done < len(before):
-            size = self.chunk if self._in_parts else len(before)
+            size = self.chunk if self.in_parts else len(before)
             part = before[done : done + size]
             ids = torch.tensor([part])
             tokens = Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere")
@@ -287,7 +295,7 @@ class ContinuousBatch:
             if done + len(part) < len(before):
                 return iter(())
         self._reading = None
-        if self._in_parts:
+        if self.in_parts:
             self._kept.keep(before, request.state, self.chunk)
         return self._begun(request)
 

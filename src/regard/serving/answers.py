@@ -43,7 +43,7 @@ class TaskRefusal(Struct, kw_only=True):
 
 
 class ModelCard(Struct, kw_only=True):
-    """A model: its task, where else than at OpenAI's routes it is asked, its positions and its number of parameters."""
+    """A model: its task, where else than at OpenAI's routes it is asked, its positions, parameters and attention layers."""
 
     id: str
     object: Literal["model"]
@@ -53,6 +53,7 @@ class ModelCard(Struct, kw_only=True):
     routes: list[str]
     max_model_len: int | None
     parameters: int
+    attention: list[str]
 
 
 class ModelList(Struct, kw_only=True):
@@ -86,6 +87,34 @@ class CompletionLogs(Struct, kw_only=True):
     text_offset: list[int]
 
 
+class AttentionWeights(Struct, kw_only=True):
+    """The weights of one layer, (heads, rows, keys): as numbers, or in base64 as float32 in little-endian order."""
+
+    address: str
+    kind: Literal["self", "cross"]
+    heads: list[int]
+    rows: list[int]
+    query_tokens: list[str]
+    key_tokens: list[str]
+    weights: list[list[list[float]]] | str
+    example: int | UnsetType = UNSET
+
+
+class Attention(Struct, kw_only=True):
+    """What was looked at: maps, and of several examples what each is called; or the address of a page that shows them."""
+
+    maps: list[AttentionWeights] | UnsetType = UNSET
+    examples: list[str] | UnsetType = UNSET
+    page: str | UnsetType = UNSET
+
+
+class WithAttention(Struct, kw_only=True):
+    """A task's answer beside the attention that was asked for with it."""
+
+    answer: Any
+    attention: Attention
+
+
 class CompletionChoice(Struct, kw_only=True):
     """A text; in a stream what is new of it."""
 
@@ -93,6 +122,7 @@ class CompletionChoice(Struct, kw_only=True):
     text: str
     logprobs: CompletionLogs | None
     finish_reason: Literal["stop", "length"] | None
+    attention: Attention | UnsetType = UNSET
 
 
 class Completion(Struct, kw_only=True):
@@ -142,6 +172,7 @@ class ChatChoice(Struct, kw_only=True):
     message: ChatMessage
     logprobs: ChatLogs | None
     finish_reason: Literal["stop", "length"]
+    attention: Attention | UnsetType = UNSET
 
 
 class ChatCompletion(Struct, kw_only=True):
@@ -170,6 +201,7 @@ class ChatPieceChoice(Struct, kw_only=True):
     delta: ChatDelta
     logprobs: ChatLogs | None
     finish_reason: Literal["stop", "length"] | None
+    attention: Attention | UnsetType = UNSET
 
 
 class ChatPiece(Struct, kw_only=True):

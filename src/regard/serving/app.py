@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,7 +23,9 @@ from starlette.routing import Route
 
 from regard import __version__
 from regard.errors import InputError
+from regard.inspection.viewer import html_page
 from regard.serving import answers
+from regard.serving.attention import Attention, Pages, Seen, laid_out, view_of
 from regard.serving.description import Call, described
 from regard.serving.link import EngineFault, EngineLink, EngineLost, Rejected
 from regard.serving.messages import Card
@@ -97,6 +100,7 @@ class Server:
     origins: tuple[str, ...] = ()
     loopback: bool = False
     metrics: Metrics = field(default_factory=Metrics)
+    pages: Pages = field(default_factory=Pages)
     closing: bool = False
     open: int = 0
 
@@ -409,16 +413,48 @@ async def task(server: Server, request: Request) -> Response:
         asked = decode(ROUTES[wanted], request.state.body, request.headers.get("content-type", ""))
         given = {"route": wanted, "request": msgspec.to_builtins(asked, builtin_types=(bytes,))}
         work = server.link.ask(name, "task", given, client=_client(request, None))
-        return await _watched(server, request, work)
+        return await _watched(server, request, _task_answer(server, request, work, asked.attention))
     except BadRequest as error:
         return Json({"error": error.message}, status_code=error.status)
     except (InputError, Rejected) as error:
         return Json({"error": str(error)}, status_code=400)
 
 
+async def _task_answer(
+    server: Server, request: Request, work: Coroutine[Any, Any, Any], attention: Attention | None
+) -> Any:
+    answer = await work
+    if attention is None:
+        return answer
+    seen = msgspec.convert(answer["attention"], Seen)
+    return {"answer": answer["answer"], "attention": await _shown(server, request, seen, attention)}
+
+
+async def _shown(server: Server, request: Request, seen: Seen, asked: Attention) -> dict[str, Any]:
+    """Weights as they were asked for; large ones are laid out in a thread, for others to be answered meanwhile."""
+    if not asked.page:
+        maps = await asyncio.to_thread(laid_out, seen, asked)
+        return {"maps": maps, **({"examples": seen.examples} if len(seen.examples) > 1 else {})}
+    made = await asyncio.to_thread(lambda: html_page(view_of(seen)).encode())
+    return {"page": f"{request.base_url}pages/{server.pages.add(made)}"}
+
+
+async def page(server: Server, request: Request) -> Response:
+    """A page that was made for an answer. Its name is its key: a browser that follows a link sends no other."""
+    found = server.pages.get(request.path_params["name"])
+    if found is None:
+        raise BadRequest(
+            f"this page is kept no longer; pages are kept for {server.pages.seconds:g} seconds", status=404
+        )
+    return Response(
+        found, media_type="text/html", headers={"cache-control": "no-store", "referrer-policy": "no-referrer"}
+    )
+
+
 async def _written(server: Server, request: Request, asked: Asked, *, stream: bool) -> Response:
     started = time.perf_counter()
     server.metrics.asked.labels(asked.model).inc()
+    asked.show = partial(_shown, server, request)
     if stream:
         # The first chunk is awaited here, so that a request that is refused is refused by its status.
         pieces = chunks(server.link, asked)
@@ -533,6 +569,7 @@ CALLS = (
         otherwise={503: answers.Readiness},
     ),
     Call("GET", "/metrics", metrics, "Counts in Prometheus' format.", str, media="text/plain"),
+    Call("GET", "/pages/{name}", page, "A page that was made for an answer.", str, media="text/html", key=False),
     Call("GET", "/openapi.json", openapi, "This description.", answers.Description),
     Call("GET", "/v1/models", models, "All models.", answers.ModelList),
     Call("GET", "/v1/models/{name:path}", model, "One of them.", answers.ModelCard),

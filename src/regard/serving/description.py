@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from regard import __version__
-from regard.serving.answers import Refusal, TaskRefusal
+from regard.serving.answers import Refusal, TaskRefusal, WithAttention
 from regard.serving.messages import Card
 from regard.serving.task_requests import BYTES, JSON, PictureRequest
 from regard.serving.tasks import ROUTES
@@ -132,7 +132,10 @@ def _operation(call: Call, path: str, served: Sequence[str], schemas: _Schemas, 
         if issubclass(call.request, PictureRequest):
             content |= {kind: {} for kind in PICTURES}
         made["requestBody"] = {"required": True, "content": content}
-    answers = {call.media: {"schema": schemas.of(call.answer)}}
+    shape = schemas.of(call.answer)
+    if call.tasks:
+        shape = {"anyOf": [shape, schemas.of(WithAttention)]}
+    answers = {call.media: {"schema": shape}}
     description = inspect.cleandoc(call.answer.__doc__ or "") if hasattr(call.answer, "__struct_fields__") else ""
     if call.event is not None:
         event = schemas.of(call.event)["$ref"]

@@ -21,6 +21,8 @@ import msgspec
 import torch
 
 from regard.errors import InputError
+from regard.inspection import attention_addresses
+from regard.serving.looking import answered
 from regard.serving.messages import (
     Answer,
     Ask,
@@ -64,11 +66,12 @@ class Engine:
                 self.writing[name] = made[id(predictor)]
         self._batches = list(made.values())
         self._asked: deque[tuple[Ask, Iterator[Any]]] = deque()
+        self._changed: deque[tuple[int, WritingModel]] = deque()
 
     @property
     def busy(self) -> bool:
         """Whether `turn` has something to do."""
-        return bool(self._asked) or any(model.batch.busy for model in self._batches)
+        return bool(self._asked or self._changed) or any(model.busy for model in self._batches)
 
     def take(self, request: Request) -> list[Reply]:
         """Take a request; what can be said at once is returned."""
@@ -76,6 +79,7 @@ class Engine:
             for model in self._batches:
                 model.cancel(request.key)
             self._asked = deque(each for each in self._asked if each[0].key != request.key)
+            self._changed = deque(each for each in self._changed if each[0] != request.key)
             return []
         try:
             if request.model not in self.predictors:
@@ -85,7 +89,13 @@ class Engine:
                 return []
             if request.model not in self.writing:
                 raise InputError(f"the model {request.model!r} is no language model and continues no texts")
-            self.writing[request.model].add(request)
+            model = self.writing[request.model]
+            if request.interventions:  # written by itself: what it changes, nobody else's text may see
+                changed = model.changed(request)
+                changed.add(request)
+                self._changed.append((request.key, changed))
+            else:
+                model.add(request)
         except Exception as error:
             return [failure(request.key, error)]
         return []
@@ -104,8 +114,13 @@ class Engine:
             except Exception as error:
                 replies.append(failure(request.key, error))
         for model in self._batches:
-            if model.batch.busy:
+            if model.busy:
                 replies += model.turn()
+        if self._changed:
+            key, model = self._changed.popleft()  # one step of one of them; they take turns
+            replies += model.turn()
+            if model.busy:
+                self._changed.append((key, model))
         return replies
 
     def load(self) -> Load:
@@ -128,7 +143,11 @@ class Engine:
             yield predictor.task.tokenizer.decode(given["ids"])
         elif request.what == "task":
             route = ROUTES[given["route"]]
-            yield route.answer(predictor, msgspec.convert(given["request"], route.request))
+            asked = msgspec.convert(given["request"], route.request)
+            if asked.attention is None and not asked.interventions:
+                yield route.answer(predictor, asked)
+            else:
+                yield answered(predictor, route, asked)
         else:
             yield from self._vectors(predictor, given)
 
@@ -180,6 +199,7 @@ def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path]) -> list[Ca
                 chats=getattr(predictor.task, "chat", None) is not None,
                 width=predictor.width if encodes else None,
                 parameters=sum(part.numel() for part in predictor.model.parameters()),
+                attention=list(attention_addresses(predictor.model)),
                 routes=[route.name for route in routes_of(predictor)],
             )
         )

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from regard.serving.attention import Attention, Patch, Scale, Seen
+
 
 class Write(msgspec.Struct, tag="write", frozen=True, kw_only=True):
     """Write texts after a prompt, with a language model.
@@ -24,6 +26,8 @@ class Write(msgspec.Struct, tag="write", frozen=True, kw_only=True):
         top: how many of the most probable tokens to tell of each place.
         scored: whether to send the log-probabilities of the prompt's tokens.
         stream: whether to send each piece of the text as it is written.
+        attention: which weights to send with the end of each text.
+        interventions: what is changed in the model while it writes.
     """
 
     key: int
@@ -39,6 +43,8 @@ class Write(msgspec.Struct, tag="write", frozen=True, kw_only=True):
     top: int = 0
     scored: bool = False
     stream: bool = False
+    attention: Attention | None = None
+    interventions: list[Scale | Patch] = []
 
 
 class Cancel(msgspec.Struct, tag="cancel", frozen=True):
@@ -109,6 +115,7 @@ class Piece(msgspec.Struct, tag="piece", frozen=True, kw_only=True):
         text: what is new of it; all of it at the end where pieces were not asked for.
         tokens: written since the last piece, an end token among them.
         end: `stop` or `length` where the text is complete, else empty.
+        attention: what the model attended to, with the end where it was asked for.
     """
 
     key: int
@@ -116,6 +123,7 @@ class Piece(msgspec.Struct, tag="piece", frozen=True, kw_only=True):
     text: str
     tokens: list[Token]
     end: str
+    attention: Seen | None = None
 
 
 class Answer(msgspec.Struct, tag="answer", frozen=True):
@@ -152,6 +160,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         chats: whether it has a chat template.
         width: of the vectors it makes; None where it makes none.
         parameters: how many.
+        attention: addresses of its attention layers.
         routes: of the inference API that it is served at, the one it is served at by itself first; none for a language model.
     """
 
@@ -162,6 +171,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     chats: bool
     width: int | None
     parameters: int
+    attention: list[str] = []
     routes: list[str] = []
 
 

@@ -7,12 +7,13 @@ import base64
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from regard.serving.attention import Attention, Seen
 from regard.serving.link import EngineLink
 from regard.serving.messages import Began, Card, Piece, Token
 from regard.serving.requests import (
@@ -31,6 +32,9 @@ USUAL_COMPLETION = 16
 """Tokens of a completion where max_tokens is not given, as in OpenAI's API."""
 
 
+Show = Callable[[Seen, Attention], Awaitable[dict[str, Any]]]
+
+
 @dataclass(kw_only=True, slots=True, eq=False)
 class Asked:
     """One call of completions or chat completions, as the engine is asked and as the answer is laid out.
@@ -43,6 +47,8 @@ class Asked:
         echo: whether the prompt stands before the text.
         top: how many of the most probable tokens are told of each place; None for no log-probabilities.
         usage_at_end: whether a stream ends with the count of tokens.
+        attention: which weights are told.
+        show: lays them out.
         usage: the count of tokens, once the answer is complete.
     """
 
@@ -53,6 +59,8 @@ class Asked:
     echo: bool = False
     top: int | None = None
     usage_at_end: bool = False
+    attention: Attention | None = None
+    show: Show | None = None
     created: int = field(default_factory=lambda: int(time.time()))
     name: str = ""
     usage: dict[str, Any] = field(default_factory=dict)
@@ -86,6 +94,8 @@ def asked_to_complete(request: CompletionRequest, client: str) -> Asked:
             "top": request.logprobs or 0,
             "scored": bool(request.echo) and request.logprobs is not None,
             "stream": bool(request.stream),
+            "attention": request.attention,
+            "interventions": request.interventions or [],
         }
         for prompt in prompts
     ]
@@ -97,6 +107,7 @@ def asked_to_complete(request: CompletionRequest, client: str) -> Asked:
         echo=bool(request.echo),
         top=request.logprobs,
         usage_at_end=usage,
+        attention=request.attention,
     )
 
 
@@ -118,6 +129,8 @@ def asked_to_chat(request: ChatRequest, client: str) -> Asked:
         "stop": request.stops(),
         "top": request.top_logprobs or 0,
         "stream": bool(request.stream),
+        "attention": request.attention,
+        "interventions": request.interventions or [],
     }
     top = (request.top_logprobs or 0) if request.logprobs else None
     return Asked(
@@ -127,6 +140,7 @@ def asked_to_chat(request: ChatRequest, client: str) -> Asked:
         kept=request.copies(),
         top=top,
         usage_at_end=request.usage_at_end(),
+        attention=request.attention,
     )
 
 
@@ -172,6 +186,7 @@ class _Choice:
     text: str = ""
     tokens: list[Token] = field(default_factory=list)
     end: str = ""
+    attention: Seen | None = None
 
     @property
     def mean(self) -> float:
@@ -192,14 +207,22 @@ async def completed(link: EngineLink, asked: Asked) -> dict[str, Any]:
             choice.text += event.text
             choice.tokens += event.tokens
             choice.end = event.end
+            choice.attention = event.attention
     made = []
     for number, own in enumerate(choices):
         best = own if asked.kept == len(own) else sorted(own, key=lambda each: -each.mean)[: asked.kept]
         for choice in best:
-            made.append(_choice(asked, len(made), began[number], choice))
+            made.append(_choice(asked, len(made), began[number], choice) | await _attention(asked, choice.attention))
     asked.usage = _usage(began, sum(len(choice.tokens) for own in choices for choice in own))
     kind = "chat.completion" if asked.chat else "text_completion"
     return {**_head(asked, kind), "choices": made, "usage": asked.usage}
+
+
+async def _attention(asked: Asked, seen: Seen | None) -> dict[str, Any]:
+    """The field that holds weights, where they were asked for."""
+    if asked.show is None or asked.attention is None or seen is None:
+        return {}
+    return {"attention": await asked.show(seen, asked.attention)}
 
 
 def _choice(asked: Asked, index: int, began: Began, choice: _Choice) -> dict[str, Any]:
@@ -252,6 +275,7 @@ async def chunks(link: EngineLink, asked: Asked) -> AsyncGenerator[dict[str, Any
             else:
                 logs, offsets[index] = _told(asked, event.tokens, offsets[index])
                 made = {"index": index, "text": event.text, "logprobs": logs, "finish_reason": end}
+            made |= await _attention(asked, event.attention)
             yield {**_head(asked, kind), "choices": [made], **more}
     asked.usage = _usage(began, written)
     if asked.usage_at_end:
@@ -395,4 +419,5 @@ def model_card(card: Card) -> dict[str, Any]:
         "routes": card.routes,
         "max_model_len": card.positions,
         "parameters": card.parameters,
+        "attention": card.attention,
     }

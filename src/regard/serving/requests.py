@@ -11,6 +11,7 @@ from msgspec.structs import fields
 
 from regard.errors import InputError, nearest
 from regard.reading import as_object, parse_json
+from regard.serving.attention import Attention, Interventions
 
 MOST_TEXTS = 256
 """Of one request, over all its prompts."""
@@ -58,7 +59,8 @@ class Sampling(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What completions and chat completions have in common.
 
     `temperature` 0 takes the most probable token each time; `top_p`, `top_k`, `min_p` then change nothing. `top_k`, `min_p` and
-    `repetition_penalty` are not of OpenAI's API. `user` names whose request it is: users take turns.
+    `repetition_penalty` are not of OpenAI's API. `user` names whose request it is: users take turns. `attention` asks for weights
+    beside each text, and `interventions` for texts of the model as they change it.
     """
 
     model: str
@@ -77,6 +79,8 @@ class Sampling(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     top_k: int | None = None
     top_p: float | None = None
     user: str | None = None
+    attention: Attention | None = None
+    interventions: Interventions | None = None
 
     def settings(self) -> dict[str, Any]:
         """As fields of `GenerationSettings`."""

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from regard.errors import InputError, nearest
 from regard.reading import as_object, parse_json
+from regard.serving.attention import Attention, Interventions, Strict
 
 Text = Annotated[str, Meta(pattern=r"\S")]
 Whole = Annotated[int, Meta(ge=0)]
@@ -25,10 +26,6 @@ NotFollowed = Annotated[Any, Meta(extra={"followed": False}, extra_json_schema={
 """A parameter that no model here follows; `decode` refuses it unless it is null."""
 Transform = Literal["softmax", "sigmoid", "none"]
 Truncation = Literal["do_not_truncate", "longest_first", "only_first", "only_second"]
-
-
-class Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """An object that holds these fields and no other; null is as good as leaving one out."""
 
 
 class NoParameters(Strict):
@@ -49,7 +46,17 @@ class ScoreParameters(Strict):
     top_k: Count | None = None
 
 
-class ClassificationRequest(Strict):
+class TaskRequest(Strict):
+    """What may stand beside the inputs of every task.
+
+    `attention` asks for weights: the answer is then an object of both. `interventions` asks for the answer of a changed model.
+    """
+
+    attention: Attention | None = None
+    interventions: Interventions | None = None
+
+
+class ClassificationRequest(TaskRequest, kw_only=True):
     """A text, a pair of texts, or several of either."""
 
     inputs: Text | TextPair | Annotated[list[Text | TextPair], Meta(min_length=1)]
@@ -64,7 +71,7 @@ class TagParameters(Strict):
     stride: NotFollowed = None
 
 
-class TextsRequest(Strict):
+class TextsRequest(TaskRequest, kw_only=True):
     """A text, or several."""
 
     inputs: Text | Annotated[list[Text], Meta(min_length=1)]
@@ -95,7 +102,7 @@ class AnswerParameters(Strict):
     max_seq_len: NotFollowed = None
 
 
-class AnswerRequest(Strict):
+class AnswerRequest(TaskRequest, kw_only=True):
     """One question."""
 
     inputs: Asked
@@ -176,14 +183,14 @@ class Compared(Strict):
     sentences: Annotated[list[Text], Meta(min_length=1)]
 
 
-class SimilarityRequest(Strict):
+class SimilarityRequest(TaskRequest, kw_only=True):
     """Texts to compare."""
 
     inputs: Compared
     parameters: NoParameters | None = None
 
 
-class VectorRequest(Strict):
+class VectorRequest(TaskRequest, kw_only=True):
     """A text, or several, to make vectors of; or texts to compare, since both may come to one address.
 
     The parameters stand beside the inputs.
@@ -199,7 +206,7 @@ class VectorRequest(Strict):
     dimensions: NotFollowed = None
 
 
-class PictureRequest(Strict):
+class PictureRequest(TaskRequest, kw_only=True):
     """The bytes of a picture: the body itself, or in base64."""
 
     inputs: Annotated[bytes, Meta(min_length=1)]

@@ -52,9 +52,9 @@ from regard.serving.task_requests import (
     PictureRequest,
     ScoreParameters,
     SimilarityRequest,
-    Strict,
     TagParameters,
     TagRequest,
+    TaskRequest,
     TextPair,
     Transform,
     TranslationParameters,
@@ -359,7 +359,7 @@ def _vectors(predictor: SentenceEncoder, request: VectorRequest) -> Any:
     from regard.embeddings.pooling import unit
 
     if isinstance(request.inputs, Compared):
-        for field in request.__struct_fields__[2:]:
+        for field in ("normalize", "prompt_name", "truncate", "truncation_direction", "encoding_format"):
             if getattr(request, field) is not None:
                 raise InputError(f"{field}: is for vectors, and the inputs are texts to compare; leave it out")
         return _similarities(predictor, SimilarityRequest(inputs=request.inputs))
@@ -431,7 +431,7 @@ class TaskRoute:
     """
 
     name: str
-    request: type[Strict]
+    request: type[TaskRequest]
     shape: Any
     answer: Callable[[Any, Any], Any]
 

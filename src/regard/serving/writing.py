@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from regard.errors import InputError
 from regard.generation import (
@@ -20,11 +24,13 @@ from regard.generation import (
     Told,
     Wanted,
 )
+from regard.serving.looking import Changes, check_written, language_model_changes, read_again
 from regard.serving.messages import Began, Failure, Piece, Reply, Token, Write
 from regard.structure import from_mapping
 
 if TYPE_CHECKING:
     from regard.generation.continuous import Event, Top
+    from regard.serving.attention import Seen
     from regard.tasks.language_modelling import LanguageModel
     from regard.tasks.language_writing import Writer
     from regard.text import Tokenizer
@@ -80,12 +86,31 @@ class WritingModel:
         self.predictor = predictor
         self.batch = ContinuousBatch(predictor.model, rows=rows, kept_bytes=kept_bytes)
         self._requests: dict[int, _Writing] = {}
+        self._looking: deque[tuple[Piece, Iterator[Seen | None]]] = deque()
+        self._changes: Changes | None = None
         self._text_of = token_texts(predictor.task.tokenizer)
         tokenizer = predictor.task.tokenizer
         self._longest = max(map(len, tokenizer.tokens(range(tokenizer.size))), default=1)
         usual = predictor.usual  # what the folder says of its tokens; how to choose among them, the request says
         names = ("end_tokens", "forbidden_tokens", "forced_end", "forced_start")
         self._own = {name: getattr(usual, name) for name in names}
+
+    @property
+    def busy(self) -> bool:
+        """Whether `turn` has something to do."""
+        return self.batch.busy or bool(self._looking)
+
+    def changed(self, asked: Write) -> WritingModel:
+        """The same model under the interventions of a request, for this request alone.
+
+        Raises:
+            InputError: for what the model does not have.
+        """
+        own = copy.copy(self)
+        own.batch = ContinuousBatch(self.predictor.model, rows=self.batch.rows, kept_bytes=0)
+        own._requests, own._looking = {}, deque()
+        own._changes = language_model_changes(self.predictor, asked.interventions, len(self._prompt(asked)[0]))
+        return own
 
     def add(self, asked: Write) -> None:
         """Take a request.
@@ -109,12 +134,14 @@ class WritingModel:
                 f"this model's maximum context length is {self.predictor.model.maximum_length} tokens, and the prompt has "
                 f"{len(prompt)} and {limit} more are asked for; shorten the prompt or lower max_tokens"
             )
+        if asked.attention is not None:
+            check_written(self.predictor, asked.attention, len(prompt), limit)
         rules = writer.rules([prompt])
         wanted = [
             Wanted(
                 rules=NextToken(
                     config=_config(self.predictor.model),
-                    choice=(SampleRows([writer.seed_of(0, copy)]) if settings.sample else Greedy()).begin(1),
+                    choice=(SampleRows([writer.seed_of(0, number)]) if settings.sample else Greedy()).begin(1),
                     transforms=rules["transforms"],
                     stop=rules["stop"],
                     minimum_length=rules["minimum_length"],
@@ -125,7 +152,7 @@ class WritingModel:
                 limit=limit,
                 top=asked.top,
             )
-            for copy in range(asked.copies)
+            for number in range(asked.copies)
         ]
         self.batch.add(asked.key, prompt, wanted, scored=asked.scored, client=asked.client)
         texts = [_Text() for _ in range(asked.copies)]
@@ -135,20 +162,48 @@ class WritingModel:
 
     def cancel(self, key: int) -> None:
         """Forget a request."""
+        self._looking = deque(each for each in self._looking if each[0].key != key)
         if self._requests.pop(key, None) is not None:
             self.batch.cancel(key)
 
     def turn(self) -> list[Reply]:
         """One step on. What goes wrong with one request's text ends that request alone."""
         replies: list[Reply] = []
-        for event in self.batch.turn():
+        for event in self._events() if self.batch.busy else ():
             try:
                 replies += self._replies(event)
             except Exception as error:
                 key: Any = event.key
                 self.cancel(key)
                 replies.append(failure(key, error))
+        if self._looking:
+            replies += self._look()
         return replies
+
+    def _events(self) -> list[Event]:
+        if self._changes is None:
+            return self.batch.turn()
+        self._changes.first = self.batch.tokens_read
+        try:
+            with self._changes():
+                return self.batch.turn()
+        except InputError as error:  # an intervention does not fit
+            for key in self._requests:
+                self.batch.cancel(key)
+            return [Refused(key, error) for key in self._requests]
+
+    def _look(self) -> Iterator[Reply]:
+        """One part more of the attention to a text that is complete; at its end the text's last piece."""
+        piece, reading = self._looking[0]
+        try:
+            seen = next(reading)
+        except Exception as error:
+            self.cancel(piece.key)
+            yield failure(piece.key, error)
+            return
+        if seen is not None:
+            self._looking.popleft()
+            yield msgspec.structs.replace(piece, attention=seen)
 
     def _replies(self, event: Event) -> Iterable[Reply]:
         key: Any = event.key
@@ -162,12 +217,27 @@ class WritingModel:
             yield self._began(writing, event)
             if not writing.asked.maximum and writing.asked.maximum is not None:
                 del self._requests[key]
-                for copy in range(writing.asked.copies):
-                    yield Piece(key=key, copy=copy, text="", tokens=[], end="length")
+                for number in range(writing.asked.copies):
+                    yield from self._with_attention(
+                        writing, Piece(key=key, copy=number, text="", tokens=[], end="length"), ()
+                    )
         else:
+            text = writing.texts[event.copy]
             piece = self._piece(writing, event)
             if piece is not None:
-                yield piece
+                yield from self._with_attention(writing, piece, text.written)
+
+    def _with_attention(self, writing: _Writing, piece: Piece, written: Sequence[int]) -> Iterator[Piece]:
+        """The piece; or nothing yet, where it ends a text whose attention is asked for and has to be read first."""
+        asked = writing.asked.attention
+        if asked is None or not piece.end:
+            yield piece
+            return
+        ended = bool(piece.tokens) and len(written) and piece.tokens[-1].id == written[-1]
+        read = [*writing.prompt, *(written[:-1] if ended else written)]
+        size = self.batch.chunk if self.batch.in_parts else len(read)
+        reading = read_again(self.predictor, asked, read, len(writing.prompt), size, self._changes)
+        self._looking.append((piece, reading))
 
     def _began(self, writing: _Writing, event: PromptRead) -> Began:
         tokens: list[Token] = []

@@ -1,0 +1,354 @@
+"""Looking and changing in the engine: what a model attends to while it answers, and an answer under interventions.
+
+A task's answer is recorded while it is made. A language model writes among others, by steps that nobody looks at; afterwards it
+reads its text again, in the same chunks, between the steps of the others: the weights are those of `regard.look` on the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.attention import BatchInvariant
+from regard.errors import InputError, nearest
+from regard.inspection import Record, ScaleHeads, SetOutput, attention_addresses, change, look
+from regard.inspection.hooks import addresses_of
+from regard.inspection.view import AttentionMap, Patches, is_layer
+from regard.layers import Tokens
+from regard.serving.attention import Attention, Grid, Map, Patch, Scale, Seen
+
+if TYPE_CHECKING:
+    from regard.inspection.editing import Edit
+    from regard.tasks.language_modelling import LanguageModel
+    from regard.tasks.predictor import Predictor
+
+
+def layers_asked(model: Any, asked: Attention) -> list[str]:
+    """The addresses of the attention layers that are asked for.
+
+    Raises:
+        InputError: for a layer that is not there, and a model without attention.
+    """
+    known = list(attention_addresses(model))
+    if not known:
+        raise InputError("attention: there is no attention in this model to look at")
+    if asked.layers is None:
+        return known
+    chosen: dict[str, None] = {}
+    for layer in asked.layers:
+        found = [address for address in known if is_layer(address, str(layer))]
+        if not found:
+            raise InputError(f"attention.layers: no attention layer is called {layer!r}; {nearest(str(layer), known)}")
+        chosen.update(dict.fromkeys(found))
+    return list(chosen)
+
+
+class Changes:
+    """The interventions of one request. Calling it gives the block in which the model is changed.
+
+    Arguments:
+        model: what is changed.
+        interventions: in this order.
+        act: runs the model on the `from` of a patch.
+        length: tokens of the prompt, where a language model reads it in parts; then `first` says before each call of the model
+            how many tokens were read. None where the model reads its text at once.
+
+    Raises:
+        InputError: for an address, a head or a position that is not there.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        interventions: Sequence[Scale | Patch],
+        act: Callable[[Any], object],
+        *,
+        length: int | None = None,
+    ) -> None:
+        self.model = model
+        self.first = 0
+        self._length = length
+        self._edits: list[Edit] = []
+        for number, each in enumerate(interventions):
+            where = f"interventions[{number}]"
+            if isinstance(each, Scale):
+                self._edits.append(ScaleHeads(address=each.address, heads=each.heads, factor=each.factor))
+            else:
+                self._edits.append(self._patch(each, act, where))
+        with change(model, *self._edits):  # an address that nothing has is refused here
+            pass
+
+    def __call__(self) -> AbstractContextManager[None]:
+        """A block in which the model is changed."""
+        return change(self.model, *self._edits)
+
+    def _patch(self, asked: Patch, act: Callable[[Any], object], where: str) -> Edit:
+        known = addresses_of(self.model)
+        if asked.address not in known:
+            raise InputError(
+                f"{where}.address: no module is called {asked.address!r}; {nearest(asked.address, list(known))}"
+            )
+        with torch.no_grad(), look(self.model, hidden=[asked.address]) as seen:
+            act(asked.source)
+        if not seen.runs or asked.address not in seen.runs[-1].hidden:
+            raise InputError(f"{where}.address: {asked.address} gave nothing out while the model read the other text")
+        hidden = seen.hidden(asked.address)
+        if hidden.dim() != 3 or hidden.shape[0] != 1:
+            raise InputError(
+                f"{where}.address: {asked.address} gives out {tuple(hidden.shape)}, not a vector for each token of one text"
+            )
+        theirs = asked.positions if asked.source_positions is None else asked.source_positions
+        if len(theirs) != len(asked.positions):
+            raise InputError(
+                f"{where}: {len(asked.positions)} positions and {len(theirs)} from_positions; give as many"
+            )
+        vectors = hidden[:, _places(theirs, hidden.shape[1], f"{where}: position {{}} of the other text")]
+        what = f"{where}: position {{}}"
+        if self._length is not None:
+            places = _places(asked.positions, self._length, what)
+            return SetOutput(address=asked.address, to=lambda output: self._put(output, vectors, places))
+        calls: list[int] = []
+
+        def at_once(output: Tensor) -> Tensor:
+            calls.append(output.shape[1])
+            if len(calls) > 1:
+                raise InputError(
+                    f"{where}.address: {asked.address} is called for each token that is written; choose one that reads the text"
+                )
+            return self._put(output, vectors, _places(asked.positions, output.shape[1], what))
+
+        return SetOutput(address=asked.address, to=at_once)
+
+    def _put(self, output: Tensor, vectors: Tensor, places: Sequence[int]) -> Tensor:
+        """The output (B, L, D) with vectors (1, P, D) at those places that it has."""
+        here = [(place - self.first, number) for number, place in enumerate(places)]
+        here = [(place, number) for place, number in here if 0 <= place < output.shape[1]]
+        if not here:
+            return output
+        changed = output.clone()
+        for place, number in here:
+            changed[:, place] = vectors[:, number].to(output)
+        return changed
+
+
+def _places(given: Sequence[int], count: int, what: str) -> list[int]:
+    for place in given:
+        if not -count <= place < count:
+            raise InputError(f"{what.format(place)} is outside 0 to {count - 1}")
+    return [place % count for place in given]
+
+
+def language_model_changes(predictor: LanguageModel, interventions: Sequence[Scale | Patch], prompt: int) -> Changes:
+    """Interventions while a language model writes after a prompt of so many tokens.
+
+    Raises:
+        InputError: as `Changes`, and for a `from` that is no text.
+    """
+
+    def act(source: Any) -> None:
+        if not isinstance(source, str):
+            raise InputError("interventions: from is the other text, a string")
+        ids = predictor.task.prompted(predictor.task.tokenizer.encode(source))
+        predictor.model.prefill(Tokens.pad([ids]), predictor.model.start(1))
+
+    return Changes(predictor.model, interventions, act, length=prompt)
+
+
+def answered(predictor: Predictor[Any], route: Any, request: Any) -> Any:
+    """The answer of a task's route, changed by the request's interventions and with the attention that it asks for beside it.
+
+    Raises:
+        InputError: for several inputs at once, and what is not there.
+    """
+    if isinstance(request.inputs, list) and len(request.inputs) != 1:
+        raise InputError("inputs: attention and interventions are for one at a time; give one")
+    within: AbstractContextManager[object] = nullcontext()
+    if request.interventions:
+
+        def act(source: Any) -> None:
+            plain = {"inputs": source, "parameters": msgspec.to_builtins(request.parameters, builtin_types=(bytes,))}
+            try:
+                other = msgspec.convert(plain, route.request)
+            except msgspec.ValidationError as error:
+                raise InputError(f"interventions: from is not what inputs may be: {error}") from None
+            route.answer(predictor, other)
+
+        within = Changes(predictor.model, request.interventions, act)()
+    asked: Attention | None = request.attention
+    if asked is None:
+        with within:
+            return route.answer(predictor, request)
+    if asked.rows == "written":
+        raise InputError("attention.rows: 'written' is for language models; give 'all', or numbers")
+    addresses = layers_asked(predictor.model, asked)
+    with within, look(predictor, addresses) as record:
+        answer = route.answer(predictor, request)
+    return {"answer": answer, "attention": _recorded(record, asked)}
+
+
+def _recorded(record: Record, asked: Attention) -> Seen:
+    """Every run of a record, an example each."""
+    maps: list[Map] = []
+    examples: list[str] = []
+    images: list[bytes | None] = []
+    notes: dict[str, None] = {}
+    for run in range(len(record.runs)):
+        view = record.view(run=run)
+        _check_size(asked, sum(_size(each, asked) for each in view.maps) + sum(len(each.weights) // 4 for each in maps))
+        maps += [_cut(each, asked, len(examples)) for each in view.maps]
+        examples += view.examples
+        images += view.images or [None] * len(view.examples)
+        notes[view.note] = None
+    return Seen(maps, examples, images if any(images) else [], " ".join(filter(None, notes)))
+
+
+def _check_size(asked: Attention, count: int) -> None:
+    if count > asked.most:
+        raise InputError(
+            f"attention: {count:,} weights are asked for, and an answer holds {asked.most:,} at most; ask for fewer layers, "
+            "heads or rows" + ("" if asked.page or asked.encoding_format == "base64" else ", or for base64 or a page")
+        )
+
+
+def _size(item: AttentionMap, asked: Attention) -> int:
+    heads = item.heads if asked.heads is None else len(asked.heads)
+    rows = len(asked.rows) if isinstance(asked.rows, list) else len(item.query_tokens)
+    return heads * rows * len(item.key_tokens)
+
+
+def _heads(asked: Attention, count: int, address: str) -> list[int]:
+    if asked.heads is None:
+        return list(range(count))
+    wrong = next((head for head in asked.heads if head >= count), None)
+    if wrong is not None:
+        raise InputError(f"attention.heads: {address} has heads 0 to {count - 1}, and {wrong} is none of them")
+    return asked.heads
+
+
+def _cut(item: AttentionMap, asked: Attention, before: int) -> Map:
+    heads, count = _heads(asked, item.heads, item.address), len(item.query_tokens)
+    rows = list(range(count))
+    if isinstance(asked.rows, list):
+        rows = _places(asked.rows, count, f"attention.rows: {item.address}: row {{}}")
+    return Map(
+        address=item.address,
+        kind=item.kind,
+        example=item.example + before,
+        heads=heads,
+        rows=rows,
+        query_tokens=[item.query_tokens[row] for row in rows],
+        key_tokens=list(item.key_tokens),
+        weights=np.ascontiguousarray(item.weights[heads][:, rows], dtype="<f4").tobytes(),
+        query_patches=None if isinstance(asked.rows, list) else _grid(item.query_patches),
+        key_patches=_grid(item.key_patches),
+    )
+
+
+def _grid(patches: Patches | None) -> Grid | None:
+    return None if patches is None else Grid(patches.rows, patches.columns, patches.first)
+
+
+def check_written(predictor: LanguageModel, asked: Attention, prompt: int, most: int) -> None:
+    """Refuse more weights than an answer holds before anything is written.
+
+    Arguments:
+        predictor: the language model.
+        asked: what is asked for.
+        prompt: its tokens.
+        most: tokens that may be written.
+
+    Raises:
+        InputError: saying how many.
+    """
+    addresses = layers_asked(predictor.model, asked)
+    keys = prompt + max(most - 1, 0)
+    rows = _row_count(asked, prompt, keys)
+    heads = getattr(predictor.model.config, "heads", 1) if asked.heads is None else len(asked.heads)
+    _check_size(asked, len(addresses) * heads * rows * keys)
+
+
+def _row_count(asked: Attention, prompt: int, keys: int) -> int:
+    if isinstance(asked.rows, list):
+        return len(asked.rows)
+    return keys if asked.rows == "all" else keys - prompt + 1
+
+
+def read_again(
+    predictor: LanguageModel, asked: Attention, ids: Sequence[int], prompt: int, chunk: int, changes: Changes | None
+) -> Iterator[Seen | None]:
+    """The attention of a text that was written, a chunk of it at a time: None after each but the last.
+
+    Row i is where the token after token i was chosen: token i asks, and looks at those up to itself.
+
+    Arguments:
+        predictor: the language model.
+        asked: what is asked for.
+        ids: the tokens that it read: the prompt's, and all written but the last.
+        prompt: how many of them are the prompt's.
+        chunk: tokens read at once.
+        changes: interventions, under which it wrote.
+    """
+    model, addresses = predictor.model, layers_asked(predictor.model, asked)
+    count = len(ids)
+    if isinstance(asked.rows, list):
+        rows = _places(asked.rows, count, "attention.rows: row {}")
+    else:
+        rows = list(range(count)) if asked.rows == "all" else list(range(prompt - 1, count))
+    parts: dict[str, list[tuple[list[int], np.ndarray]]] = {address: [] for address in addresses}
+    heads: dict[str, list[int]] = {}
+    state = model.start(1)
+    for first in range(0, count, chunk):
+        part = torch.tensor([ids[first : first + chunk]])
+        tokens = Tokens(part, torch.ones_like(part, dtype=torch.bool), "nowhere")
+        if changes is not None:
+            changes.first = first
+        with (
+            torch.no_grad(),
+            BatchInvariant(),
+            nullcontext() if changes is None else changes(),
+            look(model, addresses) as seen,
+        ):
+            state = model.prefill(tokens, state)
+        here = [place for place, row in enumerate(rows) if first <= row < first + part.shape[1]]
+        for address in addresses if here else ():
+            wanted = None if asked.heads is None else _heads(asked, _head_count(seen, address), address)
+            weights = seen.weights(address, heads=wanted, queries=[rows[place] - first for place in here])[0].numpy()
+            heads[address] = wanted or list(range(weights.shape[0]))
+            whole = np.zeros((*weights.shape[:2], count), dtype="<f4")
+            # A window's keys are the last of those so far; a whole text's begin with the first.
+            last = first + part.shape[1] if first else weights.shape[2]
+            whole[..., max(last - weights.shape[2], 0) : last] = weights[..., -last:]
+            parts[address].append((here, whole))
+        if first + chunk < count:
+            yield None
+    tokenizer = predictor.task.tokenizer
+    names = [tokenizer.tokens([each])[0] if each < tokenizer.size else f"<{each}>" for each in ids]
+    text = tokenizer.decode([each for each in ids if each < tokenizer.size])
+    maps = []
+    for address in addresses:
+        order = [place for here, _ in parts[address] for place in here]
+        weights = np.concatenate([whole for _, whole in parts[address]], axis=1)[:, np.argsort(order)]
+        maps.append(
+            Map(
+                address=address,
+                kind="self",
+                example=0,
+                heads=heads[address],
+                rows=rows,
+                query_tokens=[names[row] for row in rows],
+                key_tokens=list(names),
+                weights=np.ascontiguousarray(weights).tobytes(),
+            )
+        )
+    _check_size(asked, sum(len(each.weights) // 4 for each in maps))
+    yield Seen(maps, [text], [], "")
+
+
+def _head_count(seen: Record, address: str) -> int:
+    return seen.runs[-1].calls[address][0].shape[1]
