@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import AsyncGenerator
+import socket
+import threading
+import time
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 
 from regard.errors import InputError
+from regard.serving import responses
 from regard.serving.app import Limits, Server, create_app
 from regard.serving.link import EngineLost, Rejected
-from regard.serving.messages import Began, Card, Load, Piece
+from regard.serving.messages import Began, Card, Load, Piece, Token
+from regard.serving.responses import MOST_UNSENT
 from regard.serving.run import WebOptions
 
 CARD = Card(name="writer", task="language_modelling", created=0, positions=9, chats=False, width=None, parameters=1)
@@ -117,6 +124,152 @@ def test_errors_of_the_engine_are_told(error: Exception, status: int) -> None:
     assert broken.status_code == 200
     assert str(error) in broken.text
     assert broken.text.endswith("data: [DONE]\n\n")
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [json.loads(record.message) for record in caplog.records if record.name == "regard.access"]
+
+
+def counted(server: Server, name: str) -> float:
+    (answer,) = called(server, ("GET", "/metrics", {}))
+    found = [
+        line for line in answer.text.splitlines() if line.startswith(f'regard:{name}_total{{model_name="writer"}}')
+    ]
+    return float(found[0].split()[-1]) if found else 0.0
+
+
+def piece(text: str, end: str = "") -> Piece:
+    return Piece(key=1, copy=0, text=text, tokens=[Token(3, text, -1.0, [])], end=end)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_under_way_when_the_server_has_waited_long_enough(
+    stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "regard.access")
+    server = server_of(Engine(BEGAN, piece("b"), *[piece("c")] * 99, wait=0.03))
+
+    async def call() -> httpx.Response:
+        transport = httpx.ASGITransport(app=create_app(server))
+        async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+            asyncio.get_running_loop().call_later(0.15, server.deadlines.cut)
+            return await client.post("/v1/completions", json=BODY | {"stream": stream})
+
+    answer = asyncio.run(call())
+    if stream:
+        events = [line.removeprefix("data: ") for line in answer.text.splitlines() if line]
+        assert (answer.status_code, events[-1]) == (200, "[DONE]")
+        assert json.loads(events[0])["choices"][0]["text"] == "b"
+        error = json.loads(events[-2])["error"]
+    else:
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        error = answer.json()["error"]
+    assert (error["type"], error["code"]) == ("server_error", "shut_down")
+    assert [line["ended"] for line in logged(caplog)] == ["shut_down"]
+    assert server.open == 0
+
+
+def test_the_time_of_a_stream_is_for_all_of_it() -> None:
+    server = server_of(Engine(BEGAN, *[piece("b")] * 9, wait=0.1), limits=Limits(seconds=0.35))
+    (answer,) = called(server, ("POST", "/v1/completions", {"json": BODY | {"stream": True}}))
+    events = [line for line in answer.text.splitlines() if line]
+    assert 1 <= answer.text.count('"text":') <= 3  # the first comes after 0.2 seconds, the others by 0.1 later
+    assert json.loads(events[-2].removeprefix("data: "))["error"]["code"] == "timeout"
+
+
+@pytest.mark.parametrize(
+    ("replies", "ended", "tokens"),
+    [
+        ([piece("b"), piece("c", "stop")], "done", 2),
+        ([piece("b"), EngineLost("it died")], "error", 1),
+        ([piece("b"), ZeroDivisionError("x")], "error", 1),
+        ([piece("b"), piece("c"), *[piece("d")] * 99], "timed_out", None),
+    ],
+)
+def test_a_stream_is_logged_and_counted_at_its_end(
+    replies: list[Any], ended: str, tokens: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "regard.access")
+    server = server_of(Engine(BEGAN, *replies, wait=0.02), limits=Limits(seconds=0.2))
+    (answer,) = called(server, ("POST", "/v1/completions", {"json": BODY | {"stream": True}}))
+    (line,) = logged(caplog)
+    told = answer.text.count('"text":')
+    assert line["ended"] == ended
+    assert line["seconds"] >= 0.02 * (1 + told)
+    assert (line["model"], line["prompt_tokens"], line["completion_tokens"]) == ("writer", 2, tokens or told)
+    assert (counted(server, "prompt_tokens"), counted(server, "generation_tokens")) == (2, tokens or told)
+    assert counted(server, "request_success") == (ended == "done")
+    assert "ZeroDivision" not in answer.text
+
+
+class Endless(Engine):
+    """Writes for ever, and remembers that it was told to stop."""
+
+    written = 0
+    stopped = False
+
+    async def write(self, **asked: Any) -> AsyncGenerator[Began | Piece]:
+        yield BEGAN
+        try:
+            while True:
+                self.written += 1
+                yield piece("text " * 200)
+                await asyncio.sleep(0)
+        finally:
+            self.stopped = True
+
+
+@contextlib.contextmanager
+def listening(server: Server) -> Iterator[tuple[str, int]]:
+    """An application behind a real socket."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        web = uvicorn.Server(uvicorn.Config(create_app(server), log_level="critical", lifespan="off"))
+        thread = threading.Thread(target=asyncio.run, args=(web.serve(sockets=[listener]),))
+        thread.start()
+        try:
+            yield listener.getsockname()
+        finally:
+            web.should_exit = web.force_exit = True
+            thread.join(10)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_who_does_not_read_or_goes_away_ends_the_stream(
+    leaves: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(responses, "READ_SECONDS", 0.2)
+    caplog.set_level("INFO", "regard.access")
+    engine = Endless()
+    server = server_of(engine)
+    body = json.dumps(BODY | {"stream": True, "user": "x"}).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with listening(server) as address, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(address)
+        client.sendall(head + body)
+        if leaves:
+            assert client.recv(12) == b"HTTP/1.1 200"
+            client.close()
+        end = time.monotonic() + 20
+        while server.open or not engine.written:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    assert engine.stopped
+    (line,) = logged(caplog)
+    assert line["ended"] == ("disconnected" if leaves else "slow_reader")
+    assert line["completion_tokens"] == engine.written == counted(server, "generation_tokens")
+    if not leaves:
+        assert engine.written * 1000 > MOST_UNSENT
+
+
+def test_a_reader_who_keeps_up_gets_all_of_a_long_stream() -> None:
+    pieces = [piece("text " * 200) for _ in range(3000)]
+    server = server_of(Engine(BEGAN, *pieces, piece("", "stop")))
+    with listening(server) as (host, port):
+        answer = httpx.post(f"http://{host}:{port}/v1/completions", json=BODY | {"stream": True})
+    assert answer.text.count('"text":"text text') == 3000
+    assert len(answer.content) > 2 * MOST_UNSENT
+    assert answer.text.endswith("data: [DONE]\n\n")
 
 
 def test_a_fault_of_the_program_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:

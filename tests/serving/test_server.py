@@ -377,3 +377,24 @@ def test_a_stream_is_finished_after_sigterm(start_server: Callable[..., Served],
     assert served.process.wait(20) in (0, 143, -signal.SIGTERM)
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{served.url}/health")
+
+
+@pytest.mark.slow
+def test_what_is_under_way_after_the_drain_is_told_so(start_server: Callable[..., Served], writer_folder: Path) -> None:
+    served = start_server(f"writer={writer_folder}", "--drain", "0")
+    body = {"model": "writer", "prompt": ["line"] * 60, "max_tokens": 150, "temperature": 2, "n": 4}
+    found: list[httpx.Response] = []
+    asking = threading.Thread(target=lambda: found.append(posted(served, "/v1/completions", **body)))
+    with httpx.stream("POST", f"{served.url}/v1/completions", json=body | {"stream": True}, timeout=30) as answer:
+        lines = (line for line in answer.iter_lines() if line)
+        next(lines)
+        asking.start()
+        until(lambda: waiting(served) == 2)
+        served.process.terminate()
+        *_, error, done = lines
+    asking.join(10)
+    assert done == "data: [DONE]"
+    assert json.loads(error.removeprefix("data: "))["error"]["code"] == "shut_down"
+    assert (found[0].status_code, found[0].json()["error"]["code"]) == (503, "shut_down")
+    assert found[0].headers["retry-after"] == "1"
+    assert served.process.wait(5) in (0, 143, -signal.SIGTERM)

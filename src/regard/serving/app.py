@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 import json
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,7 +17,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from regard import __version__
@@ -27,7 +26,7 @@ from regard.inspection.viewer import html_page
 from regard.serving import answers
 from regard.serving.attention import Attention, Pages, Seen, laid_out, view_of
 from regard.serving.description import Call, described
-from regard.serving.link import EngineFault, EngineLink, EngineLost, Rejected
+from regard.serving.link import EngineLink, Rejected
 from regard.serving.messages import Card
 from regard.serving.metrics import Metrics
 from regard.serving.openai import (
@@ -50,6 +49,7 @@ from regard.serving.requests import (
     TokenizeRequest,
     read,
 )
+from regard.serving.responses import RETRY_AFTER, UNFORESEEN, Deadlines, Ending, Json, Stream, refusal
 from regard.serving.tasks import ROUTES, decode
 
 ACCESS = logging.getLogger("regard.access")
@@ -59,9 +59,6 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?", re.ASCII)
 """A name or an address, and a port, as the header Host has them."""
-
-RETRY_AFTER = "1"
-"""Seconds after which a client that was turned away may ask again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,6 +98,7 @@ class Server:
     loopback: bool = False
     metrics: Metrics = field(default_factory=Metrics)
     pages: Pages = field(default_factory=Pages)
+    deadlines: Deadlines = field(default_factory=Deadlines)
     closing: bool = False
     open: int = 0
 
@@ -136,14 +134,6 @@ class Server:
         )
 
 
-class Json(JSONResponse):
-    """JSON as msgspec writes it."""
-
-    def render(self, content: Any) -> bytes:
-        """The bytes."""
-        return msgspec.json.encode(content)
-
-
 def create_app(server: Server) -> Starlette:
     """The application over a server whose engine was started, or is by whoever runs it.
 
@@ -171,25 +161,6 @@ NO_ROUTE = "none"
 Handler = Callable[[Server, Request], Awaitable[Response]]
 
 
-def refusal(
-    message: str,
-    *,
-    status: int = 400,
-    parameter: str | None = None,
-    code: str | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    """An error in OpenAI's shape."""
-    return Json(error_of(message, status, parameter, code), status_code=status, headers=headers)
-
-
-def error_of(message: str, status: int, parameter: str | None = None, code: str | None = None) -> dict[str, Any]:
-    """The body of an error in OpenAI's shape."""
-    kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
-    kind = kinds.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    return {"error": {"message": message, "type": kind, "param": parameter, "code": code}}
-
-
 def _told(handler: Handler, path: str) -> Callable[[Request], Awaitable[Response]]:
     """A route that is logged and counted, and that checks who calls it."""
 
@@ -203,7 +174,10 @@ def _told(handler: Handler, path: str) -> Callable[[Request], Awaitable[Response
         response = await _answered(checked, server, request)
         response.headers["x-regard-version"] = __version__
         server.metrics.answered(path, response.status_code)
-        _log(request, response, time.perf_counter() - started)
+        if isinstance(response, Stream):
+            response.at_end.append(lambda: _log(request, response, time.perf_counter() - started))
+        else:
+            _log(request, response, time.perf_counter() - started)
         return response
 
     return route
@@ -245,6 +219,7 @@ def _counted(handler: Handler) -> Handler:
         request.state.body = await _body(
             server, request
         )  # before it counts: who sends half of one takes nobody's place
+        request.state.until = asyncio.get_running_loop().time() + server.limits.seconds
         server.open += 1
         try:
             response = await handler(server, request)
@@ -270,19 +245,15 @@ async def _answered(handler: Handler, server: Server, request: Request) -> Respo
         return await handler(server, request)
     except BadRequest as error:
         return refusal(error.message, status=error.status, parameter=error.parameter, code=error.code)
-    except Rejected as error:
-        return refusal(str(error), code=error.code or None)
-    except EngineFault as error:
-        return refusal(str(error), status=500, code="engine_fault")
-    except EngineLost as error:
-        return refusal(str(error), status=503, code="engine_lost", headers={"retry-after": RETRY_AFTER})
-    except TimeoutError:
-        return refusal(f"the request took longer than {server.limits.seconds:g} seconds", status=504, code="timeout")
     except ClientDisconnect:
         return Response(status_code=499)  # nobody reads it
-    except Exception:
-        FAULTS.exception("%s %s failed", request.method, request.url.path)
-        return refusal("the server failed at this request; its log says why", status=500)
+    except Exception as error:
+        ending = Ending.of(error, server.limits.seconds)
+        if ending is None:
+            FAULTS.exception("%s %s failed", request.method, request.url.path)
+            ending = UNFORESEEN
+        request.state.ended = ending.how
+        return ending.response()
 
 
 def _log(request: Request, response: Response, seconds: float) -> None:
@@ -295,8 +266,27 @@ def _log(request: Request, response: Response, seconds: float) -> None:
         "path": request.url.path,
         "status": response.status_code,
         "seconds": round(seconds, 4),
+        "ended": _ended(request, response),
     }
+    asked: Asked | None = getattr(request.state, "asked", None)
+    if asked is not None:
+        usage = asked.usage
+        line |= {
+            "model": asked.model,
+            "prompt_tokens": usage["prompt_tokens"],
+            "completion_tokens": usage["completion_tokens"],
+        }
     ACCESS.info(json.dumps(line))
+
+
+def _ended(request: Request, response: Response) -> str:
+    """How a request ended, in a word."""
+    if isinstance(response, Stream):
+        return response.ended
+    if response.status_code == 499:
+        return "disconnected"
+    usual = "done" if response.status_code < 400 else "refused" if response.status_code < 500 else "error"
+    return getattr(request.state, "ended", usual)
 
 
 async def _body(server: Server, request: Request) -> bytes:
@@ -452,28 +442,33 @@ async def page(server: Server, request: Request) -> Response:
 
 
 async def _written(server: Server, request: Request, asked: Asked, *, stream: bool) -> Response:
-    started = time.perf_counter()
+    request.state.asked = asked
     server.metrics.asked.labels(asked.model).inc()
     asked.show = partial(_shown, server, request)
-    if stream:
+    started = time.perf_counter()
+    pieces = chunks(server.link, asked)
+
+    async def begun() -> Response:
         # The first chunk is awaited here, so that a request that is refused is refused by its status.
-        pieces = chunks(server.link, asked)
+        first = await anext(pieces, None)
+        limits = {"until": request.state.until, "seconds": server.limits.seconds}
+        return Stream(first, pieces, deadlines=server.deadlines, **limits)
 
-        async def begun() -> Response:
-            return Stream(_events(server, asked, await anext(pieces, None), pieces, started))
+    def count(done: bool) -> None:
+        first = asked.first_told - started if stream and asked.first_told else None
+        server.metrics.wrote(asked.model, asked.usage, time.perf_counter() - started, first=first, done=done)
 
-        try:
-            response = await _watched(server, request, begun())
-        except BaseException:
-            await pieces.aclose()
-            raise
-        if not isinstance(response, Stream):
-            await pieces.aclose()
+    response: Response | None = None
+    try:
+        response = await _watched(server, request, begun() if stream else completed(server.link, asked))
         return response
-    response = await _watched(server, request, completed(server.link, asked))
-    if asked.usage:
-        server.metrics.wrote(asked.model, asked.usage, time.perf_counter() - started)
-    return response
+    finally:
+        if isinstance(response, Stream):
+            sent = response
+            sent.at_end.append(lambda: count(sent.ended == "done"))
+        else:
+            await pieces.aclose()
+            count(response is not None and response.status_code == 200)
 
 
 async def _watched(server: Server, request: Request, work: Coroutine[Any, Any, Any]) -> Response:
@@ -481,17 +476,17 @@ async def _watched(server: Server, request: Request, work: Coroutine[Any, Any, A
 
     Raises:
         TimeoutError: where it takes too long.
+        ShutDown: where the server ends before.
     """
     doing = asyncio.create_task(work)
     gone = asyncio.create_task(_disconnected(request))
     try:
-        await asyncio.wait({doing, gone}, timeout=server.limits.seconds, return_when=asyncio.FIRST_COMPLETED)
-        if doing.done():
-            found = doing.result()
-            return found if isinstance(found, Response) else Json(found)
-        if gone.done():
+        async with server.deadlines.within(request.state.until):
+            await asyncio.wait({doing, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
             return Response(status_code=499)  # nobody reads it
-        raise TimeoutError
+        found = doing.result()
+        return found if isinstance(found, Response) else Json(found)
     finally:
         for each in (doing, gone):
             each.cancel()
@@ -501,52 +496,6 @@ async def _watched(server: Server, request: Request, work: Coroutine[Any, Any, A
 async def _disconnected(request: Request) -> None:
     while not await request.is_disconnected():
         await asyncio.sleep(0.05)
-
-
-class Stream(StreamingResponse):
-    """Server-sent events; `at_end` is called however the stream ends."""
-
-    media_type = "text/event-stream"
-
-    def __init__(self, events: AsyncIterator[bytes]) -> None:
-        self.at_end: list[Callable[[], None]] = []
-        self.events = events
-        super().__init__(events, headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send it."""
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            with contextlib.suppress(Exception):
-                await self.events.aclose()  # type: ignore[attr-defined]
-            for call in self.at_end:
-                call()
-
-
-async def _events(
-    server: Server, asked: Asked, first: dict[str, Any] | None, pieces: AsyncGenerator[dict[str, Any]], started: float
-) -> AsyncIterator[bytes]:
-    try:
-        async with contextlib.aclosing(pieces), asyncio.timeout(server.limits.seconds):
-            if first is not None:
-                server.metrics.first_token(asked.model, time.perf_counter() - started)
-                yield _event(first)
-            async for piece in pieces:
-                yield _event(piece)
-        server.metrics.wrote(asked.model, asked.usage, time.perf_counter() - started)
-    except Rejected as error:
-        yield _event(error_of(str(error), 400, code=error.code or None))
-    except (EngineLost, EngineFault) as error:
-        lost = isinstance(error, EngineLost)
-        yield _event(error_of(str(error), 503 if lost else 500, code="engine_lost" if lost else "engine_fault"))
-    except TimeoutError:
-        yield _event(error_of(f"the request took longer than {server.limits.seconds:g} seconds", 504))
-    yield b"data: [DONE]\n\n"
-
-
-def _event(value: Any) -> bytes:
-    return b"data: " + msgspec.json.encode(value) + b"\n\n"
 
 
 def _writes(card: Card) -> bool:

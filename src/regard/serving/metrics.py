@@ -41,16 +41,25 @@ class Metrics:
         """A request was answered, or a stream begun."""
         self.calls.labels(route, str(status)).inc()
 
-    def wrote(self, model: str, usage: dict[str, Any], seconds: float) -> None:
-        """A request was answered to its end."""
-        self.succeeded.labels(model).inc()
+    def wrote(
+        self, model: str, usage: dict[str, Any], seconds: float, *, first: float | None = None, done: bool = True
+    ) -> None:
+        """A request ended.
+
+        Arguments:
+            model: whose.
+            usage: its tokens. Of a request that was given up those it was told of.
+            seconds: it took.
+            first: seconds until its first token, of a stream that came so far.
+            done: whether it was answered to its end.
+        """
         self.read_tokens.labels(model).inc(usage["prompt_tokens"])
         self.written_tokens.labels(model).inc(usage["completion_tokens"])
-        self.seconds.labels(model).observe(seconds)
-
-    def first_token(self, model: str, seconds: float) -> None:
-        """A stream began."""
-        self.first_seconds.labels(model).observe(seconds)
+        if first is not None:
+            self.first_seconds.labels(model).observe(first)
+        if done:
+            self.succeeded.labels(model).inc()
+            self.seconds.labels(model).observe(seconds)
 
     def text(self, link: EngineLink, waiting: int) -> tuple[bytes, str]:
         """All counts in Prometheus' format, and its media type."""

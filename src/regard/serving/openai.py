@@ -49,7 +49,9 @@ class Asked:
         usage_at_end: whether a stream ends with the count of tokens.
         attention: which weights are told.
         show: lays them out.
-        usage: the count of tokens, once the answer is complete.
+        began: of each prompt that was read, what the engine said of it.
+        written: tokens that the engine has told so far.
+        first_told: when the first of them came, on the clock of `time.perf_counter`; 0 before.
     """
 
     model: str
@@ -63,10 +65,31 @@ class Asked:
     show: Show | None = None
     created: int = field(default_factory=lambda: int(time.time()))
     name: str = ""
-    usage: dict[str, Any] = field(default_factory=dict)
+    began: dict[int, Began] = field(default_factory=dict)
+    written: int = 0
+    first_told: float = 0.0
 
     def __post_init__(self) -> None:
         self.name = ("chatcmpl-" if self.chat else "cmpl-") + secrets.token_hex(12)
+
+    def count(self, number: int, event: Began | Piece) -> None:
+        """Count what came of a prompt."""
+        if isinstance(event, Began):
+            self.began[number] = event
+            return
+        self.written += len(event.tokens)
+        self.first_told = self.first_told or time.perf_counter()
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """Tokens so far."""
+        read = sum(each.prompt_tokens for each in self.began.values())
+        return {
+            "prompt_tokens": read,
+            "completion_tokens": self.written,
+            "total_tokens": read + self.written,
+            "prompt_tokens_details": {"cached_tokens": sum(each.reused for each in self.began.values())},
+        }
 
 
 def asked_to_complete(request: CompletionRequest, client: str) -> Asked:
@@ -145,10 +168,11 @@ def asked_to_chat(request: ChatRequest, client: str) -> Asked:
 
 
 async def replies(link: EngineLink, asked: Asked) -> AsyncGenerator[tuple[int, Began | Piece]]:
-    """What comes of all prompts, as it comes, each with the number of its prompt."""
+    """What comes of all prompts, as it comes, each with the number of its prompt; it is counted."""
     if len(asked.writes) == 1:
         async with contextlib.aclosing(link.write(**asked.writes[0])) as events:
             async for event in events:
+                asked.count(0, event)
                 yield 0, event
         return
     queue: asyncio.Queue[tuple[int, Began | Piece | Exception | None]] = asyncio.Queue()
@@ -172,6 +196,7 @@ async def replies(link: EngineLink, asked: Asked) -> AsyncGenerator[tuple[int, B
             if event is None:
                 left -= 1
             else:
+                asked.count(number, event)
                 yield number, event
     finally:
         for task in tasks:
@@ -196,12 +221,10 @@ class _Choice:
 
 async def completed(link: EngineLink, asked: Asked) -> dict[str, Any]:
     """The whole answer."""
-    began: dict[int, Began] = {}
     choices = [[_Choice() for _ in range(write["copies"])] for write in asked.writes]
     async with contextlib.aclosing(replies(link, asked)) as events:
         async for number, event in events:
             if isinstance(event, Began):
-                began[number] = event
                 continue
             choice = choices[number][event.copy]
             choice.text += event.text
@@ -212,8 +235,9 @@ async def completed(link: EngineLink, asked: Asked) -> dict[str, Any]:
     for number, own in enumerate(choices):
         best = own if asked.kept == len(own) else sorted(own, key=lambda each: -each.mean)[: asked.kept]
         for choice in best:
-            made.append(_choice(asked, len(made), began[number], choice) | await _attention(asked, choice.attention))
-    asked.usage = _usage(began, sum(len(choice.tokens) for own in choices for choice in own))
+            made.append(
+                _choice(asked, len(made), asked.began[number], choice) | await _attention(asked, choice.attention)
+            )
     kind = "chat.completion" if asked.chat else "text_completion"
     return {**_head(asked, kind), "choices": made, "usage": asked.usage}
 
@@ -247,15 +271,12 @@ def _choice(asked: Asked, index: int, began: Began, choice: _Choice) -> dict[str
 async def chunks(link: EngineLink, asked: Asked) -> AsyncGenerator[dict[str, Any]]:
     """The answer piece by piece, as a stream has it."""
     kind = "chat.completion.chunk" if asked.chat else "text_completion"
-    began: dict[int, Began] = {}
-    written = 0
     offsets: dict[int, int] = {}
     more = {"usage": None} if asked.usage_at_end else {}
     async with contextlib.aclosing(replies(link, asked)) as events:
         async for number, event in events:
             first = number * asked.kept
             if isinstance(event, Began):
-                began[number] = event
                 for index in range(first, first + asked.kept):
                     offsets[index] = 0
                     if asked.chat:
@@ -267,7 +288,6 @@ async def chunks(link: EngineLink, asked: Asked) -> AsyncGenerator[dict[str, Any
                         yield {**_head(asked, kind), "choices": [piece], **more}
                 continue
             index = first + event.copy
-            written += len(event.tokens)
             end = event.end or None
             if asked.chat:
                 logs = None if asked.top is None else _chat_log_probabilities(event.tokens)
@@ -277,7 +297,6 @@ async def chunks(link: EngineLink, asked: Asked) -> AsyncGenerator[dict[str, Any
                 made = {"index": index, "text": event.text, "logprobs": logs, "finish_reason": end}
             made |= await _attention(asked, event.attention)
             yield {**_head(asked, kind), "choices": [made], **more}
-    asked.usage = _usage(began, written)
     if asked.usage_at_end:
         yield {**_head(asked, kind), "choices": [], "usage": asked.usage}
 
@@ -292,16 +311,6 @@ def _delta(index: int, delta: Mapping[str, Any], logs: Any, end: str | None) -> 
 
 def _head(asked: Asked, kind: str) -> dict[str, Any]:
     return {"id": asked.name, "object": kind, "created": asked.created, "model": asked.model}
-
-
-def _usage(began: Mapping[int, Began], written: int) -> dict[str, Any]:
-    read = sum(each.prompt_tokens for each in began.values())
-    return {
-        "prompt_tokens": read,
-        "completion_tokens": written,
-        "total_tokens": read + written,
-        "prompt_tokens_details": {"cached_tokens": sum(each.reused for each in began.values())},
-    }
 
 
 def _log_probabilities(tokens: Sequence[Token], offset: int, top: int) -> tuple[dict[str, Any], int]:

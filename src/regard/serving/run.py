@@ -18,6 +18,10 @@ from regard.errors import InputError
 from regard.serving.app import ACCESS, LOOPBACK, Limits, Server, create_app
 from regard.serving.engine import EngineOptions
 from regard.serving.link import EngineLink
+from regard.serving.responses import READ_SECONDS
+
+UNREAD_SECONDS = 60
+"""After which a connection is closed whose other end takes nothing of what was sent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,17 +67,35 @@ class WebOptions:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Which tells the application that it ends, and its user where it listens."""
+    """Which tells the application that it ends, and its user where it listens.
 
-    def __init__(self, config: uvicorn.Config, server: Server, started: Callable[[], None]) -> None:
+    Arguments:
+        config: of uvicorn.
+        server: the application's.
+        started: called once it listens.
+        drain_seconds: after which what is still under way is told that the server ends.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, server: Server, started: Callable[[], None], drain_seconds: float
+    ) -> None:
         super().__init__(config)
         self.server = server
         self.started_call = started
+        self.drain_seconds = drain_seconds
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen."""
         await super().startup(sockets)
         self.started_call()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wait for what is under way, but not for ever."""
+        patience = asyncio.get_running_loop().call_later(self.drain_seconds, self.server.deadlines.cut)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            patience.cancel()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """New work is refused from now on."""
@@ -132,14 +154,15 @@ async def _serve(
             log_level="warning",
             access_log=False,
             lifespan="off",
-            timeout_graceful_shutdown=web.drain_seconds,
+            timeout_graceful_shutdown=web.drain_seconds + READ_SECONDS + 1,
             ssl_certfile=web.certificate,
             ssl_keyfile=web.private_key,
         )
         scheme = "http" if web.certificate is None else "https"
         host = f"[{web.host}]" if ":" in web.host else web.host
         url = f"{scheme}://{host}:{listener.getsockname()[1]}"
-        await _Uvicorn(config, server, lambda: started(url, list(link.models))).serve(sockets=[listener])
+        listening = _Uvicorn(config, server, lambda: started(url, list(link.models)), web.drain_seconds)
+        await listening.serve(sockets=[listener])
     finally:
         link.close()
 
@@ -149,6 +172,8 @@ def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sys.platform == "linux":  # every connection inherits it; without it one that nobody reads is never closed
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
     try:
         listener.bind((host, port))
     except (OSError, OverflowError) as error:
