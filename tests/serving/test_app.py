@@ -139,7 +139,7 @@ def counted(server: Server, name: str) -> float:
 
 
 def piece(text: str, end: str = "") -> Piece:
-    return Piece(key=1, copy=0, text=text, tokens=[Token(3, text, -1.0, [])], end=end)
+    return Piece(key=1, copy=0, text=text, tokens=[Token(3, text, text.encode(), -1.0, [])], end=end)
 
 
 @pytest.mark.parametrize("stream", [False, True])

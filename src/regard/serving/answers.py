@@ -137,11 +137,11 @@ class Completion(Struct, kw_only=True):
 
 
 class Alternative(Struct, kw_only=True):
-    """A token, its log-probability and its bytes."""
+    """A token, its log-probability and its bytes, none where it adds nothing to a text."""
 
     token: str
     logprob: float
-    bytes: list[int]
+    bytes: list[int] | None
 
 
 class ChatToken(Alternative, kw_only=True):

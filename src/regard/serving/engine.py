@@ -38,7 +38,8 @@ from regard.serving.messages import (
     encode,
 )
 from regard.serving.tasks import ROUTES, routes_of
-from regard.serving.writing import TooLong, WritingModel, check_ids, failure, token_texts
+from regard.serving.tokens import token_names
+from regard.serving.writing import TooLong, WritingModel, check_ids, failure
 
 TEXTS_AT_ONCE = 16
 """Of which vectors are made between two steps."""
@@ -137,7 +138,7 @@ class Engine:
             ids = predictor.task.tokenizer.encode(given["text"])
             if given["special"] and request.model in self.writing:
                 ids = predictor.task.prompted(ids)
-            yield {"ids": list(ids), "texts": list(map(token_texts(predictor.task.tokenizer), ids))}
+            yield {"ids": list(ids), "texts": [name for name, _ in map(token_names(predictor.task.tokenizer), ids)]}
         elif request.what == "detokenize":
             check_ids(predictor.task.tokenizer, given["ids"])
             yield predictor.task.tokenizer.decode(given["ids"])

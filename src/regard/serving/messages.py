@@ -72,20 +72,36 @@ class Ask(msgspec.Struct, tag="ask", frozen=True, kw_only=True):
 Request = Write | Cancel | Ask
 
 
-class Token(msgspec.Struct, frozen=True, array_like=True):
-    """A token and how probable it was.
+class Likely(msgspec.Struct, frozen=True, array_like=True):
+    """A token that could stand at a place.
 
     Arguments:
         id: in the vocabulary.
-        text: what it adds to a text; of one that holds a part of a character, its name in the vocabulary.
-        log_probability: natural log; None for the first token of a prompt, before which nothing stands.
-        top: texts, ids and log-probabilities of the most probable tokens at its place.
+        text: what it is called (`regard.serving.tokens`).
+        added: the bytes that it adds to a text; None for nothing.
+        log_probability: natural log.
     """
 
     id: int
     text: str
+    added: bytes | None
+    log_probability: float
+
+
+class Token(msgspec.Struct, frozen=True, array_like=True):
+    """A token that stands at a place.
+
+    Arguments:
+        id, text, added: as of `Likely`.
+        log_probability: natural log; None for the first token of a prompt, before which nothing stands.
+        top: the most probable tokens at its place.
+    """
+
+    id: int
+    text: str
+    added: bytes | None
     log_probability: float | None
-    top: list[tuple[str, int, float]]
+    top: list[Likely]
 
 
 class Began(msgspec.Struct, tag="began", frozen=True, kw_only=True):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import codecs
 import contextlib
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +17,7 @@ import numpy as np
 
 from regard.serving.attention import Attention, Seen
 from regard.serving.link import EngineLink
-from regard.serving.messages import Began, Card, Piece, Token
+from regard.serving.messages import Began, Card, Likely, Piece, Token
 from regard.serving.requests import (
     MOST_TEXTS,
     BadRequest,
@@ -263,7 +265,7 @@ def _choice(asked: Asked, index: int, began: Began, choice: _Choice) -> dict[str
     return {
         "index": index,
         "text": text,
-        "logprobs": None if asked.top is None else _log_probabilities(tokens, 0, asked.top)[0],
+        "logprobs": None if asked.top is None else _log_probabilities(tokens, _Place(), asked.top),
         "finish_reason": choice.end,
     }
 
@@ -271,19 +273,18 @@ def _choice(asked: Asked, index: int, began: Began, choice: _Choice) -> dict[str
 async def chunks(link: EngineLink, asked: Asked) -> AsyncGenerator[dict[str, Any]]:
     """The answer piece by piece, as a stream has it."""
     kind = "chat.completion.chunk" if asked.chat else "text_completion"
-    offsets: dict[int, int] = {}
+    places: defaultdict[int, _Place] = defaultdict(_Place)
     more = {"usage": None} if asked.usage_at_end else {}
     async with contextlib.aclosing(replies(link, asked)) as events:
         async for number, event in events:
             first = number * asked.kept
             if isinstance(event, Began):
                 for index in range(first, first + asked.kept):
-                    offsets[index] = 0
                     if asked.chat:
                         delta = {"role": "assistant", "content": "", "refusal": None}
                         yield {**_head(asked, kind), "choices": [_delta(index, delta, None, None)], **more}
                     elif asked.echo:
-                        logs, offsets[index] = _told(asked, event.tokens, 0)
+                        logs = _told(asked, event.tokens, places[index])
                         piece = {"index": index, "text": event.text, "logprobs": logs, "finish_reason": None}
                         yield {**_head(asked, kind), "choices": [piece], **more}
                 continue
@@ -293,7 +294,7 @@ async def chunks(link: EngineLink, asked: Asked) -> AsyncGenerator[dict[str, Any
                 logs = None if asked.top is None else _chat_log_probabilities(event.tokens)
                 made = _delta(index, {"content": event.text} if event.text or not end else {}, logs, end)
             else:
-                logs, offsets[index] = _told(asked, event.tokens, offsets[index])
+                logs = _told(asked, event.tokens, places[index])
                 made = {"index": index, "text": event.text, "logprobs": logs, "finish_reason": end}
             made |= await _attention(asked, event.attention)
             yield {**_head(asked, kind), "choices": [made], **more}
@@ -301,8 +302,8 @@ async def chunks(link: EngineLink, asked: Asked) -> AsyncGenerator[dict[str, Any
         yield {**_head(asked, kind), "choices": [], "usage": asked.usage}
 
 
-def _told(asked: Asked, tokens: Sequence[Token], offset: int) -> tuple[dict[str, Any] | None, int]:
-    return (None, offset) if asked.top is None else _log_probabilities(tokens, offset, asked.top)
+def _told(asked: Asked, tokens: Sequence[Token], place: _Place) -> dict[str, Any] | None:
+    return None if asked.top is None else _log_probabilities(tokens, place, asked.top)
 
 
 def _delta(index: int, delta: Mapping[str, Any], logs: Any, end: str | None) -> dict[str, Any]:
@@ -313,39 +314,53 @@ def _head(asked: Asked, kind: str) -> dict[str, Any]:
     return {"id": asked.name, "object": kind, "created": asked.created, "model": asked.model}
 
 
-def _log_probabilities(tokens: Sequence[Token], offset: int, top: int) -> tuple[dict[str, Any], int]:
-    """As completions lay them out, and where in the text the next token begins."""
-    offsets = []
-    for token in tokens:
-        offsets.append(offset)
-        offset += len(token.text)
-    tops: list[dict[str, float] | None] = []
-    for token in tokens:
-        if token.log_probability is None:
-            tops.append(None)
-        else:
-            # The token itself is among them even where it is not among the most probable.
-            tops.append({token.text: token.log_probability, **{text: value for text, _, value in token.top}})
-    logs = {
+@dataclass(slots=True, eq=False)
+class _Place:
+    """Where in a text its next token begins, in characters. A character counts once all its bytes are there."""
+
+    offset: int = 0
+    _decoder: codecs.IncrementalDecoder = field(
+        default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace")
+    )
+
+    def go_on(self, token: Token) -> int:
+        """Where a token begins; the next one begins after it."""
+        begin = self.offset
+        self.offset += len(self._decoder.decode(token.added or b""))
+        return begin
+
+
+def _log_probabilities(tokens: Sequence[Token], place: _Place, top: int) -> dict[str, Any]:
+    """As completions lay them out."""
+    return {
         "tokens": [token.text for token in tokens],
         "token_logprobs": [token.log_probability for token in tokens],
-        "top_logprobs": tops if top else None,
-        "text_offset": offsets,
+        "top_logprobs": [_by_text(token) for token in tokens] if top else None,
+        "text_offset": [place.go_on(token) for token in tokens],
     }
-    return logs, offset
+
+
+def _by_text(token: Token) -> dict[str, float] | None:
+    """The most probable tokens, and the token itself even where it is none of them.
+
+    Several tokens may have one text. Then the token itself is called by it, else the most probable, and the others by their ids,
+    as vLLM calls tokens by them.
+    """
+    if token.log_probability is None:
+        return None
+    found = {token.text: token.log_probability}
+    for each in token.top:
+        if each.id != token.id:
+            found[f"token_id:{each.id}" if each.text in found else each.text] = each.log_probability
+    return found
 
 
 def _chat_log_probabilities(tokens: Sequence[Token]) -> dict[str, Any]:
-    def entry(text: str, value: float | None) -> dict[str, Any]:
-        return {"token": text, "logprob": value, "bytes": list(text.encode())}
+    def entry(token: Token | Likely) -> dict[str, Any]:
+        held = None if token.added is None else list(token.added)
+        return {"token": token.text, "logprob": token.log_probability, "bytes": held}
 
-    content = [
-        {
-            **entry(token.text, token.log_probability),
-            "top_logprobs": [entry(text, value) for text, _, value in token.top],
-        }
-        for token in tokens
-    ]
+    content = [{**entry(token), "top_logprobs": [entry(each) for each in token.top]} for token in tokens]
     return {"content": content, "refusal": None}
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,7 +24,8 @@ from regard.generation import (
     Wanted,
 )
 from regard.serving.looking import Changes, check_written, language_model_changes, read_again
-from regard.serving.messages import Began, Failure, Piece, Reply, Token, Write
+from regard.serving.messages import Began, Failure, Likely, Piece, Reply, Token, Write
+from regard.serving.tokens import token_names
 from regard.structure import from_mapping
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class WritingModel:
         self._requests: dict[int, _Writing] = {}
         self._looking: deque[tuple[Piece, Iterator[Seen | None]]] = deque()
         self._changes: Changes | None = None
-        self._text_of = token_texts(predictor.task.tokenizer)
+        self._named = token_names(predictor.task.tokenizer)
         tokenizer = predictor.task.tokenizer
         self._longest = max(map(len, tokenizer.tokens(range(tokenizer.size))), default=1)
         usual = predictor.usual  # what the folder says of its tokens; how to choose among them, the request says
@@ -272,8 +272,8 @@ class WritingModel:
         return piece
 
     def _token(self, index: int, log_probability: float | None, top: Top) -> Token:
-        named = [(self._text_of(each), each, value) for each, value in top]
-        return Token(index, self._text_of(index), log_probability, named)
+        likely = [Likely(each, *self._named(each), value) for each, value in top]
+        return Token(index, *self._named(index), log_probability, likely)
 
     def _prompt(self, asked: Write) -> tuple[list[int], int, str]:
         """Token ids, how many of them stand in front of the text, and the text."""
@@ -316,22 +316,3 @@ def check_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> None:
     wrong = next((index for index in ids if not 0 <= index < tokenizer.size), None)
     if wrong is not None:
         raise InputError(f"the model has tokens from 0 to {tokenizer.size - 1}, and {wrong} is none of them")
-
-
-def token_texts(tokenizer: Tokenizer) -> Callable[[int], str]:
-    """What a token adds to a text, by its id."""
-    anchor = next(iter(tokenizer.encode("a")), None)
-
-    @lru_cache(maxsize=65536)
-    def text_of(index: int) -> str:
-        if not 0 <= index < tokenizer.size:  # rows of the model's table that no token has
-            return f"<{index}>"
-        name = tokenizer.tokens([index])[0]
-        alone = tokenizer.decode([index])
-        if anchor is None:
-            return alone or name
-        before, both = tokenizer.decode([anchor]), tokenizer.decode([anchor, index])
-        text = both.removeprefix(before) if both.startswith(before) else alone
-        return name if not text or "�" in text else text
-
-    return text_of
