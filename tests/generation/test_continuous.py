@@ -97,7 +97,7 @@ def test_a_text_is_the_same_bits_alone_and_among_texts_that_join_and_leave(kind:
     events: list[Any] = []
     gone = {3, 8}
     for key, prompt, seeds, limit in asked:
-        batch.add(key, prompt, texts(seeds, limit), client=f"client {key % 3}")
+        batch.add(key, prompt, texts(seeds, limit), client=(f"client {key % 3}",))
         for _ in range(draw.randrange(4)):
             events += batch.turn()
         if key in gone:
@@ -136,12 +136,12 @@ def test_the_prompt_is_scored_as_the_model_scores_it() -> None:
     assert all(len(top) == 3 for top in read.top)
 
 
-def test_clients_take_turns_however_many_requests_one_has() -> None:
+def test_clients_take_turns_however_many_requests_and_users_one_has() -> None:
     model = gpt2()
     batch = ContinuousBatch(model, rows=1)
     for number in range(5):
-        batch.add(("greedy", number), [4, 5], [wanted(model, 0, limit=2)], client="one")
-    batch.add(("patient", 0), [4, 5], [wanted(model, 0, limit=2)], client="other")
+        batch.add(("greedy", number), [4, 5], [wanted(model, 0, limit=2)], client=("one", f"user {number}"))
+    batch.add(("patient", 0), [4, 5], [wanted(model, 0, limit=2)], client=("other", ""))
     order = [event.key for event in all_of(batch) if isinstance(event, PromptRead)]
     assert order.index(("patient", 0)) <= 1
 

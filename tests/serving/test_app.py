@@ -32,12 +32,14 @@ class Engine:
     def __init__(self, *replies: Began | Piece | Exception, wait: float = 0) -> None:
         self.replies = replies
         self.wait = wait
+        self.clients: list[list[str]] = []
         self.models = {"writer": CARD}
         self.ready = True
         self.restarts = 0
         self.fullness = Load(writing={}, waiting={})
 
     async def write(self, **asked: Any) -> AsyncGenerator[Began | Piece]:
+        self.clients.append(asked["client"])
         for reply in self.replies:
             await asyncio.sleep(self.wait)
             if isinstance(reply, Exception):
@@ -343,6 +345,18 @@ def test_a_key_that_is_there_twice_is_refused_by_name() -> None:
     (answer,) = called(server_of(Engine(BEGAN, LAST)), ("POST", "/v1/completions", {"content": body}))
     assert answer.status_code == 400
     assert "the key 'prompt' is there twice" in answer.json()["error"]["message"]
+
+
+def test_a_user_is_one_below_the_client_whatever_else_is_said() -> None:
+    engine = Engine(BEGAN, LAST)
+    users = [{"user": "one"}, {"user": "other\n"}, {}]
+    called(server_of(engine), *[("POST", "/v1/completions", {"json": BODY | user}) for user in users])
+    assert engine.clients == [["127.0.0.1", "one"], ["127.0.0.1", "other\n"], ["127.0.0.1", ""]]
+    engine.clients.clear()
+    server = server_of(engine, api_keys=("secret", "other"))
+    for header in ("Bearer secret", "bearer   secret", "BEARER other"):
+        called(server, ("POST", "/v1/completions", {"json": BODY | users[0], "headers": {"authorization": header}}))
+    assert engine.clients == [[key, "127.0.0.1", "one"] for key in ("key 0", "key 0", "key 1")]
 
 
 def test_others_reach_it_only_with_a_key() -> None:

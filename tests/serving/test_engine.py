@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from regard.serving.engine import Engine, opened
-from regard.serving.messages import Failure, Piece, Reply, Request, Write
+from regard.serving.messages import Answer, Ask, Failure, Piece, Reply, Request, Write
 from regard.tasks.language_writing import Writer
 
 
@@ -53,3 +53,14 @@ def test_a_text_that_cannot_be_made_fails_its_request_alone(
     assert "ZeroDivisionError: in the text" in capsys.readouterr().err
     assert "ZeroDivision" not in failed.message
     assert sorted(reply.key for reply in replies if isinstance(reply, Piece) and reply.end) == [1, 3]
+
+
+def test_vectors_and_tokens_are_made_in_turns_too(writer: Any) -> None:
+    engine = Engine({"writer": writer})
+    asks = [(key, ["one", str(key)]) for key in range(1, 6)] + [(6, ["other", ""])]
+    requests = [
+        Ask(key=key, model="writer", what="detokenize", given={"ids": [5]}, client=client) for key, client in asks
+    ]
+    order = [reply.key for reply in answered(engine, *requests) if isinstance(reply, Answer)]
+    assert order.index(6) <= 1
+    assert sorted(order) == [1, 2, 3, 4, 5, 6]

@@ -12,7 +12,7 @@ Between two steps one chunk of one prompt is read, so nobody waits for a long pr
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -26,6 +26,7 @@ from regard.errors import InputError
 from regard.generation.hypothesis import Paths
 from regard.generation.penalties import whole
 from regard.generation.streaming import NextToken
+from regard.generation.turns import Turns
 from regard.layers import CausalLM, CausalStack, DecoderState, Tokens, join
 
 CHUNK = 128
@@ -167,7 +168,7 @@ class ContinuousBatch:
         self.model = model
         self.rows = rows
         self.chunk = chunk
-        self._waiting: OrderedDict[str, deque[_Request]] = OrderedDict()
+        self._waiting: Turns[_Request] = Turns()
         self._reading: _Request | None = None
         self._active: list[_Row] = []
         self._state: Any = None
@@ -183,7 +184,7 @@ class ContinuousBatch:
     @property
     def waiting(self) -> int:
         """Requests that wait or are being read."""
-        return sum(map(len, self._waiting.values())) + (self._reading is not None)
+        return len(self._waiting) + (self._reading is not None)
 
     @property
     def tokens_read(self) -> int:
@@ -204,7 +205,7 @@ class ContinuousBatch:
         wanted: Sequence[Wanted],
         *,
         scored: bool = False,
-        client: str = "",
+        client: Sequence[str] = (),
     ) -> None:
         """Ask for one or several texts after a prompt, which is read once.
 
@@ -214,7 +215,7 @@ class ContinuousBatch:
             wanted: a text each.
             scored: whether to return the log-probabilities of the prompt's tokens. The whole prompt is then read, none of it
                 reused.
-            client: whose it is. Clients take turns, however many requests one has.
+            client: whose it is, as a path of names (`Turns`). Clients take turns, however many requests one has.
 
         Raises:
             InputError: for a prompt without a token, one longer than the model has positions for, and more texts than rows.
@@ -227,16 +228,11 @@ class ContinuousBatch:
         if not 1 <= len(wanted) <= self.rows:
             raise InputError(f"{len(wanted)} texts are asked for at once; ask for 1 to {self.rows}")
         request = _Request(key=key, prompt=tuple(prompt), wanted=tuple(wanted), scored=scored)
-        self._waiting.setdefault(client, deque()).append(request)
+        self._waiting.add(request, client)
 
     def cancel(self, key: Hashable) -> None:
         """Forget a request; its rows are free before the next step."""
-        for client, queue in list(self._waiting.items()):
-            kept = deque(request for request in queue if request.key != key)
-            if kept:
-                self._waiting[client] = kept
-            else:
-                del self._waiting[client]
+        self._waiting.remove(lambda request: request.key == key)
         if self._reading is not None and self._reading.key == key:
             self._reading = None
         self._keep([place for place, row in enumerate(self._active) if row.key != key])
@@ -260,16 +256,9 @@ class ContinuousBatch:
 
     def _next(self) -> _Request | None:
         """The request whose turn it is, where its texts have room."""
-        for client, queue in self._waiting.items():
-            if self.writing + len(queue[0].wanted) > self.rows:
-                return None  # nobody overtakes one that asks for several, who would wait for ever
-            request = queue.popleft()
-            if queue:
-                self._waiting.move_to_end(client)
-            else:
-                del self._waiting[client]
-            return request
-        return None
+        if not self._waiting or self.writing + len(self._waiting.first().wanted) > self.rows:
+            return None  # nobody overtakes one that asks for several, who would wait for ever
+        return self._waiting.take()
 
     def _read(self, request: _Request) -> Iterator[Event]:
         """A chunk more of a prompt, all but its last token, which the first step reads; at its end the texts begin."""

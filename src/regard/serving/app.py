@@ -102,6 +102,11 @@ class Server:
     closing: bool = False
     open: int = 0
 
+    def key_of(self, request: Request) -> str:
+        """The key that a request came with; empty where it came with none."""
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        return key.strip() if scheme.lower() == "bearer" else ""
+
     def allowed(self, given: str) -> bool:
         """Whether a key is one of them; each comparison takes as long whatever is given."""
         return sum(hmac.compare_digest(given.encode(), key.encode()) for key in self.api_keys) > 0
@@ -188,15 +193,13 @@ def _guarded(call: Call) -> Handler:
     handler: Handler = _counted(call.handler) if call.works else call.handler
 
     async def checked(server: Server, request: Request) -> Response:
-        if call.key and server.api_keys:
-            scheme, _, key = request.headers.get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not server.allowed(key.strip()):
-                return refusal(
-                    "the API key is missing or wrong; send it as 'Authorization: Bearer KEY'",
-                    status=401,
-                    code="invalid_api_key",
-                    headers={"www-authenticate": "Bearer"},
-                )
+        if call.key and server.api_keys and not server.allowed(server.key_of(request)):
+            return refusal(
+                "the API key is missing or wrong; send it as 'Authorization: Bearer KEY'",
+                status=401,
+                code="invalid_api_key",
+                headers={"www-authenticate": "Bearer"},
+            )
         return await handler(server, request)
 
     return checked
@@ -311,10 +314,14 @@ async def _body(server: Server, request: Request) -> bytes:
     return bytes(found)
 
 
-def _client(request: Request, user: str | None) -> str:
-    """Whose request it is: clients take turns."""
-    host = request.client.host if request.client else ""
-    return "\n".join((host, request.headers.get("authorization", ""), user or ""))
+def _client(server: Server, request: Request, user: str | None) -> list[str]:
+    """Whose request it is: clients take turns.
+
+    The key, where the server has any, then the address. A client may say `user` as it likes: that shares out its own turns alone.
+    """
+    address = request.client.host if request.client else ""
+    keys = [f"key {server.api_keys.index(server.key_of(request))}"] if server.api_keys else []
+    return [*keys, address, user or ""]
 
 
 def _check_model(server: Server, name: str) -> None:
@@ -363,7 +370,7 @@ async def completions(server: Server, request: Request) -> Response:
     """/v1/completions."""
     wanted: CompletionRequest = read(request.state.body, CompletionRequest)
     _check_model(server, wanted.model)
-    asked = asked_to_complete(wanted, _client(request, wanted.user))
+    asked = asked_to_complete(wanted, _client(server, request, wanted.user))
     return await _written(server, request, asked, stream=bool(wanted.stream))
 
 
@@ -371,17 +378,19 @@ async def chat_completions(server: Server, request: Request) -> Response:
     """/v1/chat/completions."""
     wanted: ChatRequest = read(request.state.body, ChatRequest)
     _check_model(server, wanted.model)
-    asked = asked_to_chat(wanted, _client(request, wanted.user))
+    asked = asked_to_chat(wanted, _client(server, request, wanted.user))
     return await _written(server, request, asked, stream=bool(wanted.stream))
 
 
-def answer(kind: type[Any], respond: Callable[[EngineLink, Any, str], Coroutine[Any, Any, dict[str, Any]]]) -> Handler:
+def answer(
+    kind: type[Any], respond: Callable[[EngineLink, Any, list[str]], Coroutine[Any, Any, dict[str, Any]]]
+) -> Handler:
     """A route that reads one kind of body and answers at once."""
 
     async def route(server: Server, request: Request) -> Response:
         wanted = read(request.state.body, kind)
         _check_model(server, wanted.model)
-        client = _client(request, getattr(wanted, "user", None))
+        client = _client(server, request, getattr(wanted, "user", None))
         return await _watched(server, request, respond(server.link, wanted, client))
 
     return route
@@ -402,7 +411,7 @@ async def task(server: Server, request: Request) -> Response:
             )
         asked = decode(ROUTES[wanted], request.state.body, request.headers.get("content-type", ""))
         given = {"route": wanted, "request": msgspec.to_builtins(asked, builtin_types=(bytes,))}
-        work = server.link.ask(name, "task", given, client=_client(request, None))
+        work = server.link.ask(name, "task", given, client=_client(server, request, None))
         return await _watched(server, request, _task_answer(server, request, work, asked.attention))
     except BadRequest as error:
         return Json({"error": error.message}, status_code=error.status)

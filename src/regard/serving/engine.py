@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import msgspec
 import torch
 
 from regard.errors import InputError
+from regard.generation.turns import Turns
 from regard.inspection import attention_addresses
 from regard.serving.looking import answered
 from regard.serving.messages import (
@@ -34,6 +34,7 @@ from regard.serving.messages import (
     Ready,
     Reply,
     Request,
+    Write,
     decode_request,
     encode,
 )
@@ -66,8 +67,8 @@ class Engine:
                     made[id(predictor)] = WritingModel(predictor, rows=rows, kept_bytes=kept_bytes)
                 self.writing[name] = made[id(predictor)]
         self._batches = list(made.values())
-        self._asked: deque[tuple[Ask, Iterator[Any]]] = deque()
-        self._changed: deque[tuple[int, WritingModel]] = deque()
+        self._asked: Turns[tuple[Ask, Iterator[Any]]] = Turns()
+        self._changed: Turns[tuple[Write, WritingModel]] = Turns()
 
     @property
     def busy(self) -> bool:
@@ -79,14 +80,14 @@ class Engine:
         if isinstance(request, Cancel):
             for model in self._batches:
                 model.cancel(request.key)
-            self._asked = deque(each for each in self._asked if each[0].key != request.key)
-            self._changed = deque(each for each in self._changed if each[0] != request.key)
+            self._asked.remove(lambda each: each[0].key == request.key)
+            self._changed.remove(lambda each: each[0].key == request.key)
             return []
         try:
             if request.model not in self.predictors:
                 raise InputError(f"there is no model {request.model!r}")
             if isinstance(request, Ask):
-                self._asked.append((request, self._steps(request)))
+                self._asked.add((request, self._steps(request)), request.client)
                 return []
             if request.model not in self.writing:
                 raise InputError(f"the model {request.model!r} is no language model and continues no texts")
@@ -94,7 +95,7 @@ class Engine:
             if request.interventions:  # written by itself: what it changes, nobody else's text may see
                 changed = model.changed(request)
                 changed.add(request)
-                self._changed.append((request.key, changed))
+                self._changed.add((request, changed), request.client)
             else:
                 model.add(request)
         except Exception as error:
@@ -105,11 +106,11 @@ class Engine:
         """One step of every language model that is asked something, and one of whatever else is asked."""
         replies: list[Reply] = []
         if self._asked:
-            request, steps = self._asked.popleft()
+            request, steps = self._asked.take()
             try:
                 made = next(steps)
                 if made is None:
-                    self._asked.append((request, steps))  # others take their turn
+                    self._asked.add((request, steps), request.client)  # others take their turn
                 else:
                     replies.append(Answer(request.key, made))
             except Exception as error:
@@ -118,10 +119,10 @@ class Engine:
             if model.busy:
                 replies += model.turn()
         if self._changed:
-            key, model = self._changed.popleft()  # one step of one of them; they take turns
+            asked, model = self._changed.take()  # one step of one of them; they take turns
             replies += model.turn()
             if model.busy:
-                self._changed.append((key, model))
+                self._changed.add((asked, model), asked.client)
         return replies
 
     def load(self) -> Load:

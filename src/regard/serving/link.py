@@ -9,7 +9,7 @@ import logging
 import multiprocessing
 import queue
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -119,7 +119,7 @@ class EngineLink:
                 self._process.kill()
                 self._process.join(2)
 
-    async def ask(self, model: str, what: str, given: Any, *, client: str = "") -> Any:
+    async def ask(self, model: str, what: str, given: Any, *, client: Sequence[str] = ()) -> Any:
         """The answer to an `Ask`.
 
         Raises:
@@ -128,7 +128,7 @@ class EngineLink:
         """
         key = next(self._keys)
         async with contextlib.aclosing(
-            self._replies(Ask(key=key, model=model, what=what, given=given, client=client))
+            self._replies(Ask(key=key, model=model, what=what, given=given, client=list(client)))
         ) as replies:
             async for reply in replies:
                 if isinstance(reply, Answer):

@@ -15,7 +15,7 @@ class Write(msgspec.Struct, tag="write", frozen=True, kw_only=True):
     Arguments:
         key: names the request in every answer.
         model: by the name it is served under.
-        client: whose request it is.
+        client: whose request it is, as a path of names (`regard.generation.turns`).
         prompt: a text, or its token ids; None where there are `messages`.
         messages: a conversation, for the chat template.
         template: variables of the template.
@@ -32,7 +32,7 @@ class Write(msgspec.Struct, tag="write", frozen=True, kw_only=True):
 
     key: int
     model: str
-    client: str = ""
+    client: list[str] = []
     prompt: str | list[int] | None = None
     messages: list[dict[str, Any]] | None = None
     template: dict[str, Any] = {}
@@ -66,7 +66,7 @@ class Ask(msgspec.Struct, tag="ask", frozen=True, kw_only=True):
     model: str
     what: str
     given: Any
-    client: str = ""
+    client: list[str] = []
 
 
 Request = Write | Cancel | Ask

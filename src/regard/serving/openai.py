@@ -94,7 +94,7 @@ class Asked:
         }
 
 
-def asked_to_complete(request: CompletionRequest, client: str) -> Asked:
+def asked_to_complete(request: CompletionRequest, client: list[str]) -> Asked:
     """What /v1/completions asks for.
 
     Raises:
@@ -136,7 +136,7 @@ def asked_to_complete(request: CompletionRequest, client: str) -> Asked:
     )
 
 
-def asked_to_chat(request: ChatRequest, client: str) -> Asked:
+def asked_to_chat(request: ChatRequest, client: list[str]) -> Asked:
     """What /v1/chat/completions asks for.
 
     Raises:
@@ -364,7 +364,7 @@ def _chat_log_probabilities(tokens: Sequence[Token]) -> dict[str, Any]:
     return {"content": content, "refusal": None}
 
 
-async def embeddings(link: EngineLink, request: EmbeddingRequest, client: str) -> dict[str, Any]:
+async def embeddings(link: EngineLink, request: EmbeddingRequest, client: list[str]) -> dict[str, Any]:
     """Vectors of texts.
 
     Raises:
@@ -415,7 +415,7 @@ def shortened(vectors: np.ndarray, dimensions: int) -> np.ndarray:
     return np.where(own > 0, cut / np.where(own > 0, own, 1), cut).astype("<f4")
 
 
-async def tokenize(link: EngineLink, request: TokenizeRequest, client: str) -> dict[str, Any]:
+async def tokenize(link: EngineLink, request: TokenizeRequest, client: list[str]) -> dict[str, Any]:
     """The tokens of a text."""
     given = {"text": request.prompt, "special": request.add_special_tokens}
     answer = await link.ask(request.model, "tokenize", given, client=client)
@@ -427,7 +427,7 @@ async def tokenize(link: EngineLink, request: TokenizeRequest, client: str) -> d
     }
 
 
-async def detokenize(link: EngineLink, request: DetokenizeRequest, client: str) -> dict[str, Any]:
+async def detokenize(link: EngineLink, request: DetokenizeRequest, client: list[str]) -> dict[str, Any]:
     """The text of tokens."""
     return {"prompt": await link.ask(request.model, "detokenize", {"ids": request.tokens}, client=client)}
 
