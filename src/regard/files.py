@@ -8,6 +8,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 import zlib
 from collections.abc import Iterator
@@ -281,6 +282,23 @@ def clear_partial(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def own_cache(name: str) -> Path | None:
+    """A folder of the package's in the user's cache (XDG_CACHE_HOME, else ~/.cache); None where none is this user's alone."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        base = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
+        folder = base / "regard" / name
+        base.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for place, forbidden in ((folder.parent, 0o022), (folder, 0o077)):
+            place.mkdir(exist_ok=True, mode=0o700)
+            found = place.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & forbidden:
+                return None
+    except (OSError, RuntimeError):  # no home, not even in the system's list of users
+        return None
+    return folder if os.access(folder, os.W_OK | os.X_OK) else None
 
 
 def sync(path: Path) -> None:

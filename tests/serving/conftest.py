@@ -40,9 +40,10 @@ def writer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Served:
     """A server that runs, and its address."""
 
-    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+    def __init__(self, process: subprocess.Popen[str], url: str, log: Path) -> None:
         self.process = process
         self.url = url
+        self.log = log
 
     @property
     def engine(self) -> int:
@@ -66,7 +67,7 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
         while process.poll() is None:
             found = re.search(r"at (https?://\S+)/v1", log.read_text())
             if found:
-                return Served(process, found.group(1))
+                return Served(process, found.group(1), log)
             try:
                 process.wait(0.05)
             except subprocess.TimeoutExpired:

@@ -19,9 +19,12 @@ KEY_VARIABLE = "REGARD_API_KEY"
 
 def serve(
     models: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="[NAME=]MODEL...", help="Folders of models, each under a name.", show_default=False),
-    ],
+    ] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Serve small models that are trained for it, once, in less than a minute.")
+    ] = False,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 for any that is free.")] = 8000,
     rows: Annotated[
@@ -66,11 +69,14 @@ def serve(
 
     \b
     Example:
+      regard serve --demo
       regard serve runs/gpt
       regard serve writer=runs/gpt vectors=path/to/minilm --port 9000
       REGARD_API_KEY=$(openssl rand -hex 32) regard serve runs/gpt --host 0.0.0.0 --dtype int8
     """  # noqa: D301  # \b keeps the lines of the example apart
-    folders = _named(models)
+    folders = _named(models or [])
+    if not folders and not demo:
+        raise InputError("there is nothing to serve; give the folder of a model, or --demo")
     try:
         from regard.serving.run import Limits, WebOptions
         from regard.serving.run import serve as run
@@ -78,6 +84,8 @@ def serve(
         raise InputError(f"the server needs {error.name}: pip install 'regard[serve]'") from error
     from regard.serving.engine import EngineOptions
 
+    if demo:
+        folders = _with_demo(folders)
     key = os.environ.get(KEY_VARIABLE)
     web = WebOptions(
         host=host,
@@ -97,6 +105,11 @@ def serve(
             print_json({**envelope("serve"), "url": url, "models": list(names)})
             sys.stdout.flush()
         say(f"serving {', '.join(names)} at {url}/v1 (Ctrl-C ends it)")
+        if demo:
+            from regard.serving.demo import calls
+
+            for line in calls(url, names, key=key is not None, trusted=tls_certificate is None):
+                say(f"  {line}")
 
     run(
         options,
@@ -104,6 +117,21 @@ def serve(
         progress=lambda name, number, count: say(f"loading {name} ({number} of {count})"),
         started=listening,
     )
+
+
+def _with_demo(folders: dict[str, str]) -> dict[str, str]:
+    """The demonstration's models, and these.
+
+    Raises:
+        InputError: for a name that the demonstration has too.
+    """
+    from regard.serving.demo import models
+    from regard.training.callbacks import ProgressBar
+
+    shown = models(say, [ProgressBar()])
+    for name in folders.keys() & shown.keys():
+        raise InputError(f"the demonstration has a model {name!r} too; give yours another name: NAME=FOLDER")
+    return shown | folders
 
 
 def _named(models: list[str]) -> dict[str, str]:

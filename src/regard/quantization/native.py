@@ -31,7 +31,7 @@ from pathlib import Path
 
 import torch
 
-from regard.files import sync
+from regard.files import own_cache, sync
 from regard.quantization import interface
 
 FOLDER = Path(__file__).with_name("kernels")
@@ -74,7 +74,7 @@ def built_kernels() -> Kernels:
         return Kernels(None, "this PyTorch brings no OpenMP library that a compiled kernel could share")
     compiler = os.path.abspath(compiler)
     building = Building(compiler=compiler, runtime=runtime, source=SOURCE, name=_name(compiler, runtime))
-    folder = kept_in()
+    folder = own_cache("kernels")
     if folder is None:
         warnings.warn(
             "the kernels for weights of 8 and 4 bits are built anew by each process: the cache (XDG_CACHE_HOME, else ~/.cache) "
@@ -207,23 +207,6 @@ class Building:
         if code:
             lines = said.splitlines() or [f"it ended with {code}"]
             raise NotBuilt(f"{name} did not build the kernels ({next((x for x in lines if 'error' in x), lines[-1])})")
-
-
-def kept_in() -> Path | None:
-    """The folder for kernels in the user's cache; None where there is none that is this user's alone."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    try:
-        base = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
-        folder = base / "regard" / "kernels"
-        base.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for place, forbidden in ((folder.parent, 0o022), (folder, 0o077)):
-            place.mkdir(exist_ok=True, mode=0o700)
-            found = place.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & forbidden:
-                return None
-    except (OSError, RuntimeError):  # no home, not even in the system's list of users
-        return None
-    return folder if os.access(folder, os.W_OK | os.X_OK) else None
 
 
 def _is_sound(library: Path) -> bool:
