@@ -225,6 +225,31 @@ def test_what_is_not_followed_is_refused_by_name(
         assert posted(server, f"/v1/{path}", **body | {"stream": True}).status_code in (status, 400)
 
 
+def test_what_changes_nothing_is_told_to_be_ignored(server: Served) -> None:
+    asked: dict[str, Any] = {
+        "model": "writer",
+        "messages": [{"role": "user", "content": "a"}],
+        "temperature": 0,
+        "max_tokens": 3,
+    }
+    hints = {
+        "prediction": {"type": "content", "content": "a"},
+        "service_tier": "flex",
+        "tools": [{}],
+        "tool_choice": "none",
+        "stream_options": {"include_obfuscation": True},
+        "stream": True,
+    }
+    plain = posted(server, "/v1/chat/completions", **asked)
+    hinted = posted(server, "/v1/chat/completions", **asked, **hints)
+    assert "regard-ignored" not in plain.headers
+    assert hinted.headers["regard-ignored"] == "stream_options.include_obfuscation, prediction, service_tier, tools"
+    assert hinted.status_code == plain.status_code == 200
+    for name, value in (("store", True), ("store", 0), ("verbosity", "high"), ("tool_choice", "auto")):
+        refused = posted(server, "/v1/chat/completions", **asked, **{name: value})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, name)
+
+
 def test_texts_that_are_too_long_are_said_to_be(server: Served) -> None:
     for path, body in (
         ("completions", {"model": "writer", "prompt": "line " * 100, "max_tokens": 1}),

@@ -451,6 +451,13 @@ async def page(server: Server, request: Request) -> Response:
 
 
 async def _written(server: Server, request: Request, asked: Asked, *, stream: bool) -> Response:
+    response = await _begun(server, request, asked, stream=stream)
+    if asked.ignored:
+        response.headers["regard-ignored"] = ", ".join(asked.ignored)
+    return response
+
+
+async def _begun(server: Server, request: Request, asked: Asked, *, stream: bool) -> Response:
     request.state.asked = asked
     server.metrics.asked.labels(asked.model).inc()
     asked.show = partial(_shown, server, request)

@@ -176,4 +176,6 @@ class _Schemas:
         properties = self.components[request.__name__]["properties"]
         if "model" in properties and served:
             properties["model"]["enum"] = list(served)
+        for name, values in getattr(request, "harmless", {}).items():
+            properties[name] = {"enum": [None, *values], "default": None}
         return schema

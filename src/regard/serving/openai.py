@@ -49,6 +49,7 @@ class Asked:
         echo: whether the prompt stands before the text.
         top: how many of the most probable tokens are told of each place; None for no log-probabilities.
         usage_at_end: whether a stream ends with the count of tokens.
+        ignored: fields that are there and not followed.
         attention: which weights are told.
         show: lays them out.
         began: of each prompt that was read, what the engine said of it.
@@ -65,6 +66,7 @@ class Asked:
     usage_at_end: bool = False
     attention: Attention | None = None
     show: Show | None = None
+    ignored: Sequence[str] = ()
     created: int = field(default_factory=lambda: int(time.time()))
     name: str = ""
     began: dict[int, Began] = field(default_factory=dict)
@@ -133,6 +135,7 @@ def asked_to_complete(request: CompletionRequest, client: list[str]) -> Asked:
         top=request.logprobs,
         usage_at_end=usage,
         attention=request.attention,
+        ignored=request.ignored(),
     )
 
 
@@ -166,6 +169,7 @@ def asked_to_chat(request: ChatRequest, client: list[str]) -> Asked:
         top=top,
         usage_at_end=request.usage_at_end(),
         attention=request.attention,
+        ignored=request.ignored(),
     )
 
 
@@ -370,7 +374,6 @@ async def embeddings(link: EngineLink, request: EmbeddingRequest, client: list[s
     Raises:
         BadRequest: for what cannot be followed.
     """
-    request.check()
     texts = request.texts()
     if len(texts) > MOST_INPUTS:
         raise BadRequest(f"input has {len(texts)} texts; give at most {MOST_INPUTS} at once", "input")

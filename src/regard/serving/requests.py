@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
-from msgspec.structs import fields
+from msgspec import Meta
 
-from regard.errors import InputError, nearest
-from regard.reading import as_object, parse_json
 from regard.serving.attention import Attention, Interventions
+from regard.serving.bodies import WrongBody, read_body
 
 MOST_TEXTS = 256
 """Of one request, over all its prompts."""
@@ -26,6 +26,13 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 OWN_VARIABLES = ("messages", "tools", "continues", "answer", "template", "tokenizer", "self", "add_generation_prompt")
 """Names that `chat_template_kwargs` cannot give: what they stand for is set otherwise."""
 
+Share = Annotated[float, Meta(ge=0, le=1)]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+Count = Annotated[int, Meta(ge=1, le=MOST_TEXTS)]
+Top = Annotated[int, Meta(ge=0, le=MOST_TOP)]
+Tokens = Annotated[int, Meta(ge=0)]
+Stop = Annotated[str, Meta(min_length=1)]
+Biases = Annotated[dict[str, float], Meta(extra_json_schema={"propertyNames": {"pattern": "^[0-9]{1,9}$"}})]
 Texts = str | list[int | str | list[int]]
 """A text, its token ids, or several of either."""
 
@@ -64,41 +71,31 @@ class Sampling(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """
 
     model: str
-    frequency_penalty: float | None = None
-    logit_bias: dict[str, float] | None = None
-    max_tokens: int | None = None
-    min_p: float | None = None
-    n: int | None = None
-    presence_penalty: float | None = None
-    repetition_penalty: float | None = None
-    seed: int | None = None
-    stop: str | list[str] | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: Biases | None = None
+    max_tokens: Tokens | None = None
+    min_p: Share | None = None
+    n: Count | None = None
+    presence_penalty: Penalty | None = None
+    repetition_penalty: Annotated[float, Meta(ge=0.01, le=100)] | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    stop: Stop | Annotated[list[Stop], Meta(max_length=MOST_STOPS)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_k: Annotated[int, Meta(ge=1)] | None = None
+    top_p: Share | None = None
     user: str | None = None
     attention: Attention | None = None
     interventions: Interventions | None = None
 
     def settings(self) -> dict[str, Any]:
         """As fields of `GenerationSettings`."""
-        _within("temperature", self.temperature, 0, 2)
-        _within("top_p", self.top_p, 0, 1)
-        _within("min_p", self.min_p, 0, 1)
-        _within("presence_penalty", self.presence_penalty, -2, 2)
-        _within("frequency_penalty", self.frequency_penalty, -2, 2)
-        if self.top_k is not None and self.top_k < 1:
-            raise BadRequest(f"top_k is {self.top_k}; give at least 1, or leave it out", "top_k")
-        _within("repetition_penalty", self.repetition_penalty, 0.01, 100)
         if self.temperature and self.temperature < LEAST_TEMPERATURE:
             raise BadRequest(
                 f"temperature is {self.temperature}; give 0 for the most probable token, or at least {LEAST_TEMPERATURE}",
                 "temperature",
             )
-        if self.seed is not None and not -(2**63) <= self.seed < 2**63:
-            raise BadRequest(f"seed is {self.seed}; give a number of 64 bits", "seed")
         made: dict[str, Any] = {}
         temperature = 1.0 if self.temperature is None else self.temperature
         if temperature > 0:
@@ -121,16 +118,16 @@ class Sampling(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     def stops(self) -> list[str]:
         """Strings that end a text."""
-        stops = [self.stop] if isinstance(self.stop, str) else list(self.stop or ())
-        if len(stops) > MOST_STOPS:
-            raise BadRequest(f"stop has {len(stops)} strings; give at most {MOST_STOPS}", "stop")
-        if not all(stops):
-            raise BadRequest("stop: an empty string is in every text; leave it out", "stop")
-        return stops
+        return [self.stop] if isinstance(self.stop, str) else list(self.stop or ())
 
     def copies(self) -> int:
         """How many texts of each prompt."""
-        return _count("n", self.n, 1)
+        return 1 if self.n is None else self.n
+
+    def ignored(self) -> list[str]:
+        """Fields that are there and not followed; no stream is padded, as this one wants."""
+        obfuscated = self.stream_options is not None and self.stream_options.include_obfuscation
+        return ["stream_options.include_obfuscation"] if obfuscated else []
 
     def usage_at_end(self) -> bool:
         """Whether a stream ends with the count of tokens."""
@@ -145,9 +142,9 @@ class CompletionRequest(Sampling, kw_only=True):
     """The body of /v1/completions."""
 
     prompt: Texts | None = None
-    best_of: int | None = None
+    best_of: Count | None = None
     echo: bool | None = None
-    logprobs: int | None = None
+    logprobs: Top | None = None
     suffix: str | None = None
 
     def prompts(self) -> list[str | list[int]]:
@@ -158,9 +155,7 @@ class CompletionRequest(Sampling, kw_only=True):
         """Refuse what cannot be followed."""
         if self.suffix:
             raise BadRequest("suffix: texts are not written in between two others here; leave it out", "suffix")
-        if self.max_tokens is not None and self.max_tokens < 0:
-            raise BadRequest(f"max_tokens is {self.max_tokens}; give at least 0", "max_tokens")
-        best = _count("best_of", self.best_of, self.copies())
+        best = self.copies() if self.best_of is None else self.best_of
         if best < self.copies():
             raise BadRequest(
                 f"best_of is {best} and n is {self.copies()}; the best {self.copies()} are chosen among so many",
@@ -168,8 +163,6 @@ class CompletionRequest(Sampling, kw_only=True):
             )
         if best > self.copies() and self.stream:
             raise BadRequest("best_of: the best texts are only known at the end; leave out stream", "best_of")
-        if self.logprobs is not None and not 0 <= self.logprobs <= MOST_TOP:
-            raise BadRequest(f"logprobs is {self.logprobs}; give 0 to {MOST_TOP}", "logprobs")
 
     def drawn(self) -> int:
         """Texts that are written of each prompt."""
@@ -232,22 +225,30 @@ class ResponseFormat(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     json_schema: Any = None
 
 
+HINTS = (
+    "metadata",
+    "parallel_tool_calls",
+    "prediction",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "service_tier",
+)
+"""Fields of chat completions that change nothing of an answer: names for what is stored, bounds of caches, speed, and price. They
+are not followed, and the answer tells so."""
+
 UNSUPPORTED_IN_CHAT: Mapping[str, tuple[Any, ...]] = {
     "audio": (),
     "function_call": ("none",),
     "functions": ([],),
     "modalities": (["text"],),
     "moderation": (),
-    "parallel_tool_calls": (),
-    "prediction": (),
-    "prompt_cache_options": (),
-    "prompt_cache_retention": (),
-    "reasoning_effort": (),
-    "service_tier": ("auto", "default"),
+    "reasoning_effort": ("none",),
     "store": (False,),
     "tool_choice": ("none",),
     "tools": ([],),
-    "verbosity": (),
+    "verbosity": ("medium",),
     "web_search_options": (),
 }
 """Fields of chat completions that nothing here follows, each with the values that ask for nothing."""
@@ -256,14 +257,16 @@ UNSUPPORTED_IN_CHAT: Mapping[str, tuple[Any, ...]] = {
 class ChatRequest(Sampling, kw_only=True):
     """The body of /v1/chat/completions.
 
-    `chat_template_kwargs`, not of OpenAI's API, are variables of the template. `metadata`, `safety_identifier` and
-    `prompt_cache_key` name things to the server of OpenAI and ask for nothing; a prompt's beginning is reused by itself.
+    `chat_template_kwargs`, not of OpenAI's API, are variables of the template. Fields of `HINTS` are not followed, and told in
+    the header Regard-Ignored; so are functions that may not be called, with `tool_choice` or `function_call` none.
     """
 
-    messages: list[Message]
-    max_completion_tokens: int | None = None
+    harmless: ClassVar[Mapping[str, tuple[Any, ...]]] = UNSUPPORTED_IN_CHAT
+
+    messages: Annotated[list[Message], Meta(min_length=1)]
+    max_completion_tokens: Tokens | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
+    top_logprobs: Top | None = None
     response_format: ResponseFormat | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     metadata: dict[str, str] | None = None
@@ -288,10 +291,19 @@ class ChatRequest(Sampling, kw_only=True):
 
     def check(self) -> None:
         """Refuse what cannot be followed."""
-        for name, harmless in UNSUPPORTED_IN_CHAT.items():
+        uncalled = self._uncalled()
+        for name, harmless in self.harmless.items():
             value = getattr(self, name)
-            if value is not None and value not in harmless:
-                raise BadRequest(f"{name} is not supported; leave it out", name)
+            # 0 == False, and yet it is another value
+            if (
+                value is not None
+                and name not in uncalled
+                and (type(value), value) not in ((type(each), each) for each in harmless)
+            ):
+                choices = " or ".join(json.dumps(each) for each in harmless)
+                raise BadRequest(
+                    f"{name} is not supported; leave it out" + (f", or send {choices}" if choices else ""), name
+                )
         form = self.response_format
         if form is not None and (form.type != "text" or form.json_schema is not None):
             raise BadRequest(
@@ -301,12 +313,8 @@ class ChatRequest(Sampling, kw_only=True):
         if wrong is not None:
             raise BadRequest(f"chat_template_kwargs: {wrong} is set otherwise; leave it out", "chat_template_kwargs")
         _shallow("chat_template_kwargs", self.chat_template_kwargs)
-        if not self.messages:
-            raise BadRequest("messages is empty; give one at least", "messages")
         if self.top_logprobs is not None and not self.logprobs:
             raise BadRequest("top_logprobs needs logprobs to be true", "top_logprobs")
-        if self.top_logprobs is not None and not 0 <= self.top_logprobs <= MOST_TOP:
-            raise BadRequest(f"top_logprobs is {self.top_logprobs}; give 0 to {MOST_TOP}", "top_logprobs")
         most, also = self.max_completion_tokens, self.max_tokens
         if most is not None and also is not None and most != also:
             raise BadRequest(f"max_tokens is {also} and max_completion_tokens {most}; give one of them", "max_tokens")
@@ -314,6 +322,15 @@ class ChatRequest(Sampling, kw_only=True):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise BadRequest(f"{name} is {value}; give at least 1", name)
+
+    def ignored(self) -> list[str]:
+        """Fields that are there and not followed."""
+        return super().ignored() + [name for name in HINTS if getattr(self, name) is not None] + self._uncalled()
+
+    def _uncalled(self) -> list[str]:
+        """Descriptions of functions that may not be called."""
+        pairs = (("tools", self.tool_choice, self.tools), ("functions", self.function_call, self.functions))
+        return [name for name, choice, given in pairs if given and choice == "none"]
 
     def maximum(self) -> int | None:
         """The most tokens of an answer; None for as many as there is room for."""
@@ -325,18 +342,13 @@ class EmbeddingRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
 
     model: str
     input: Texts
-    encoding_format: str | None = None
-    dimensions: int | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Annotated[int, Meta(ge=1)] | None = None
     user: str | None = None
 
     def texts(self) -> list[str | list[int]]:
         """Each of them."""
         return _texts("input", self.input)
-
-    def check(self) -> None:
-        """Refuse what cannot be followed."""
-        if self.encoding_format not in (None, "float", "base64"):
-            raise BadRequest(f"encoding_format is {self.encoding_format!r}; choose float or base64", "encoding_format")
 
 
 class TokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -352,30 +364,19 @@ class DetokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
     """The body of /detokenize."""
 
     model: str
-    tokens: list[int]
+    tokens: list[Tokens]
 
 
 def read(body: bytes, wanted: type[Any]) -> Any:
     """A body as one of these requests.
 
     Raises:
-        BadRequest: for one that is no JSON object, has a field that there is not, or twice, or a value of another type.
+        BadRequest: for what `read_body` refuses.
     """
     try:
-        value = as_object(parse_json(body, "the body", "send an object"), "the body", "send one")
-        return msgspec.convert(value, wanted)
-    except InputError as error:
-        raise BadRequest(str(error)) from error
-    except msgspec.ValidationError as error:
-        message = str(error)
-        place = message.rpartition(" - at `$")[2].rstrip("`").lstrip(".") if " - at `$" in message else ""
-        unknown = message.rpartition("unknown field `")[2].partition("`")[0] if "unknown field" in message else ""
-        missing = message.rpartition("required field `")[2].partition("`")[0] if "required field" in message else ""
-        parameter = ".".join(filter(None, (place, unknown or missing))) or None
-        said = message.partition(" - at")[0]
-        if unknown and not place:
-            said = f"there is no such field; {nearest(unknown, [each.encode_name for each in fields(wanted)])}"
-        raise BadRequest(f"{parameter or 'the body'}: {said}", parameter) from error
+        return read_body(body, wanted)
+    except WrongBody as error:
+        raise BadRequest(str(error), error.field) from error
 
 
 def _texts(name: str, given: Texts) -> list[str | list[int]]:
@@ -390,19 +391,6 @@ def _texts(name: str, given: Texts) -> list[str | list[int]]:
     if len(texts) < len(given):
         raise BadRequest(f"{name} has numbers beside texts; give a list of texts, or of lists of token ids", name)
     return texts
-
-
-def _within(name: str, value: float | None, least: float, most: float) -> None:
-    if value is not None and not least <= value <= most:
-        raise BadRequest(f"{name} is {value}; give a number from {least} to {most}", name)
-
-
-def _count(name: str, value: int | None, usual: int) -> int:
-    if value is None:
-        return usual
-    if not 1 <= value <= MOST_TEXTS:
-        raise BadRequest(f"{name} is {value}; give 1 to {MOST_TEXTS}", name)
-    return value
 
 
 def _shallow(name: str, value: Any, levels: int = DEEPEST) -> None:

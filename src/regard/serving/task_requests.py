@@ -6,16 +6,14 @@ models do not follow is refused where they answer. Nothing here needs torch, or 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from regard.errors import InputError, nearest
-from regard.reading import as_object, parse_json
+from regard.errors import InputError
 from regard.serving.attention import Attention, Interventions, Strict
+from regard.serving.bodies import read_body
 
 Text = Annotated[str, Meta(pattern=r"\S")]
 Whole = Annotated[int, Meta(ge=0)]
@@ -259,38 +257,9 @@ def read_request(request: type[Strict], body: bytes, content_type: str) -> Any:
         return request(inputs=body)
     if kind != JSON:
         raise InputError(f"the content type is {kind!r:.60}; send {JSON}")
-    value = as_object(parse_json(body, "the body", 'send an object with "inputs"'), "the body", 'give it "inputs"')
-    try:
-        found = msgspec.convert(value, request)
-    except msgspec.ValidationError as error:
-        raise InputError(_said(request, str(error))) from None
+    found = read_body(body, request)
     _refuse_not_followed(found, "")
     return found
-
-
-def _said(request: type[Strict], message: str) -> str:
-    """A message of msgspec's as a sentence that begins with the field."""
-    what, _, path = message.partition(" - at `$")
-    where = path.rstrip("`").lstrip(".") or "the body"
-    if name := re.fullmatch("Object contains unknown field `(.*)`", what, re.DOTALL):
-        return f"{where}: there is no field {name[1]!r:.80}; {nearest(name[1], sorted(_names(request)))}"
-    if name := re.fullmatch("Object missing required field `(.*)`", what):
-        return f"{where}: the field {name[1]!r} is missing; add it"
-    if "matching regex" in what:
-        return f"{where}: is empty; give a text"
-    what = " ".join(what.replace("`", "").split())  # it may quote what was sent
-    return f"{where}: {what[:1].lower()}{what[1:]}; change it"
-
-
-def _names(hint: Any) -> Iterator[str]:
-    """The names of all fields of the objects that a value may be."""
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        for field in msgspec.structs.fields(hint):
-            yield field.name
-            yield from _names(field.type)
-    else:
-        for part in get_args(hint):
-            yield from _names(part)
 
 
 def _refuse_not_followed(given: Strict, where: str) -> None:

@@ -1,0 +1,81 @@
+"""Bodies of requests: JSON read strictly into a class, and what is wrong with one as a sentence that begins with the field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import msgspec
+
+from regard.errors import InputError, nearest
+from regard.reading import as_object, parse_json
+
+
+class WrongBody(InputError):
+    """A body is not what a route reads.
+
+    Arguments:
+        message: a sentence.
+        field: that it is about, by its whole path; None for the body.
+    """
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def read_body(body: bytes, wanted: type[Any]) -> Any:
+    """A JSON object as a struct.
+
+    Raises:
+        WrongBody: for what is no JSON object, has a field that there is not, or one twice, or a value that there may not be.
+
+    >>> class Sum(msgspec.Struct, forbid_unknown_fields=True):
+    ...     terms: list[int]
+    >>> read_body(b'{"terms": [1, 2]}', Sum)
+    Sum(terms=[1, 2])
+    >>> read_body(b'{"term": [1, 2]}', Sum)
+    Traceback (most recent call last):
+        ...
+    regard.serving.bodies.WrongBody: the body: there is no field 'term'; did you mean 'terms'?
+    """
+    names = [field.encode_name for field in msgspec.structs.fields(wanted) if field.required]
+    advice = f"send an object with {' and '.join(map(repr, names))}" if names else "send an object"
+    try:
+        value = as_object(parse_json(body, "the body", advice), "the body", advice)
+    except InputError as error:
+        raise WrongBody(str(error)) from None
+    try:
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise _wrong(wanted, str(error)) from None
+
+
+def _wrong(wanted: type[Any], message: str) -> WrongBody:
+    """A message of msgspec's as a sentence that begins with the field."""
+    what, _, path = message.partition(" - at ")
+    place = path.rpartition("`$")[2].rstrip("`").lstrip(".")
+    where = place or "the body"
+    if name := re.fullmatch("Object contains unknown field `(.*)`", what, re.DOTALL):
+        return WrongBody(
+            f"{where}: there is no field {name[1]!r:.80}; {nearest(name[1], sorted(set(_names(wanted))))}",
+            ".".join(filter(None, (place, name[1][:80]))),
+        )
+    if name := re.fullmatch("Object missing required field `(.*)`", what):
+        return WrongBody(f"{where}: the field {name[1]!r} is missing; add it", ".".join(filter(None, (place, name[1]))))
+    if "matching regex" in what:
+        return WrongBody(f"{where}: is empty; give a text", place or None)
+    what = " ".join(what.replace("`", "").split())  # it may quote what was sent
+    return WrongBody(f"{where}: {what[:1].lower()}{what[1:]}; change it", place or None)
+
+
+def _names(hint: Any) -> Iterator[str]:
+    """The names of all fields of the objects that a value may be."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        for field in msgspec.structs.fields(hint):
+            yield field.name
+            yield from _names(field.type)
+    else:
+        for part in get_args(hint):
+            yield from _names(part)
