@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -232,3 +233,21 @@ def test_kept_prompts_stay_within_their_memory() -> None:
     all_of(batch)
     kept: KeptPrompts = batch._kept
     assert 0 < kept.bytes <= 200_000
+    states = [state for state, _ in kept._states.values()]
+    assert kept.bytes == sum(map(storages, states))
+
+
+def storages(state: Any) -> int:
+    """The memory under all tensors that are reached from a state."""
+    found: dict[int, int] = {}
+    referred, seen = [state], set()
+    while referred:
+        each = referred.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, torch.Tensor):
+            found[each.untyped_storage().data_ptr()] = each.untyped_storage().nbytes()
+        elif type(each).__module__.startswith("regard.") or isinstance(each, list | tuple | dict):
+            referred += [part for part in gc.get_referents(each) if not isinstance(part, type)]
+    return sum(found.values())

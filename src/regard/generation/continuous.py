@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -370,20 +370,17 @@ class KeptPrompts:
     the same. What was used longest ago is forgotten first.
 
     Arguments:
-        most: bytes of keys and values.
+        most: bytes of all that the states hold.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._states: OrderedDict[tuple[int, ...], Any] = OrderedDict()
+        self.bytes = 0
+        """What all states take; memory that two of them share counts twice."""
+        self._states: OrderedDict[tuple[int, ...], tuple[Any, int]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._states)
-
-    @property
-    def bytes(self) -> int:
-        """What all states take."""
-        return sum(map(_bytes, self._states.values()))
 
     def keep(self, prompt: Sequence[int], state: Any, chunk: int) -> None:
         """Remember the state after the whole chunks of a prompt, where it can be cut there."""
@@ -396,10 +393,11 @@ class KeptPrompts:
                 kept = state.crop(whole_chunks)
             except ValueError:  # a recurrent state
                 return
-            self._states[prompt] = kept
+            self._states[prompt] = kept, held_bytes(kept)
+            self.bytes += self._states[prompt][1]
         self._states.move_to_end(prompt)
-        while self._states and self.bytes > self.most:
-            self._states.popitem(last=False)
+        while self.bytes > self.most:
+            self.bytes -= self._states.popitem(last=False)[1][1]
 
     def beginning(self, prompt: Sequence[int], chunk: int) -> Any:
         """The state after as many whole chunks of a prompt as were read before; None where none was."""
@@ -412,7 +410,7 @@ class KeptPrompts:
         if best is None:
             return None
         self._states.move_to_end(best)
-        return self._states[best].crop(best_length)
+        return self._states[best][0].crop(best_length)
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:
@@ -427,7 +425,19 @@ def _shared(one: Sequence[int], other: Sequence[int]) -> int:
     return low
 
 
-def _bytes(state: Any) -> int:
-    """Of the memory that a state's keys and values stand in."""
-    cache = getattr(state, "cache", None)
-    return sum(part.untyped_storage().nbytes() for layer in getattr(cache, "layers", ()) for part in {layer.key})
+def held_bytes(value: Any) -> int:
+    """Of the memory in which the tensors of a state stand, each stretch once; a part of a stretch holds all of it."""
+    stretches: dict[int, int] = {}
+    seen: set[int] = set()
+    left = [value]
+    while left:
+        part = left.pop()
+        if isinstance(part, Tensor):
+            stretch = part.untyped_storage()
+            stretches[stretch.data_ptr()] = stretch.nbytes()
+        elif isinstance(part, list | tuple):
+            left += part
+        elif is_dataclass(part) and id(part) not in seen:
+            seen.add(id(part))
+            left += [getattr(part, each.name) for each in fields(part)]
+    return sum(stretches.values())

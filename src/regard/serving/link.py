@@ -88,6 +88,7 @@ class EngineLink:
     _ready: asyncio.Event = field(default_factory=asyncio.Event)
     _broken: str = ""
     _failures: int = 0
+    _restarting: asyncio.Task[None] | None = None
     closing: bool = False
     """Whether an engine that ends is not started again."""
 
@@ -107,17 +108,16 @@ class EngineLink:
         if self._broken:
             raise InputError(self._broken)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End the process."""
         self.closing = True
         self._outbox.put(None)
+        if self._restarting is not None:
+            self._restarting.cancel()
         if self._pipe is not None:
             self._pipe.close()
         if self._process is not None:
-            self._process.join(2)
-            if self._process.is_alive():
-                self._process.kill()
-                self._process.join(2)
+            await asyncio.to_thread(_end, self._process, 2.0)
 
     async def ask(self, model: str, what: str, given: Any, *, client: Sequence[str] = ()) -> Any:
         """The answer to an `Ask`.
@@ -223,22 +223,29 @@ class EngineLink:
         self._outbox.put(None)
         if self.closing:
             return
-        first = not self.models
         self._ready.clear()
         self.fullness = Load(writing={}, waiting={})
-        self._process.kill()
-        self._process.join(1)
+        self._restarting = asyncio.get_running_loop().create_task(self._restart(pipe, self._process))
+
+    async def _restart(self, pipe: Connection, process: Any) -> None:
+        await asyncio.to_thread(_end, process, 0.0)  # others are answered while it is waited for
         pipe.close()
         self._failures += 1
-        if first or self._failures > MOST_FAILURES:  # starting it again would go on for ever
-            self._broken = (
-                f"the engine's process ended while it loaded the models (exit status {self._process.exitcode})"
-            )
+        if not self.models or self._failures > MOST_FAILURES:  # starting it again would go on for ever
+            self._broken = f"the engine's process ended while it loaded the models (exit status {process.exitcode})"
             FAULTS.error(self._broken)
             self._ready.set()
             return
         self.restarts += 1
         self._launch(asyncio.get_running_loop())
+
+
+def _end(process: Any, patience: float) -> None:
+    """In a thread: wait so many seconds for a process to end by itself, then end it."""
+    process.join(patience)
+    if process.is_alive():
+        process.kill()
+    process.join()
 
 
 def _speak(pipe: Connection, outbox: queue.SimpleQueue[bytes | None]) -> None:

@@ -164,7 +164,7 @@ async def _serve(
         listening = _Uvicorn(config, server, lambda: started(url, list(link.models)), web.drain_seconds)
         await listening.serve(sockets=[listener])
     finally:
-        link.close()
+        await link.close()
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -1,0 +1,63 @@
+"""The link to the engine's process: waiting for a process stops nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from regard.serving.engine import EngineOptions
+from regard.serving.link import EngineLink
+
+
+class Stubborn:
+    """A process that takes its time to end."""
+
+    exitcode = -9
+    killed = False
+
+    def join(self, timeout: float | None = None) -> None:
+        time.sleep(0.3)
+
+    def is_alive(self) -> bool:
+        return not self.killed
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+class Pipe:
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize("ends", ["close", "restart"])
+def test_a_process_that_ends_slowly_holds_up_nobody(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[Any] = []
+    monkeypatch.setattr(EngineLink, "_launch", lambda self, loop: launched.append(self))
+    link, process, pipe = EngineLink(EngineOptions(folders={})), Stubborn(), Pipe()
+    made: Any = link
+    made._process, made._pipe, made.models = process, pipe, {"m": None}
+
+    async def others() -> int:
+        """How often somebody else has a turn meanwhile."""
+        turns = 0
+        if ends == "close":
+            waiting: Any = asyncio.create_task(link.close())
+        else:
+            link._ended(made._pipe)
+            waiting = link._restarting
+        while not waiting.done():
+            turns += 1
+            await asyncio.sleep(0.01)
+        await waiting
+        return turns
+
+    assert asyncio.run(others()) > 3
+    assert process.killed
+    assert pipe.closed
+    assert len(launched) == link.restarts == (ends == "restart")
