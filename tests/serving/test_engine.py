@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from regard.serving.engine import Engine, opened
+from regard.quantization import QuantizedLinear
+from regard.serving.engine import Engine, EngineOptions, _loaded, opened
 from regard.serving.messages import Answer, Ask, Failure, Piece, Reply, Request, Write
 from regard.tasks.language_writing import Writer
 
@@ -64,3 +65,21 @@ def test_vectors_and_tokens_are_made_in_turns_too(writer: Any) -> None:
     order = [reply.key for reply in answered(engine, *requests) if isinstance(reply, Answer)]
     assert order.index(6) <= 1
     assert sorted(order) == [1, 2, 3, 4, 5, 6]
+
+
+class Pipe:
+    """Takes what the engine says."""
+
+    def send_bytes(self, message: bytes) -> None:
+        pass
+
+
+def test_a_model_may_have_a_dtype_of_its_own(writer_folder: Path) -> None:
+    folder, pipe = str(writer_folder), Pipe()
+    options = EngineOptions(folders={"a": folder, "b": folder, "c": folder}, dtypes={"b": "int8"})
+    engine = _loaded(pipe, options)  # type: ignore[arg-type]
+    a, b, c = engine.predictors.values()
+    assert a is c
+    assert b is not a
+    assert not any(isinstance(part, QuantizedLinear) and part.bits == 8 for part in a.model.modules())
+    assert any(isinstance(part, QuantizedLinear) and part.bits == 8 for part in b.model.modules())

@@ -423,3 +423,16 @@ def test_what_is_under_way_after_the_drain_is_told_so(start_server: Callable[...
     assert (found[0].status_code, found[0].json()["error"]["code"]) == (503, "shut_down")
     assert found[0].headers["retry-after"] == "1"
     assert served.process.wait(5) in (0, 143, -signal.SIGTERM)
+
+
+@pytest.mark.slow
+def test_a_second_sigterm_ends_at_once(start_server: Callable[..., Served], writer_folder: Path) -> None:
+    served = start_server(f"writer={writer_folder}")
+    body = {"model": "writer", "prompt": ["line"] * 60, "max_tokens": 150, "temperature": 2, "n": 4, "stream": True}
+    with httpx.stream("POST", f"{served.url}/v1/completions", json=body, timeout=30) as answer:
+        next(answer.iter_lines())
+        served.process.terminate()
+        time.sleep(0.3)
+        assert served.process.poll() is None  # it waits for the stream
+        served.process.terminate()
+        assert served.process.wait(5) in (0, 143, -signal.SIGTERM)

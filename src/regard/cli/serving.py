@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from regard.cli.console import envelope, print_json, say
-from regard.cli.settings import DType
-from regard.errors import InputError
+from regard.errors import InputError, nearest
 
 KEY_VARIABLE = "REGARD_API_KEY"
 
@@ -56,7 +55,15 @@ def serve(
     access_log: Annotated[
         bool, typer.Option("--access-log/--no-access-log", help="A line of JSON for each request, without its texts.")
     ] = True,
-    dtype: DType = "float32",
+    dtype: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]DTYPE",
+            help="float32, bfloat16 or float16; int8 or int4 for language models and translators. With a name before it of that "
+            "model, else of all others; may be repeated. float32 where not given.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the address and the models as one JSON object.")
     ] = False,
@@ -71,7 +78,7 @@ def serve(
     Example:
       regard serve --demo
       regard serve runs/gpt
-      regard serve writer=runs/gpt vectors=path/to/minilm --port 9000
+      regard serve writer=runs/gpt vectors=path/to/minilm --port 9000 --dtype writer=int8
       REGARD_API_KEY=$(openssl rand -hex 32) regard serve runs/gpt --host 0.0.0.0 --dtype int8
     """  # noqa: D301  # \b keeps the lines of the example apart
     folders = _named(models or [])
@@ -98,7 +105,10 @@ def serve(
         drain_seconds=drain,
         access_log=access_log,
     )
-    options = EngineOptions(folders=folders, dtype=dtype, rows=rows, kept_bytes=prefix_cache << 20, threads=threads)
+    usual, own = _dtypes(dtype or [], folders)
+    options = EngineOptions(
+        folders=folders, dtype=usual, dtypes=own, rows=rows, kept_bytes=prefix_cache << 20, threads=threads
+    )
 
     def listening(url: str, names: Sequence[str]) -> None:
         if as_json:
@@ -151,3 +161,22 @@ def _named(models: list[str]) -> dict[str, str]:
             raise InputError(f"two models are called {name!r}; give them names: NAME=FOLDER")
         folders[name] = folder
     return folders
+
+
+def _dtypes(given: Sequence[str], folders: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """What models have that are not named, and what those have that are.
+
+    Raises:
+        InputError: for a name that no model has, and for two for one model.
+    """
+    found: dict[str, str] = {}
+    for each in given:
+        name, _, dtype = each.rpartition("=")
+        if "=" in each and name not in folders:
+            raise InputError(f"--dtype {each}: no model is called {name!r}; {nearest(name, list(folders))}")
+        if not dtype:
+            raise InputError(f"--dtype {each}: names no dtype; give one, such as {name}=int8")
+        if name in found:
+            raise InputError(f"--dtype {each}: there is one for {name or 'all models'} already; give one")
+        found[name] = dtype
+    return found.pop("", "float32"), found

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -211,19 +211,14 @@ def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path]) -> list[Ca
 def opened(folder: Path, dtype: str) -> Any:
     """Load a model to serve. A decoder becomes an `InferenceDecoder` where it can: its rows do not depend on each other.
 
-    Weights of 8 and 4 bits are for language models and translators; other models beside them are served in float32.
-
     Raises:
         InputError: as `regard.load`.
     """
     from regard.quantization import InferenceDecoder
-    from regard.quantization.linear import BITS
     from regard.quantization.models import unsupported_decoder
     from regard.tasks.language_modelling import LanguageModel
-    from regard.tasks.loading import load, task_of
+    from regard.tasks.loading import load
 
-    if dtype in BITS and task_of(folder) not in ("language_modelling", "translation"):
-        dtype = "float32"
     predictor = load(folder, dtype=dtype)
     plain = isinstance(predictor, LanguageModel) and dtype in ("float32", "bfloat16")
     if not plain or unsupported_decoder(predictor.model):
@@ -238,7 +233,9 @@ class EngineOptions:
 
     Arguments:
         folders: of the models, by the names they are served under.
-        dtype: of all of them.
+        dtype: of those that have none of their own. 8 and 4 bits are for language models and translators; others beside them are
+            served in float32.
+        dtypes: of single ones, by name.
         rows: texts that a language model writes together.
         kept_bytes: memory of each language model for the beginnings of prompts.
         threads: of the processor; PyTorch's own number where None.
@@ -246,6 +243,7 @@ class EngineOptions:
 
     folders: Mapping[str, str]
     dtype: str = "float32"
+    dtypes: Mapping[str, str] = field(default_factory=dict)
     rows: int = 16
     kept_bytes: int = 2**28
     threads: int | None = None
@@ -289,15 +287,24 @@ def _run(pipe: Connection, options: EngineOptions) -> None:
 
 def _loaded(pipe: Connection, options: EngineOptions) -> Engine:
     predictors: dict[str, Any] = {}
-    by_folder: dict[str, Any] = {}
+    opened_once: dict[tuple[str, str], Any] = {}
     for number, (name, folder) in enumerate(options.folders.items(), start=1):
         _send(pipe, [Loading(name, number, len(options.folders))])
-        if folder not in by_folder:
-            by_folder[folder] = opened(Path(folder), options.dtype)
-        predictors[name] = by_folder[folder]
+        dtype = options.dtypes.get(name) or _usual_dtype(Path(folder), options.dtype)
+        if (folder, dtype) not in opened_once:
+            opened_once[folder, dtype] = opened(Path(folder), dtype)
+        predictors[name] = opened_once[folder, dtype]
     engine = Engine(predictors, rows=options.rows, kept_bytes=options.kept_bytes)
     _send(pipe, [Ready(cards(predictors, {name: Path(folder) for name, folder in options.folders.items()}))])
     return engine
+
+
+def _usual_dtype(folder: Path, dtype: str) -> str:
+    from regard.quantization.linear import BITS
+    from regard.tasks.loading import task_of
+
+    few_bits = dtype in BITS and task_of(folder) not in ("language_modelling", "translation")
+    return "float32" if few_bits else dtype
 
 
 def _send(pipe: Connection, replies: Sequence[Reply]) -> None:

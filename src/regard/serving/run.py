@@ -98,7 +98,8 @@ class _Uvicorn(uvicorn.Server):
             patience.cancel()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """New work is refused from now on."""
+        """New work is refused from now on; a second signal ends what is under way at once."""
+        self.force_exit = self.should_exit
         self.server.closing = self.server.link.closing = True
         super().handle_exit(sig, frame)
 
