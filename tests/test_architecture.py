@@ -230,14 +230,11 @@ def test_the_page_marks_each_command_as_it_is():
     from regard.cli.main import app
 
     commands = set(typer.main.get_command(app).commands)
-    rows = re.findall(r"^\| (`regard .*) \| (now|planned) \|$", PAGE, flags=re.MULTILINE)
-    assert len(rows) == 3
-    for names, state in rows:
+    rows = re.findall(r"^\| (`regard .*) \| now \|$", PAGE, flags=re.MULTILINE)
+    assert len(rows) == 2
+    for names in rows:
         listed = set(re.findall(r"`(?:regard )?([\w-]+)`", names))
-        if state == "planned":
-            assert listed == {"studio"}
-            assert not listed & commands
-        elif "vectors" in names:
+        if "vectors" in names:
             group = typer.main.get_command(app).commands["vectors"]
             assert listed - {"vectors"} == set(group.commands)
         else:

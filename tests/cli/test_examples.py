@@ -112,6 +112,7 @@ ELSEWHERE = {
     "bench": "test_bench_command.py",
     "claims run": "test_claims_command.py",
     "serve": "../serving/test_server.py",
+    "studio": "../serving/test_studio.py",
     "vectors survey score": "../word_embeddings/survey/test_command.py",
 }
 """Commands that are run in other tests, for they need the network, or minutes, or people, or run until they are ended."""

@@ -43,6 +43,7 @@ COMMANDS = (
     "caption",
     "compose",
     "serve",
+    "studio",
     "claims",
     "vectors",
 )
@@ -96,7 +97,7 @@ def test_help_answers_in_less_than_half_a_second():
     ("words", "sentence"),
     [
         (["trian"], "there is no command 'trian'; did you mean 'train'?"),
-        (["studio"], "there is no command 'studio'; choose from train, evaluate, predict, translate,"),
+        (["zzzzzz"], "there is no command 'zzzzzz'; choose from train, evaluate, predict, translate,"),
         (["--versoin"], "there is no option --versoin; did you mean '--version'?"),
         (["look", "folder", "text", "--lyer", "x"], "there is no option --lyer; did you mean '--layer'?"),
         (["train", "recipe.yaml"], "missing option '--output'"),

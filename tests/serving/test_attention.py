@@ -17,7 +17,7 @@ import torch
 from tests.serving.test_tasks import answerer, captioner, classifier, png, translator
 
 import regard
-from regard.inspection import ScaleHeads, SetOutput, change
+from regard.inspection import ScaleHeads, SetOutput, attention_addresses, change
 from regard.layers import Tokens
 from regard.models import MODELS
 from regard.serving.app import Server, create_app
@@ -93,6 +93,7 @@ class InProcess:
 def card(name: str, predictor: Any) -> Card:
     routes = [route.name for route in routes_of(predictor)]
     shared = {"created": 0, "positions": None, "chats": False, "width": None, "parameters": 1}
+    shared |= {"attention": list(attention_addresses(predictor.model))}
     return Card(name=name, task=predictor.task.name, routes=routes, **shared)
 
 

@@ -29,6 +29,7 @@ from regard.cli.looking import look, rank, walk
 from regard.cli.media import caption, compose
 from regard.cli.serving import serve
 from regard.cli.spans import answer, fill, tag
+from regard.cli.studio import studio
 from regard.cli.text_to_text import summarize, translate
 from regard.cli.training import claims, compare, train
 from regard.cli.vectors import vectors
@@ -102,6 +103,7 @@ for _command in (
     caption,
     compose,
     serve,
+    studio,
 ):
     passing = WHOLE if _command is predict else None
     app.command(context_settings=passing)(_command if _command in (bench, predict) else with_code(_command))

@@ -55,6 +55,9 @@ def serve(
     access_log: Annotated[
         bool, typer.Option("--access-log/--no-access-log", help="A line of JSON for each request, without its texts.")
     ] = True,
+    studio: Annotated[
+        bool, typer.Option("--studio", help="Serve the page of regard studio too, at /studio; its key is the API key.")
+    ] = False,
     dtype: Annotated[
         list[str] | None,
         typer.Option(
@@ -81,7 +84,7 @@ def serve(
       regard serve writer=runs/gpt vectors=path/to/minilm --port 9000 --dtype writer=int8
       REGARD_API_KEY=$(openssl rand -hex 32) regard serve runs/gpt --host 0.0.0.0 --dtype int8
     """  # noqa: D301  # \b keeps the lines of the example apart
-    folders = _named(models or [])
+    folders = named(models or [])
     if not folders and not demo:
         raise InputError("there is nothing to serve; give the folder of a model, or --demo")
     try:
@@ -92,7 +95,7 @@ def serve(
     from regard.serving.engine import EngineOptions
 
     if demo:
-        folders = _with_demo(folders)
+        folders = with_demo(folders)
     key = os.environ.get(KEY_VARIABLE)
     web = WebOptions(
         host=host,
@@ -104,6 +107,7 @@ def serve(
         limits=Limits(waiting=queue, seconds=timeout),
         drain_seconds=drain,
         access_log=access_log,
+        studio=studio,
     )
     usual, own = _dtypes(dtype or [], folders)
     options = EngineOptions(
@@ -129,7 +133,7 @@ def serve(
     )
 
 
-def _with_demo(folders: dict[str, str]) -> dict[str, str]:
+def with_demo(folders: dict[str, str]) -> dict[str, str]:
     """The demonstration's models, and these.
 
     Raises:
@@ -144,7 +148,7 @@ def _with_demo(folders: dict[str, str]) -> dict[str, str]:
     return shown | folders
 
 
-def _named(models: list[str]) -> dict[str, str]:
+def named(models: list[str]) -> dict[str, str]:
     """Folders by the names they are served under.
 
     Raises:

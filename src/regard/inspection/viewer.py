@@ -6,8 +6,8 @@ import base64
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -34,26 +34,32 @@ def html_page(view: AttentionView) -> str:
     (True, False)
     """
     scale = scale_for(view.maps)
+    stored = [store(item, scale) for item in view.maps]
+    parts = {
+        "title": readable(view.title),
+        "note": readable(view.note),
+        "footer": _rounding(scale),
+        "weights": [each.text for each in stored],
+    }
+    return page("viewer", parts, data=described(view, stored), styles=("viewer.css",))
+
+
+def described(view: AttentionView, levels: Sequence[Levels]) -> dict[str, Any]:
+    """What the viewer's modules read of a view, but for the weights: maps share the tokens of their sides.
+
+    Arguments:
+        view: what is shown.
+        levels: of its maps' weights.
+    """
     sides: dict[tuple[Any, ...], int] = {}
-    maps, weights = [], []
-    for item in view.maps:
-        stored = store(item, scale)
-        maps.append(_described(item, stored, sides))
-        weights.append(stored.text)
-    data = {
+    maps = [_described(item, one, sides) for item, one in zip(view.maps, levels, strict=True)]
+    return {
         "title": readable(view.title),
         "examples": [readable(label) for label in view.examples],
         "images": [image and base64.b64encode(image).decode("ascii") for image in view.images],
         "sides": [_side(*side) for side in sides],
         "maps": maps,
     }
-    parts = {
-        "title": readable(view.title),
-        "note": readable(view.note),
-        "footer": _rounding(scale),
-        "weights": weights,
-    }
-    return page("viewer", parts, data=data, styles=("viewer.css",))
 
 
 def save_page(view: AttentionView, path: str | os.PathLike[str]) -> None:
@@ -77,7 +83,7 @@ def html_fragment(view: AttentionView, *, height: int = 680) -> str:
     return framed(html_page(view), readable(view.title), height=height, allowed="allow-scripts allow-downloads")
 
 
-def _described(item: AttentionMap, stored: StoredWeights, sides: dict[tuple[Any, ...], int]) -> dict[str, Any]:
+def _described(item: AttentionMap, stored: Levels, sides: dict[tuple[Any, ...], int]) -> dict[str, Any]:
     """A map without its weights; its tokens are a place in `sides`, where layers share them."""
     query = (item.query_tokens, item.query_words, item.query_patches)
     key = (item.key_tokens, item.key_words, item.key_patches)
@@ -169,8 +175,8 @@ SCALES = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StoredWeights:
-    """The weights of one map as the page holds them.
+class Levels:
+    """How the weights of one map are numbers.
 
     Arguments:
         shape: (heads, queries, keys).
@@ -178,7 +184,6 @@ class StoredWeights:
         knee: in units of the weights.
         step: of the logarithm.
         size: bytes of a number; of two, the lower ones of a head come first, then the upper ones.
-        text: the deflated numbers in base64.
     """
 
     shape: tuple[int, int, int]
@@ -186,31 +191,49 @@ class StoredWeights:
     knee: float
     step: float
     size: int
+
+    @classmethod
+    def of(cls, item: AttentionMap, scale: Scale) -> Self:
+        """Those of a map on a scale."""
+        largest = _largest(item)
+        zero = scale.levels if bool((item.weights < 0).any()) else 0
+        return cls(
+            shape=item.weights.shape,  # pyright: ignore[reportArgumentType]  # a map's weights have three dimensions
+            zero=zero,
+            knee=scale.knee * largest,
+            step=scale.step,
+            size=1 if scale.levels + zero <= 255 else 2,
+        )
+
+    def planes(self, item: AttentionMap, scale: Scale) -> Iterator[bytes]:
+        """The numbers of a map; a head at a time, so that no more than one is held twice."""
+        largest = _largest(item)
+        for head in item.weights:
+            numbers = _levels(head, largest, scale)
+            if self.zero:
+                numbers = np.where(head < 0, self.zero - numbers, self.zero + numbers)
+            for place in range(self.size):
+                yield (numbers >> 8 * place).astype(np.uint8).tobytes()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredWeights(Levels):
+    """The weights of one map as the page holds them.
+
+    Arguments:
+        text: the deflated numbers in base64.
+    """
+
     text: str
 
 
 def store(item: AttentionMap, scale: Scale) -> StoredWeights:
-    """The weights of a map on a scale; a head at a time, so that no more than one is held twice."""
-    largest = float(np.abs(item.weights).max()) or 1.0
-    zero = scale.levels if bool((item.weights < 0).any()) else 0
-    size = 1 if scale.levels + zero <= 255 else 2
+    """The weights of a map on a scale."""
+    levels = Levels.of(item, scale)
     packer = zlib.compressobj(6, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_RLE)
-    parts: list[bytes] = []
-    for head in item.weights:
-        numbers = _levels(head, largest, scale)
-        if zero:
-            numbers = np.where(head < 0, zero - numbers, zero + numbers)
-        for place in range(size):
-            parts.append(packer.compress((numbers >> 8 * place).astype(np.uint8).tobytes()))
+    parts = [packer.compress(plane) for plane in levels.planes(item, scale)]
     parts.append(packer.flush())
-    return StoredWeights(
-        shape=item.weights.shape,  # pyright: ignore[reportArgumentType]  # a map's weights have three dimensions
-        zero=zero,
-        knee=scale.knee * largest,
-        step=scale.step,
-        size=size,
-        text=base64.b64encode(b"".join(parts)).decode("ascii"),
-    )
+    return StoredWeights(**asdict(levels), text=base64.b64encode(b"".join(parts)).decode("ascii"))
 
 
 def restore(stored: StoredWeights) -> tuple[np.ndarray, np.ndarray]:
@@ -256,10 +279,14 @@ def scale_for(maps: Sequence[AttentionMap]) -> Scale:
 def _sampled(maps: Sequence[AttentionMap], share: float) -> Iterator[tuple[np.ndarray, float]]:
     """Rows spread evenly over every head, each with its map's largest weight."""
     for item in maps:
-        largest = float(np.abs(item.weights).max()) or 1.0
+        largest = _largest(item)
         stride = max(int(1 / share), 1)
         flat = item.weights.reshape(-1, item.weights.shape[2])
         yield flat[min(stride // 2, len(flat) - 1) :: stride], largest
+
+
+def _largest(item: AttentionMap) -> float:
+    return float(np.abs(item.weights).max()) or 1.0
 
 
 def _levels(weights: np.ndarray, largest: float, scale: Scale) -> np.ndarray:

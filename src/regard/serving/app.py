@@ -87,6 +87,7 @@ class Server:
         limits: of requests.
         api_keys: of which a client must give one; none asked for where empty.
         origins: of web pages that may call it, `*` for all; beside the server's own.
+        more: routes beside `CALLS`, such as the studio's.
         loopback: whether it is for this machine alone, and then only called by the machine's own names. A page on the web may
             give its address a name that leads here; what it asks under that name is refused.
     """
@@ -98,6 +99,7 @@ class Server:
     loopback: bool = False
     metrics: Metrics = field(default_factory=Metrics)
     pages: Pages = field(default_factory=Pages)
+    more: tuple[Call, ...] = ()
     deadlines: Deadlines = field(default_factory=Deadlines)
     closing: bool = False
     open: int = 0
@@ -153,7 +155,9 @@ def create_app(server: Server) -> Starlette:
 
         return await _told(refused, NO_ROUTE)(request)
 
-    routes = [Route(call.path, _told(_guarded(call), call.path), methods=[call.method]) for call in CALLS]
+    routes = [
+        Route(call.path, _told(_guarded(call), call.path), methods=[call.method]) for call in (*server.more, *CALLS)
+    ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: missing})
     app.router.redirect_slashes = False
     app.state.server = server
@@ -314,7 +318,7 @@ async def _body(server: Server, request: Request) -> bytes:
     return bytes(found)
 
 
-def _client(server: Server, request: Request, user: str | None) -> list[str]:
+def client_of(server: Server, request: Request, user: str | None) -> list[str]:
     """Whose request it is: clients take turns.
 
     The key, where the server has any, then the address. A client may say `user` as it likes: that shares out its own turns alone.
@@ -324,7 +328,12 @@ def _client(server: Server, request: Request, user: str | None) -> list[str]:
     return [*keys, address, user or ""]
 
 
-def _check_model(server: Server, name: str) -> None:
+def check_model(server: Server, name: str) -> None:
+    """Refuse a model that is not served.
+
+    Raises:
+        BadRequest: naming those that are.
+    """
     if name not in server.link.models:
         known = ", ".join(sorted(server.link.models))
         raise BadRequest(
@@ -351,7 +360,7 @@ async def metrics(server: Server, request: Request) -> Response:
 
 async def openapi(server: Server, request: Request) -> Response:
     """The routes, described."""
-    return Json(described(CALLS, list(server.link.models.values()), keys=bool(server.api_keys)))
+    return Json(described((*server.more, *CALLS), list(server.link.models.values()), keys=bool(server.api_keys)))
 
 
 async def models(server: Server, request: Request) -> Response:
@@ -362,23 +371,23 @@ async def models(server: Server, request: Request) -> Response:
 async def model(server: Server, request: Request) -> Response:
     """One of them."""
     name = request.path_params["name"]
-    _check_model(server, name)
+    check_model(server, name)
     return Json(model_card(server.link.models[name]))
 
 
 async def completions(server: Server, request: Request) -> Response:
     """/v1/completions."""
     wanted: CompletionRequest = read(request.state.body, CompletionRequest)
-    _check_model(server, wanted.model)
-    asked = asked_to_complete(wanted, _client(server, request, wanted.user))
+    check_model(server, wanted.model)
+    asked = asked_to_complete(wanted, client_of(server, request, wanted.user))
     return await _written(server, request, asked, stream=bool(wanted.stream))
 
 
 async def chat_completions(server: Server, request: Request) -> Response:
     """/v1/chat/completions."""
     wanted: ChatRequest = read(request.state.body, ChatRequest)
-    _check_model(server, wanted.model)
-    asked = asked_to_chat(wanted, _client(server, request, wanted.user))
+    check_model(server, wanted.model)
+    asked = asked_to_chat(wanted, client_of(server, request, wanted.user))
     return await _written(server, request, asked, stream=bool(wanted.stream))
 
 
@@ -389,9 +398,9 @@ def answer(
 
     async def route(server: Server, request: Request) -> Response:
         wanted = read(request.state.body, kind)
-        _check_model(server, wanted.model)
-        client = _client(server, request, getattr(wanted, "user", None))
-        return await _watched(server, request, respond(server.link, wanted, client))
+        check_model(server, wanted.model)
+        client = client_of(server, request, getattr(wanted, "user", None))
+        return await watched(server, request, respond(server.link, wanted, client))
 
     return route
 
@@ -400,7 +409,7 @@ async def task(server: Server, request: Request) -> Response:
     """A task of Hugging Face's inference API, at /models/NAME; its errors are as that API has them."""
     name = request.path_params["name"]
     try:
-        _check_model(server, name)
+        check_model(server, name)
         card = server.link.models[name]
         wanted = request.path_params.get("task") or next(iter(card.routes), None)
         if wanted is None:
@@ -411,8 +420,8 @@ async def task(server: Server, request: Request) -> Response:
             )
         asked = decode(ROUTES[wanted], request.state.body, request.headers.get("content-type", ""))
         given = {"route": wanted, "request": msgspec.to_builtins(asked, builtin_types=(bytes,))}
-        work = server.link.ask(name, "task", given, client=_client(server, request, None))
-        return await _watched(server, request, _task_answer(server, request, work, asked.attention))
+        work = server.link.ask(name, "task", given, client=client_of(server, request, None))
+        return await watched(server, request, _task_answer(server, request, work, asked.attention))
     except BadRequest as error:
         return Json({"error": error.message}, status_code=error.status)
     except (InputError, Rejected) as error:
@@ -476,7 +485,7 @@ async def _begun(server: Server, request: Request, asked: Asked, *, stream: bool
 
     response: Response | None = None
     try:
-        response = await _watched(server, request, begun() if stream else completed(server.link, asked))
+        response = await watched(server, request, begun() if stream else completed(server.link, asked))
         return response
     finally:
         if isinstance(response, Stream):
@@ -487,7 +496,7 @@ async def _begun(server: Server, request: Request, asked: Asked, *, stream: bool
             count(response is not None and response.status_code == 200)
 
 
-async def _watched(server: Server, request: Request, work: Coroutine[Any, Any, Any]) -> Response:
+async def watched(server: Server, request: Request, work: Coroutine[Any, Any, Any]) -> Response:
     """The answer that comes of some work, which ends where nobody waits for it any more.
 
     Raises:

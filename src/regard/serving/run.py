@@ -19,6 +19,7 @@ from regard.serving.app import ACCESS, LOOPBACK, Limits, Server, create_app
 from regard.serving.engine import EngineOptions
 from regard.serving.link import EngineLink
 from regard.serving.responses import READ_SECONDS
+from regard.serving.studio import CALLS as STUDIO
 
 UNREAD_SECONDS = 60
 """After which a connection is closed whose other end takes nothing of what was sent."""
@@ -35,6 +36,7 @@ class WebOptions:
         certificate, private_key: files, for TLS.
         limits: of requests.
         drain_seconds: that requests under way have to finish after SIGTERM.
+        studio: whether the studio's page is there too.
         access_log: whether each request is a line of JSON on standard error, without its texts.
 
     Raises:
@@ -50,6 +52,7 @@ class WebOptions:
     limits: Limits = field(default_factory=Limits)
     drain_seconds: int = 30
     access_log: bool = True
+    studio: bool = False
 
     def __post_init__(self) -> None:
         if self.host not in LOOPBACK and not self.api_keys:
@@ -142,6 +145,7 @@ async def _serve(
             api_keys=web.api_keys,
             origins=web.origins,
             loopback=web.host in LOOPBACK and not web.api_keys,
+            more=STUDIO if web.studio else (),
         )
         app = create_app(server)
         if web.origins:

@@ -1,5 +1,7 @@
 // The data of a view from a server: `URL/data` is JSON, `URL/weights/0` the deflated weights of the first map.
 
+import { inflated } from "./source.js";
+
 /** @param {string} address @returns {Promise<Response>} */
 async function answer(address) {
   const response = await fetch(address);
@@ -11,6 +13,6 @@ async function answer(address) {
 export function fetchedSource(url) {
   return {
     data: async () => (await answer(`${url}/data`)).json(),
-    packed: async (index) => new Uint8Array(await (await answer(`${url}/weights/${index}`)).arrayBuffer()),
+    levels: async (index) => inflated(new Uint8Array(await (await answer(`${url}/weights/${index}`)).arrayBuffer())),
   };
 }

@@ -3,7 +3,7 @@
 /**
  * @typedef {object} Source
  * @property {() => Promise<any>} data what the view shows, as its Python page describes it
- * @property {(index: number) => Promise<Uint8Array>} packed the deflated weights of a map of the viewer
+ * @property {(index: number) => Promise<Uint8Array>} levels the weights of a map of the viewer, as numbers of one or two bytes
  */
 
 /** @param {string} text base64 @returns {Uint8Array} */
@@ -15,12 +15,18 @@ export function bytesOf(text) {
   return bytes;
 }
 
+/** What deflated bytes hold. @param {Uint8Array} packed @returns {Promise<Uint8Array>} */
+export async function inflated(packed) {
+  const stream = new Blob([/** @type {any} */ (packed)]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
 /** The data that lie in a page. @param {ParentNode} [page] @returns {Source} */
 export function inlineSource(page = document) {
   /** @param {string} id */
   const text = (id) => page.querySelector("#" + id)?.textContent ?? "";
   return {
     data: async () => JSON.parse(text("data")),
-    packed: async (index) => bytesOf(text(`weights-${index}`)),
+    levels: async (index) => inflated(bytesOf(text(`weights-${index}`))),
   };
 }

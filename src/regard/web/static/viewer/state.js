@@ -46,6 +46,7 @@ export function addState(viewer) {
       for (const [name, usual] of /** @type {const} */ ([["scale", "fit"], ["text", "one"], ["picture", "one"], ["overlay", "light"]])) {
         if (state[name] !== usual) parts.set(name, state[name]);
       }
+      for (const [name, value] of viewer.more?.() ?? []) parts.set(name, value);
       try {
         history.replaceState(null, "", "#" + parts);
       } catch {
@@ -87,7 +88,9 @@ export function addState(viewer) {
       await Promise.all(view.needs().map(viewer.load));
     } catch {
       state.matrix = /** @type {any} */ (null);
-      $("where").textContent = "The weights in this page cannot be read; the file is damaged. Write the page again.";
+      $("where").textContent = typeof DecompressionStream === "undefined"
+        ? "This browser is too old for this page: it cannot inflate the weights (DecompressionStream)."
+        : "The weights in this page cannot be read; the file is damaged. Write the page again.";
       return;
     }
     if (turn !== turns) return;

@@ -136,6 +136,10 @@ export interface Viewer {
   load(map: AttentionMap): Promise<void>;
   isLoaded(map: AttentionMap): boolean;
   matrixOf(map: AttentionMap, head: number | "mean", merge: boolean): Matrix;
+  /** Shows another view in place of this one: the same layer, head and way to look where it has them. */
+  replace(source: import("../source.js").Source): Promise<void>;
+  /** What else stands in the page's address. */
+  more?(): [string, string][];
   /** Ends the viewer: nothing listens any more. */
   unmount(): void;
 

@@ -11,7 +11,7 @@ import { addPane } from "./pane.js";
 import { addState } from "./state.js";
 import { addStrongest } from "./strongest.js";
 import { addText } from "./text.js";
-import { Weights, strongest } from "./weights.js";
+import { Weights, canMerge, strongest } from "./weights.js";
 
 /**
  * Brings the viewer to life in an element that holds its markup (`templates/viewer.html`).
@@ -54,10 +54,18 @@ export async function mount(root, source) {
   addControls(viewer);
   addExport(viewer);
 
-  if (typeof DecompressionStream === "undefined") {
-    $("where").textContent = "This browser is too old for this page: it cannot inflate the weights (DecompressionStream).";
-    return viewer;
-  }
+  viewer.replace = async (other) => {
+    const { address, example } = state.map, heads = state.map.heads, all = state.on.size === heads;
+    Object.assign(data, viewData(await other.data()));
+    weights.reset(other);
+    viewer.thumbs.clear();
+    state.map = data.maps.find((map) => map.address === address && map.example === example) || data.maps[0];
+    if (state.map.heads !== heads) Object.assign(state, { head: state.map.heads > 1 ? "mean" : 0 });
+    if (all || state.map.heads !== heads) state.on = new Set(Array(state.map.heads).keys());
+    state.merge &&= canMerge(state.map);
+    if (!VIEWS[state.view].usable(state.map)) state.view = "heatmap";
+    await viewer.show();
+  };
   async function open() {
     viewer.readAddress();
     await viewer.show();

@@ -22,6 +22,11 @@ export class Weights {
     /** @type {Map<string, Matrix>} */
     this.made = new Map();
   }
+  /** Holds the weights of another view from now on. @param {import("../source.js").Source} source */
+  reset(source) {
+    this.source = source;
+    for (const held of [this.levels, this.loading, this.made]) held.clear();
+  }
   /** @param {AttentionMap} map */
   isLoaded(map) {
     return this.levels.has(map);
@@ -39,7 +44,8 @@ export class Weights {
     }
     let started = this.loading.get(map);
     if (!started) {
-      started = this.source.packed(map.index).then((packed) => inflated(map, packed)).then((made) => {
+      started = this.source.levels(map.index).then((stored) => {
+        const made = numbersIn(map, stored);
         this.loading.delete(map);
         this.levels.set(map, made);
         let bytes = [...this.levels.values()].reduce((sum, one) => sum + one.byteLength, 0);
@@ -78,10 +84,8 @@ export class Weights {
   }
 }
 
-/** @param {AttentionMap} map @param {Uint8Array} packed @returns {Promise<Levels>} */
-async function inflated(map, packed) {
-  const stream = new Blob([/** @type {any} */ (packed)]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+/** @param {AttentionMap} map @param {Uint8Array} bytes @returns {Levels} */
+function numbersIn(map, bytes) {
   if (map.size === 1) return bytes;
   // Of each head first the lower bytes, then the upper ones.
   const size = sizeOf(map), both = new Uint16Array(bytes.length / 2);

@@ -1,0 +1,76 @@
+"""`regard studio`: a page on which one types and sees what a model attends to."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import webbrowser
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from regard.cli.console import envelope, print_json, say
+from regard.cli.serving import named, with_demo
+from regard.cli.settings import DType
+from regard.errors import InputError
+
+
+def studio(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME=]MODEL...", help="Folders of models, each under a name.", show_default=False),
+    ] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Show small models that are trained for it, once, in less than a minute.")
+    ] = False,
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 for any that is free.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Of the processor.", show_default=False)
+    ] = None,
+    dtype: DType = "float32",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the address and the models as one JSON object.")
+    ] = False,
+) -> None:
+    """Look at models live: type a text and see all layers and heads, switch heads off and see what becomes of the answer.
+
+    The page is for this machine alone, and its address holds a key. Models that read texts are shown: encoders, classifiers,
+    language models, translators. It is the page of `regard serve --studio`.
+
+    \b
+    Example:
+      regard studio --demo
+      regard studio runs/gpt path/to/minilm
+      regard studio small=runs/small large=runs/large --port 9000 --no-browser
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    folders = named(models or [])
+    if not folders and not demo:
+        raise InputError("no model is named; give folders of models, or --demo for small ones that are trained for it")
+    try:
+        from regard.serving.run import WebOptions
+        from regard.serving.run import serve as run
+    except ImportError as error:
+        raise InputError(f"the studio needs {error.name}: pip install 'regard[serve]'") from error
+    from regard.serving.engine import EngineOptions
+
+    if demo:
+        folders = with_demo(folders)
+    key = secrets.token_urlsafe(18)
+
+    def listening(url: str, names: Sequence[str]) -> None:
+        page = f"{url}/studio#key={key}"
+        if as_json:
+            print_json({**envelope("studio"), "url": page, "models": list(names)})
+            sys.stdout.flush()
+        say(f"studio of {', '.join(names)} at {page} (Ctrl-C ends it)")
+        if browser:
+            webbrowser.open(page)
+
+    run(
+        EngineOptions(folders=folders, dtype=dtype, threads=threads),
+        WebOptions(port=port, api_keys=(key,), access_log=False, studio=True),
+        progress=lambda name, number, count: say(f"loading {name} ({number} of {count})"),
+        started=listening,
+    )

@@ -1,0 +1,192 @@
+"""The studio: a page on which one types and sees what a model attends to, served beside its other answers.
+
+The page is the viewer of offline pages (`regard.web`), fed by a server in place of a file. What it shows is what `attention` and
+`interventions` of any other request give: nothing is computed for it alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Sequence
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from regard.inspection.viewer import Levels, described, scale_for
+from regard.serving.app import Server, check_model, client_of, watched
+from regard.serving.attention import Attention, Interventions, Seen, Strict, view_of
+from regard.serving.description import Call
+from regard.serving.messages import Began, Card
+from regard.serving.requests import BadRequest, read
+from regard.serving.tasks import ROUTES
+from regard.web import page
+
+if TYPE_CHECKING:
+    from regard.inspection import AttentionView
+
+MIME = {"js": "text/javascript", "css": "text/css"}
+
+NEXT = 10
+"""Tokens that are told of what a language model expects next."""
+
+EVERYTHING = Attention(rows="all", encoding_format="base64")
+
+READS_TEXT = (
+    "text-classification",
+    "token-classification",
+    "question-answering",
+    "fill-mask",
+    "translation",
+    "summarization",
+    "text2text-generation",
+    "feature-extraction",
+)
+"""Routes of which the page asks: their inputs are a text, or two."""
+
+
+class LookRequest(Strict):
+    """What the page asks for.
+
+    Arguments:
+        model: by the name it is served under.
+        text: what it reads.
+        second: a second text, where it reads two; the text in which the answer is, where it answers questions.
+        interventions: what is changed in it; the answer without them is then told too.
+    """
+
+    model: str
+    text: str
+    second: str | None = None
+    interventions: Interventions | None = None
+
+
+async def studio(server: Server, request: Request) -> Response:
+    """The page. It holds nothing of a model: what it shows it asks for, with the key in its address."""
+    parts = {"title": "Studio", "note": "", "footer": "", "weights": []}
+    served = f"{request.scope.get('root_path', '')}/static"
+    return HTMLResponse(page("studio", parts, styles=("viewer.css", "studio.css"), served=served))
+
+
+async def static(server: Server, request: Request) -> Response:
+    """A module or a style sheet of the pages."""
+    path = request.path_params["path"]
+    kind = MIME.get(path.rpartition(".")[2])
+    file = resources.files("regard.web").joinpath("static")
+    for part in path.split("/"):
+        if part in ("", ".", "..") or "\\" in part:
+            kind = None
+        file = file.joinpath(part)
+    if kind is None or not file.is_file():
+        raise BadRequest(f"there is no file {path[:100]!r}", status=404)
+    return Response(file.read_bytes(), media_type=kind, headers={"cache-control": "no-cache"})
+
+
+async def look(server: Server, request: Request) -> Response:
+    """The attention of a model to a text, and its answer.
+
+    The body is the length of a JSON object (4 bytes, little-endian), that object, and the weights of its maps one after another,
+    as levels (`regard.inspection.viewer`).
+    """
+    wanted: LookRequest = read(request.state.body, LookRequest)
+    check_model(server, wanted.model)
+    if not wanted.text.strip():
+        raise BadRequest("text is empty; there is nothing to look at", "text")
+    return await watched(server, request, _looked(server, wanted, client_of(server, request, None)))
+
+
+async def _looked(server: Server, wanted: LookRequest, client: list[str]) -> Response:
+    card = server.link.models[wanted.model]
+    ask = _of_task if card.routes else _of_language_model
+    answer, seen = await ask(server, card, wanted, wanted.interventions or [], client)
+    plain = None
+    if wanted.interventions:
+        plain, _ = await ask(server, card, wanted, [], client)
+    view = view_of(seen)
+    return Response(packed(view, {"answer": answer, "plain": plain}), media_type="application/octet-stream")
+
+
+def packed(view: AttentionView, more: dict[str, Any]) -> bytes:
+    """A view in one body: the length of what follows in JSON, that, and the numbers of all weights."""
+    scale = scale_for(view.maps)
+    levels = [Levels.of(item, scale) for item in view.maps]
+    head = msgspec.json.encode({**described(view, levels), **more})
+    planes = (plane for item, one in zip(view.maps, levels, strict=True) for plane in one.planes(item, scale))
+    return b"".join((struct.pack("<I", len(head)), head, *planes))
+
+
+async def _of_language_model(
+    server: Server, card: Card, wanted: LookRequest, interventions: Sequence[Any], client: list[str]
+) -> tuple[Any, Seen]:
+    """What it expects after the text, and what each token of the text looked at."""
+    asked: dict[str, Any] = {"model": card.name, "client": client, "prompt": wanted.text, "maximum": 1, "top": NEXT}
+    found = None
+    written = server.link.write(**asked, copies=1, attention=EVERYTHING, interventions=list(interventions))
+    async with contextlib.aclosing(written) as events:
+        async for event in events:
+            if not isinstance(event, Began):
+                found = event
+    if found is None or found.attention is None:
+        raise BadRequest("the model wrote nothing")
+    bars = [{"label": each.text, "log_probability": each.log_probability} for each in found.tokens[0].top]
+    return {"what": "next token", "bars": bars}, found.attention
+
+
+async def _of_task(
+    server: Server, card: Card, wanted: LookRequest, interventions: Sequence[Any], client: list[str]
+) -> tuple[Any, Seen]:
+    """A task's answer, and the attention it was made with."""
+    route = next((name for name in card.routes if name in READS_TEXT), None)
+    if route is None:
+        raise BadRequest(f"the model {card.name!r} reads no texts, and this page has no other input yet", "model")
+    inputs: Any = wanted.text
+    if route == "question-answering":
+        if not (wanted.second or "").strip():
+            raise BadRequest("second is empty; give the text in which the answer is", "second")
+        inputs = {"question": wanted.text, "context": wanted.second}
+    elif wanted.second is not None:
+        if route != "text-classification":
+            raise BadRequest(f"second: a model for {route} reads one text; leave it out", "second")
+        inputs = {"text": wanted.text, "text_pair": wanted.second}
+    body = {"inputs": inputs, "attention": EVERYTHING, "interventions": list(interventions)}
+    asked = msgspec.convert(msgspec.to_builtins(body), ROUTES[route].request)
+    given = {"route": route, "request": msgspec.to_builtins(asked, builtin_types=(bytes,))}
+    found = await server.link.ask(card.name, "task", given, client=client)
+    return told(route, found["answer"]), msgspec.convert(found["attention"], Seen)
+
+
+def told(route: str, answer: Any) -> dict[str, Any]:
+    """A task's answer as the page shows it: bars of probabilities, or a text.
+
+    >>> told("text-classification", [[{"label": "yes", "score": 0.9}, {"label": "no", "score": 0.1}]])["bars"][0]
+    {'label': 'yes', 'probability': 0.9}
+    """
+    while isinstance(answer, list) and len(answer) == 1:
+        answer = answer[0]
+    rows = answer if isinstance(answer, list) else [answer]
+    named = [(_name(row), row["score"]) for row in rows if isinstance(row, dict) and "score" in row]
+    if named:
+        return {"what": route, "bars": [{"label": label, "probability": score} for label, score in named]}
+    texts = [value for row in rows if isinstance(row, dict) for name, value in row.items() if name.endswith("_text")]
+    if texts:
+        return {"what": route, "text": texts[0]}
+    return {"what": route}
+
+
+def _name(row: dict[str, Any]) -> str:
+    """What a score is of."""
+    word, kind = row.get("word"), row.get("entity_group") or row.get("entity")
+    if word is not None:
+        return f"{word}: {kind}"
+    return str(next((row[name] for name in ("label", "token_str", "answer") if name in row), ""))
+
+
+CALLS = (
+    Call("GET", "/studio", studio, "The studio's page.", str, media="text/html", key=False),
+    Call("GET", "/static/{path:path}", static, "A file of the studio's page.", str, media="text/javascript", key=False),
+    Call("POST", "/studio/look", look, "Attention and an answer, for the page.", bytes, LookRequest),
+)
+"""The routes of the studio."""

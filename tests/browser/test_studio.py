@@ -1,0 +1,108 @@
+"""The studio in a browser: typing, switching a head off, and a link that holds it all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+from tests.serving.test_attention import InProcess, language_model
+from tests.serving.test_tasks import classifier
+
+from regard.serving.app import Server, create_app
+from regard.serving.studio import CALLS
+
+
+@pytest.fixture
+def studio(randomize: Any) -> Iterator[str]:
+    """The address of a studio over a small language model and a classifier."""
+    link = InProcess(lm=language_model(randomize), yesno=classifier(randomize))
+    app = create_app(Server(link=link, more=CALLS))  # type: ignore[arg-type]
+    config = uvicorn.Config(app, port=0, log_level="error", lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
+    thread.start()
+    while not server.started:
+        pass
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/studio"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Any]:
+    contexts, faults = [], []
+
+    def open_page(address: str) -> Any:
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: faults.append(message.text))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("request", lambda request: request.url.startswith("http://127.0.0.1:") or faults.append(request.url))
+        page.goto(address)
+        page.wait_for_selector("body[data-ready]")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+def wait_for(page: Any, condition: str) -> None:
+    for _ in range(100):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(condition)
+
+
+def test_typing_changes_the_map_and_keeps_the_view(opened, studio):
+    page = opened(studio)
+    page.fill("#reads", "a cat sat")
+    wait_for(page, "regard.data.maps[0].query.tokens.length === 10")
+    page.select_option("#address", "layers.2.attention")
+    page.select_option("#head", "3")
+    page.click("#reads")
+    page.keyboard.press("Control+End")
+    page.keyboard.type(" on")
+    wait_for(page, "regard.data.maps[0].query.tokens.length === 13")
+    assert page.input_value("#address") == "layers.2.attention"
+    assert page.input_value("#head") == "3"
+    assert page.locator("#answer-bars tr").count() == 10
+
+
+def test_a_head_switched_off_changes_the_answer_and_a_link_holds_it(opened, studio):
+    page = opened(studio)
+    page.fill("#reads", "a cat sat")
+    page.select_option("#address", "layers.1.attention")
+    page.select_option("#head", "0")
+    page.click("#switch-off")
+    page.wait_for_selector("#changed li")
+    wait_for(page, "document.querySelector('#answer-title').textContent.includes('with the changes')")
+    assert "was" in page.inner_text("#answer-bars")
+    bars = page.inner_text("#answer-bars")
+    wait_for(page, "location.hash.includes('changes')")
+    again = opened(page.url)
+    wait_for(again, "document.querySelectorAll('#changed li').length === 1")
+    assert again.inner_text("#answer-bars") == bars
+    assert again.input_value("#reads") == "a cat sat"
+    assert again.input_value("#address") == "layers.1.attention"
+    again.click("#changed button")
+    wait_for(again, "!document.querySelector('#answer-title').textContent.includes('changes')")
+
+
+def test_another_model_and_what_is_wrong_is_said(opened, studio):
+    page = opened(studio)
+    page.fill("#reads", "the cat")
+    page.select_option("#model", "yesno")
+    wait_for(page, "document.querySelectorAll('#answer-bars tr').length === 3")
+    page.fill("#reads", "a </script> <b>")
+    wait_for(page, "regard.data.maps[0].query.tokens.length > 6")
+    page.fill("#reads", " ")
+    wait_for(page, "!document.querySelector('#problem').hidden")
+    assert page.inner_text("#problem") == "Type a text for the model to read."

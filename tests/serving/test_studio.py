@@ -1,0 +1,147 @@
+"""The studio's routes: its page and files, and the attention and answers it asks for. The page itself: `tests/browser`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+import subprocess
+import sys
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import torch
+from tests.serving.test_attention import PROMPT, InProcess, language_model, read_tokens
+from tests.serving.test_tasks import answerer, captioner, classifier, masked, sentence_encoder, tagger, translator
+
+import regard
+from regard.serving.app import Server, create_app
+from regard.serving.studio import CALLS
+
+
+def asked(link: InProcess, method: str, path: str, *, keys: tuple[str, ...] = (), **given: Any) -> httpx.Response:
+    async def call() -> httpx.Response:
+        app = create_app(Server(link=link, more=CALLS, api_keys=keys))  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://server") as client:
+            return await client.request(method, path, **given)
+
+    return asyncio.run(call())
+
+
+def looked(link: InProcess, **body: Any) -> tuple[Any, list[np.ndarray]]:
+    """What the page reads of an answer: the object, and the weights of each map."""
+    answer = asked(link, "POST", "/studio/look", json={"model": "m", **body})
+    assert answer.status_code == 200, answer.text
+    (length,) = struct.unpack("<I", answer.content[:4])
+    head, rest = json.loads(answer.content[4 : 4 + length]), answer.content[4 + length :]
+    found = []
+    for each in head["maps"]:
+        queries, keys = (len(head["sides"][each[side]]["tokens"]) for side in ("query", "key"))
+        count = each["heads"] * each["size"] * queries * keys
+        planes = np.frombuffer(rest[:count], np.uint8).reshape(each["heads"], each["size"], queries, keys)
+        numbers = sum(planes[:, place].astype(np.int64) << 8 * place for place in range(each["size"])) - each["zero"]
+        size = each["knee"] * np.expm1(each["step"] * np.maximum(np.abs(numbers) - 1, 0))
+        found.append(np.sign(numbers) * size)
+        rest = rest[count:]
+    assert not rest
+    return head, found
+
+
+def test_what_is_shown_of_a_language_model_is_what_look_sees(randomize: Any) -> None:
+    predictor = language_model(randomize)
+    head, weights = looked(InProcess(m=predictor), text=PROMPT)
+    with torch.no_grad(), regard.look(predictor.model) as seen:
+        logits = predictor.model.read(read_tokens(predictor, PROMPT), predictor.model.start(1))[0][0, -1]
+    assert [each["address"] for each in head["maps"]] == seen.addresses
+    for each, own in zip(weights, (seen.weights(address)[0] for address in seen.addresses), strict=True):
+        np.testing.assert_allclose(each, own.numpy(), rtol=2e-3, atol=1e-6)
+    top = logits.log_softmax(-1).topk(10).values.tolist()
+    assert [bar["log_probability"] for bar in head["answer"]["bars"]] == pytest.approx(top, abs=1e-5)
+    assert head["plain"] is None
+
+
+def test_an_answer_under_changes_stands_beside_the_one_without(randomize: Any) -> None:
+    link = InProcess(m=language_model(randomize))
+    scale = {"kind": "scale", "address": "layers.0.attention", "heads": [1], "factor": 0}
+    plain, _ = looked(link, text=PROMPT)
+    head, _ = looked(link, text=PROMPT, interventions=[scale])
+    assert head["plain"] == plain["answer"]
+    assert head["answer"] != head["plain"]
+
+
+@pytest.mark.parametrize(
+    ("make", "body", "shown"),
+    [
+        (classifier, {"text": "the cat sat"}, "bars"),
+        (classifier, {"text": "the cat sat", "second": "a mat"}, "bars"),
+        (tagger, {"text": "Ann Lee saw Paris"}, "what"),
+        (answerer, {"text": "who sat ?", "second": "the cat sat on a mat in Paris"}, "bars"),
+        (masked, {"text": "the [MASK] sat"}, "bars"),
+        (translator, {"text": "abc def"}, "text"),
+        (sentence_encoder, {"text": "the cat sat"}, "what"),
+    ],
+)
+def test_models_of_texts_are_shown_with_their_answers(make: Any, body: Any, shown: str, randomize: Any) -> None:
+    head, weights = looked(InProcess(m=make(randomize)), **body)
+    assert head["answer"][shown]
+    assert weights[0].max() > 0
+
+
+def test_what_the_page_cannot_show_is_refused(randomize: Any) -> None:
+    def said(link: InProcess, **body: Any) -> str:
+        answer = asked(link, "POST", "/studio/look", json={"model": "m", **body})
+        assert answer.status_code == 400
+        return answer.json()["error"]["message"]
+
+    assert "reads no texts" in said(InProcess(m=captioner(randomize)), text="a")
+    assert said(InProcess(m=answerer(randomize)), text="who ?").startswith("second is empty")
+    assert "reads one text" in said(InProcess(m=masked(randomize)), text="a [MASK]", second="b")
+    assert said(InProcess(m=masked(randomize)), text=" ").startswith("text is empty")
+
+
+def test_the_page_and_its_files_need_no_key_and_what_it_asks_does(randomize: Any) -> None:
+    link = InProcess(m=classifier(randomize))
+    page = asked(link, "GET", "/studio", keys=("secret",))
+    assert page.status_code == 200
+    assert "default-src &#39;none&#39;" in page.text
+    module = asked(link, "GET", "/static/studio/studio.js", keys=("secret",))
+    assert module.headers["content-type"].startswith("text/javascript")
+    body = {"model": "m", "text": "the cat"}
+    assert asked(link, "POST", "/studio/look", keys=("secret",), json=body).status_code == 401
+    key = {"authorization": "Bearer secret"}
+    assert asked(link, "POST", "/studio/look", keys=("secret",), json=body, headers=key).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["../templates/shell.html", "%2e%2e/pages.py", "/etc/passwd", "pages", "viewer/types.d.ts"]
+)
+def test_nothing_but_modules_and_style_sheets_is_a_file_of_the_page(path: str, randomize: Any) -> None:
+    assert asked(InProcess(m=classifier(randomize)), "GET", f"/static/{path}").status_code == 404
+
+
+def test_the_command_prints_a_link_that_works(writer_folder: Any) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "regard",
+        "studio",
+        f"w={writer_folder}",
+        "--no-browser",
+        "--threads",
+        "1",
+        "--json",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+        try:
+            assert running.stdout is not None
+            printed = "".join(iter(running.stdout.readline, "}\n")) + "}"
+            url, _, key = json.loads(printed)["url"].partition("#key=")
+            assert httpx.get(url).status_code == 200
+            look = f"{url}/look"
+            body = {"model": "w", "text": "line number"}
+            assert httpx.post(look, json=body).status_code == 401
+            assert httpx.post(look, json=body, headers={"authorization": f"Bearer {key}"}).status_code == 200
+        finally:
+            running.terminate()
