@@ -10,6 +10,7 @@ import json
 import math
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ class Decoding:
         llama_cpp.llama_backend_init()
         self._folder = tempfile.TemporaryDirectory()
         plain = str(Path(self._folder.name) / "f32.gguf")
-        size = _write(Path(job["folder"]), plain)
+        size = write_file(Path(job["folder"]), plain)
         path = plain
         precision, _, pure = job["precision"].partition(" ")
         if precision != "f32":
@@ -156,8 +157,15 @@ def _scaling(config: dict[str, Any]) -> dict[str, Any]:
     return config.get("rope_scaling") or config.get("rope_parameters") or {}
 
 
-def _write(folder: Path, path: str) -> int:
-    """A folder of a GPT-2 or a Llama as llama.cpp's file in 32 bits; returns its size."""
+def write_file(folder: Path, path: str, tokens: Sequence[str] = (), merges: Sequence[str] = ()) -> int:
+    """A folder of a GPT-2 or a Llama as llama.cpp's file in 32 bits; returns its size.
+
+    Arguments:
+        folder: of a model that `unsupported` has no word about.
+        path: of the file.
+        tokens, merges: of a byte-level tokenizer as GPT-2's, whose last token ends a text, for a server that reads texts; none
+            for whoever gives ids.
+    """
     import gguf  # pyright: ignore[reportMissingImports]
     import numpy
 
@@ -166,7 +174,15 @@ def _write(folder: Path, path: str) -> int:
     writer = gguf.GGUFWriter(path, config["model_type"])
     (_describe_llama if llama else _describe_gpt2)(writer, config)
     writer.add_vocab_size(config["vocab_size"])
-    writer.add_tokenizer_model("no_vocab")
+    writer.add_tokenizer_model("gpt2" if tokens else "no_vocab")
+    if tokens:
+        writer.add_tokenizer_pre("gpt-2")
+        writer.add_token_list(list(tokens))
+        writer.add_token_types([gguf.TokenType.NORMAL] * (len(tokens) - 1) + [gguf.TokenType.CONTROL])
+        writer.add_token_merges(list(merges))
+        writer.add_bos_token_id(len(tokens) - 1)
+        writer.add_eos_token_id(len(tokens) - 1)
+        writer.add_add_bos_token(False)
     if llama and _scaling(config).get("rope_type") == "llama3":
         writer.add_tensor("rope_freqs.weight", numpy.array(_divisors(config), dtype=numpy.float32))
     for name, array in _tensors(folder / "model.safetensors"):
