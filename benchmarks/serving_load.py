@@ -160,9 +160,12 @@ def regard_server(
         environment: set besides this process's.
     """
     command = [sys.executable, "-m", "regard", "serve", *models, "--port", "0", "--json", "--no-access-log", *words]
-    clean = {key: value for key, value in os.environ.items() if key not in OMP}
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=clean | dict(environment or {})
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=plain_environment() | dict(environment or {}),
     )
     with _ended(process):
         told = ""
@@ -175,7 +178,12 @@ def regard_server(
 
 
 OMP = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-"""Variables of the environment that say how threads wait; no server here gets those of the caller."""
+"""Variables of the environment that say how many threads there are and how they wait; no program here gets the caller's."""
+
+
+def plain_environment() -> dict[str, str]:
+    """This process's environment without `OMP`."""
+    return {key: value for key, value in os.environ.items() if key not in OMP}
 
 
 @contextlib.contextmanager
@@ -183,13 +191,12 @@ def other_server(
     command: Sequence[str], port: int, *, ready: str, name: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[Running]:
     """A server of somebody else, once it answers at the path `ready`."""
-    clean = {key: value for key, value in os.environ.items() if key not in OMP}
     process = subprocess.Popen(
         list(command),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         text=True,
-        env=clean | dict(environment or {}),
+        env=plain_environment() | dict(environment or {}),
     )
     with _ended(process):
         until = time.monotonic() + 120

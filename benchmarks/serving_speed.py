@@ -21,6 +21,7 @@ import argparse
 import asyncio
 import importlib.util
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -32,11 +33,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).parent))
 
 from measured import record
+from regard.machine import SPINS
 from serving_load import (
     SEED,
     Running,
@@ -46,6 +46,7 @@ from serving_load import (
     made_model,
     neighbours,
     other_server,
+    plain_environment,
     regard_server,
     stream,
     vocabulary,
@@ -54,6 +55,9 @@ from serving_load import (
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 PROMPT, TOKENS = 32, 96
 """Tokens of each prompt, and written after it."""
+
+SHORT = 16
+"""Tokens written where threads spin beside busy neighbours, which is slow; as many are where they do not."""
 
 PEER_OF = {"float32": "f32", "int8": "q8_0", "int4": "q4_0"}
 """llama.cpp's precision of as many bits as ours."""
@@ -157,7 +161,8 @@ def alone(given: argparse.Namespace, place: Path, precision: str, size: int) -> 
     """`offline_speed` in a process of its own, as a server is."""
     command = [sys.executable, __file__, "batch", "--folder", str(place), "--precisions", precision]
     command += ["--rounds", str(given.rounds), "--size", str(size)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    environment = plain_environment() | {"GOMP_SPINCOUNT": SPINS}  # as the command line sets it for the server
+    return float(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
 
 
 def size_of(folder: Path) -> int:
@@ -183,7 +188,7 @@ def llama_server(
             subprocess.run(command, check=True, capture_output=True)
         path = rounded
     port = free_port()
-    words = ["-m", path, "--port", port, "-np", slots, "-c", 256 * slots, "-cb", "-t", torch.get_num_threads()]
+    words = ["-m", path, "--port", port, "-np", slots, "-c", 256 * slots, "-cb", "-t", len(os.sched_getaffinity(0))]
     command = [str(given.llama_server), *map(str, words), "--no-warmup", "--cache-ram", "0"]
     return other_server(command, port, ready="/health", name="llama-server")
 
@@ -340,11 +345,10 @@ def beside_neighbours(given: argparse.Namespace, folder: Path) -> None:
     spinning = {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "infinite"}
     for name, environment in (("as the server sets them", {}), ("spinning", spinning)):
         with regard_server([f"model={place}"], "--dtype", precision, environment=environment) as server:
-            figures[f"threads {name}, quiet, tokens/s"] = round(tokens_per_second(server, size, 8, 1), 1)
+            figures[f"threads {name}, quiet, tokens/s"] = round(tokens_per_second(server, size, 8, 1, SHORT), 1)
             with neighbours(2):
-                figures[f"threads {name}, 2 busy neighbours, tokens/s"] = round(
-                    tokens_per_second(server, size, 8, 1, 4 if environment and not given.quick else TOKENS), 1
-                )
+                busy = tokens_per_second(server, size, 8, 1, SHORT)
+            figures[f"threads {name}, 2 busy neighbours, tokens/s"] = round(busy, 1)
         print(figures, flush=True)
     ours, others = (
         figures[f"threads {name}, 2 busy neighbours, tokens/s"] for name in ("as the server sets them", "spinning")
