@@ -251,3 +251,43 @@ def storages(state: Any) -> int:
         elif type(each).__module__.startswith("regard.") or isinstance(each, list | tuple | dict):
             referred += [part for part in gc.get_referents(each) if not isinstance(part, type)]
     return sum(found.values())
+
+
+@pytest.mark.parametrize("kind", ["odd widths", "llama 8 bits"])
+def test_rows_that_are_chosen_together_are_the_bits_of_rows_with_rules_of_their_own(kind: str) -> None:
+    model, draw = MODELS[kind](), random.Random(5)
+    prompts = [prompt_of(draw) for _ in range(6)]
+
+    def texts(*transforms: Any) -> dict[Hashable, list[tuple[Any, ...]]]:
+        batch = ContinuousBatch(model, rows=6)
+        for key, prompt in enumerate(prompts):
+            ends = (7, 9) if key % 2 else ()
+            rules = NextToken(
+                config=Continuation(model).config,
+                choice=Greedy().begin(1),
+                transforms=transforms,
+                minimum_length=key,
+                end_tokens=ends,
+            )
+            assert rules.is_plain is not bool(transforms)
+            batch.add(key, prompt, [Wanted(rules=rules, limit=9, top=key)])
+        return told_by_key(all_of(batch))
+
+    assert texts() == texts(lambda logits, paths: logits)
+
+
+def test_a_row_whose_logits_are_not_finite_fails_alone_among_rows_chosen_together() -> None:
+    model = MODELS["odd widths"]()
+    original = model.step
+
+    def step(tokens: torch.Tensor, state: Any) -> tuple[torch.Tensor, Any]:
+        logits, state = original(tokens, state)
+        return torch.where(tokens[:, None] == 3, torch.nan, logits), state
+
+    model.step = step
+    batch = ContinuousBatch(model, rows=2)
+    for key, prompt in (("bad", [5, 3]), ("good", [5, 4])):
+        batch.add(key, prompt, [wanted(model, 0, limit=1)])
+    events = {event.key: event for event in all_of(batch) if not isinstance(event, PromptRead)}
+    assert isinstance(events["bad"], Refused)
+    assert isinstance(events["good"], Told)

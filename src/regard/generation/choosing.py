@@ -25,6 +25,11 @@ class Chooser(Protocol):
         ...
 
 
+def most_probable(logits: Tensor, paths: Paths) -> Tensor:
+    """The choice of `Greedy`: of (N, V) logits the tokens (N,), whatever was emitted before."""
+    return _argmax(logits)
+
+
 class Greedy:
     """The most probable token; of equal ones, the lowest id.
 
@@ -34,7 +39,7 @@ class Greedy:
 
     def begin(self, count: int) -> Choice:
         """Argmax, for any number of sources."""
-        return lambda logits, paths: _argmax(logits)
+        return most_probable
 
 
 class Sample:

@@ -12,6 +12,7 @@ Between two steps one chunk of one prompt is read, so nobody waits for a long pr
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from regard.attention import BatchInvariant
 from regard.errors import InputError
+from regard.generation.choosing import most_probable
 from regard.generation.hypothesis import Paths
 from regard.generation.penalties import whole
 from regard.generation.streaming import NextToken
@@ -132,6 +134,7 @@ class _Row:
     wanted: Wanted
     token: int
     paths: Paths
+    length: int = 0
 
 
 class ContinuousBatch:
@@ -324,26 +327,58 @@ class ContinuousBatch:
             self._keep(())
             return [Refused(key, error) for key in lost]
         logits = logits.float()
+        log_probabilities = logits.log_softmax(dim=-1)
+        plain = self._most_probable(logits)
         events: list[Event] = []
         staying: list[int] = []
         refused: set[Hashable] = set()
         for place, row in enumerate(self._active):
-            own = logits[place : place + 1]
-            try:
-                row.paths, finished = row.wanted.rules(own, row.paths, torch.tensor([row.wanted.limit]))
-            except Exception as error:
-                if row.key not in refused:
-                    events.append(Refused(row.key, error))
-                refused.add(row.key)
-                continue
-            row.token = int(row.paths.tokens[0, -1])
-            end = "stop" if bool(finished) else "length" if row.paths.length >= row.wanted.limit else ""
-            top = _top(own.log_softmax(dim=-1)[0], row.wanted.top) if row.wanted.top else ()
-            events.append(Told(row.key, row.copy, row.token, float(row.paths.log_probabilities[0, -1]), top, end))
+            rules = row.wanted.rules
+            if place in plain:
+                row.token = plain[place]
+                finished = row.token in rules.ends
+            else:
+                try:
+                    limit = torch.tensor([row.wanted.limit])
+                    row.paths, ended = rules(logits[place : place + 1], row.paths, limit)
+                except Exception as error:
+                    if row.key not in refused:
+                        events.append(Refused(row.key, error))
+                    refused.add(row.key)
+                    continue
+                row.token, finished = int(row.paths.tokens[0, -1]), bool(ended)
+            row.length += 1
+            end = "stop" if finished else "length" if row.length >= row.wanted.limit else ""
+            own = log_probabilities[place]
+            top = _top(own, row.wanted.top)
+            events.append(Told(row.key, row.copy, row.token, float(own[row.token]), top, end))
             if not end:
                 staying.append(place)
         self._keep([place for place in staying if self._active[place].key not in refused])
         return [event for event in events if isinstance(event, Refused) or event.key not in refused]
+
+    def _most_probable(self, logits: Tensor) -> dict[int, int]:
+        """The next tokens of the rows with plain rules, by their places; of all of them at once, each as by itself.
+
+        Rows whose logits are not finite, or whose forbidden tokens the model does not have, are left to their own rules, which
+        say what is wrong.
+        """
+        by_forbidden: dict[tuple[int, ...], list[int]] = {}
+        for place, row in enumerate(self._active):
+            if row.wanted.rules.is_plain:
+                by_forbidden.setdefault(row.wanted.rules.forbidden(row.length), []).append(place)
+        found: dict[int, int] = {}
+        for never, places in by_forbidden.items():
+            if never and not 0 <= never[0] <= never[-1] < logits.shape[-1]:
+                continue
+            own = logits if len(places) == len(logits) else logits[places]
+            allowed = own.index_fill(-1, torch.tensor(never, dtype=torch.long), -torch.inf)
+            tokens = most_probable(allowed, self._active[places[0]].paths).tolist()
+            best = allowed.amax(dim=-1).tolist()
+            found |= {
+                place: token for place, token, value in zip(places, tokens, best, strict=True) if math.isfinite(value)
+            }
+        return found
 
     def _keep(self, places: Sequence[int]) -> None:
         """Go on with these rows alone."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from regard.generation.choosing import Choice, Chooser, Greedy, check_choosable
+from regard.generation.choosing import Choice, Chooser, Greedy, check_choosable, most_probable
 from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver
 from regard.generation.penalties import (
     GnmtLength,
@@ -67,6 +67,21 @@ class NextToken:
     forced_start: int | None = None
     end_tokens: tuple[int, ...] = ()
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the most probable token is taken as the model has it, and nothing but an end token ends a row."""
+        ruled = self.transforms or self.stop or self.forced_end or self.forced_start is not None
+        return self.choice is most_probable and not ruled
+
+    def forbidden(self, length: int) -> tuple[int, ...]:
+        """The tokens that no row emits after so many."""
+        return forbidden_ids(self.config, self.minimum_length, length, self.end_tokens)
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The tokens that end a row."""
+        return self.end_tokens or (self.config.end_id,)
+
     def __call__(self, logits: Tensor, paths: Paths, limits: Tensor) -> tuple[Paths, Tensor]:
         """The paths one token longer, and which of them have ended by themselves (N,) bool.
 
@@ -79,8 +94,7 @@ class NextToken:
             InputError: for NaN or infinite logits, and where every token is forbidden.
         """
         end_id = self.config.end_id
-        never = forbidden_ids(self.config, self.minimum_length, paths.length, self.end_tokens)
-        allowed = Forbid(never)(logits, paths)
+        allowed = Forbid(self.forbidden(paths.length))(logits, paths)
         for transform in self.transforms:
             allowed = transform(allowed, paths)
         check_choosable(allowed.amax(dim=-1), paths.length)
@@ -91,7 +105,7 @@ class NextToken:
             tokens = torch.where(limits <= paths.length + 1, end_id, tokens)
         log_probabilities = logits.log_softmax(dim=-1).gather(1, tokens[:, None]).squeeze(1)
         paths = paths.lengthened(tokens, log_probabilities)
-        finished = are_among(tokens, self.end_tokens or (end_id,))
+        finished = are_among(tokens, self.ends)
         for rule in self.stop:
             finished = finished | rule(paths)
         return paths, finished

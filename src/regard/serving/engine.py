@@ -22,6 +22,7 @@ import torch
 from regard.errors import InputError
 from regard.generation.turns import Turns
 from regard.inspection import attention_addresses
+from regard.machine import keep_freed_memory
 from regard.serving.looking import answered
 from regard.serving.messages import (
     Answer,
@@ -256,6 +257,7 @@ def main(pipe: Connection, options: EngineOptions) -> None:
         signal.SIGTERM,
     ):  # they reach the whole group; the web process ends this one in its time
         signal.signal(each, signal.SIG_IGN)
+    keep_freed_memory()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
