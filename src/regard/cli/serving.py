@@ -6,12 +6,17 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import envelope, print_json, say
+from regard.cli.console import envelope, on_terminal, print_json, say
 from regard.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from regard.serving.messages import Loading
 
 KEY_VARIABLE = "REGARD_API_KEY"
 
@@ -125,11 +130,61 @@ def serve(
             for line in calls(url, names, key=key is not None, trusted=tls_certificate is None):
                 say(f"  {line}")
 
-    run(
-        options,
-        web,
-        progress=lambda name, number, count: say(f"loading {name} ({number} of {count})"),
-        started=listening,
+    with LoadingShown() as shown:
+
+        def listening_now(url: str, names: Sequence[str]) -> None:
+            shown.end()
+            listening(url, names)
+
+        run(options, web, progress=shown.loading, started=listening_now)
+
+
+class LoadingShown:
+    """Says which model is loaded and how large it is: a bar on a terminal, counted in bytes of models; else a line for each."""
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> LoadingShown:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def loading(self, model: Loading) -> None:
+        """The next model; those before it are loaded."""
+        size = f", {model.size / 1e6:,.1f} MB" if model.size else ""
+        line = f"loading {model.name} ({model.number} of {model.count}{size})"
+        if not on_terminal(sys.stderr):
+            say(line)
+            return
+        if self._bar is None:
+            self._bar = _bar()
+            self._bar.add_task(line)
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], description=line, completed=model.before, total=model.total or None)
+
+    def end(self) -> None:
+        """Nothing is loaded any more; the bar goes, and what is said next takes its line."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def _bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
+        DownloadColumn(),
+        TimeElapsedColumn(),  # it moves while one large model is loaded
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,  # what is written there is for whoever reads it
+        expand=True,
     )
 
 

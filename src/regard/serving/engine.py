@@ -290,12 +290,19 @@ def _run(pipe: Connection, options: EngineOptions) -> None:
 def _loaded(pipe: Connection, options: EngineOptions) -> Engine:
     predictors: dict[str, Any] = {}
     opened_once: dict[tuple[str, str], Any] = {}
-    for number, (name, folder) in enumerate(options.folders.items(), start=1):
-        _send(pipe, [Loading(name, number, len(options.folders))])
-        dtype = options.dtypes.get(name) or _usual_dtype(Path(folder), options.dtype)
-        if (folder, dtype) not in opened_once:
-            opened_once[folder, dtype] = opened(Path(folder), dtype)
-        predictors[name] = opened_once[folder, dtype]
+    wanted = {
+        name: (folder, options.dtypes.get(name) or _usual_dtype(Path(folder), options.dtype))
+        for name, folder in options.folders.items()
+    }
+    sizes = {each: weight_bytes(Path(each[0])) for each in wanted.values()}  # one that two names share is loaded once
+    for number, (name, each) in enumerate(wanted.items(), start=1):
+        before = sum(sizes[loaded] for loaded in opened_once)
+        size = 0 if each in opened_once else sizes[each]
+        _send(pipe, [Loading(name, number, len(wanted), size, before, sum(sizes.values()))])
+        if each not in opened_once:
+            folder, dtype = each
+            opened_once[each] = opened(Path(folder), dtype)
+        predictors[name] = opened_once[each]
     engine = Engine(predictors, rows=options.rows, kept_bytes=options.kept_bytes)
     _send(pipe, [Ready(cards(predictors, {name: Path(folder) for name, folder in options.folders.items()}))])
     return engine
@@ -307,6 +314,12 @@ def _usual_dtype(folder: Path, dtype: str) -> str:
 
     few_bits = dtype in BITS and task_of(folder) not in ("language_modelling", "translation")
     return "float32" if few_bits else dtype
+
+
+def weight_bytes(folder: Path) -> int:
+    """How large the weights of a model are on disk; 0 where its folder has none, or is none."""
+    found = [folder] if folder.is_file() else folder.glob("*.safetensors")
+    return sum(path.stat().st_size for path in found)
 
 
 def _send(pipe: Connection, replies: Sequence[Reply]) -> None:

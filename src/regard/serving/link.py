@@ -72,11 +72,11 @@ class EngineLink:
 
     Arguments:
         options: what it is started with.
-        progress: told of each model that is being loaded: its name, its number and how many there are.
+        progress: told of each model that is being loaded.
     """
 
     options: EngineOptions
-    progress: Callable[[str, int, int], None] = lambda name, number, count: None
+    progress: Callable[[Loading], None] = lambda loading: None
     models: Mapping[str, Card] = field(default_factory=dict)
     fullness: Load = field(default_factory=lambda: Load(writing={}, waiting={}))
     restarts: int = 0
@@ -197,7 +197,7 @@ class EngineLink:
     def _dealt_out(self, replies: list[Reply]) -> None:
         for reply in replies:
             if isinstance(reply, Loading):
-                self.progress(reply.name, reply.number, reply.count)
+                self.progress(reply)
             elif isinstance(reply, Ready):
                 self.models = {card.name: card for card in reply.models}
                 self._failures = 0

@@ -192,11 +192,23 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Loading(msgspec.Struct, tag="loading", frozen=True):
-    """A model is being loaded."""
+    """A model is being loaded.
+
+    Arguments:
+        name: it is served under.
+        number: of it, from 1.
+        count: of all.
+        size: bytes of its weights on disk; 0 where that is not known.
+        before: bytes of the models that were loaded before it.
+        total: bytes of all models.
+    """
 
     name: str
     number: int
     count: int
+    size: int
+    before: int
+    total: int
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):

@@ -18,6 +18,7 @@ from regard.errors import InputError
 from regard.serving.app import ACCESS, LOOPBACK, Limits, Server, create_app
 from regard.serving.engine import EngineOptions
 from regard.serving.link import EngineLink
+from regard.serving.messages import Loading
 from regard.serving.responses import READ_SECONDS
 from regard.serving.studio import CALLS as STUDIO
 
@@ -111,7 +112,7 @@ def serve(
     options: EngineOptions,
     web: WebOptions,
     *,
-    progress: Callable[[str, int, int], None] = lambda name, number, count: None,
+    progress: Callable[[Loading], None] = lambda loading: None,
     started: Callable[[str, Sequence[str]], None] = lambda url, names: None,
 ) -> None:
     """Serve models until SIGINT or SIGTERM.
@@ -119,7 +120,7 @@ def serve(
     Arguments:
         options: of the engine.
         web: of the web application.
-        progress: told of each model that is loaded: its name, its number, and how many there are.
+        progress: told of each model before it is loaded, also where the engine is started again.
         started: told the address once the server listens, and the names of the models.
 
     Raises:
@@ -133,7 +134,7 @@ async def _serve(
     options: EngineOptions,
     web: WebOptions,
     listener: socket.socket,
-    progress: Callable[[str, int, int], None],
+    progress: Callable[[Loading], None],
     started: Callable[[str, Sequence[str]], None],
 ) -> None:
     link = EngineLink(options, progress)
