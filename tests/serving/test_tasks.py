@@ -27,6 +27,8 @@ from regard.generation import GenerationSettings
 from regard.models import MODELS, Bert, BertConfig
 from regard.models.show_attend_and_tell import ShowAttendAndTell, ShowAttendAndTellConfig
 from regard.models.vit import ViT, ViTConfig
+from regard.serving.engine import Engine
+from regard.serving.messages import Answer, Ask, Failure
 from regard.serving.tasks import OF_TASK, ROUTES, decode, route_of, routes_of
 from regard.tasks import TASKS
 from regard.tasks.captioning import Captioner, CaptioningTask
@@ -278,6 +280,33 @@ def test_requests_are_read_without_torch_and_the_package_without_what_serves():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "[] set()"
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize(
+    ("what", "asked"), [("tokenize", {"text": "cat", "special": False}), ("detokenize", {"ids": [3]})]
+)
+def test_tokens_are_told_of_every_task_or_refused_in_words(name, what, asked, randomize):
+    engine = Engine({name: MADE[name](randomize)})
+    assert engine.take(Ask(key=1, model=name, what=what, given=asked, client=["a", ""])) == []
+    (reply,) = engine.turn()
+    refused = {"translation": "has a tokenizer for each side", "picture_classification": "reads no text"}
+    if name in refused:
+        assert isinstance(reply, Failure)
+        assert reply.blame == "request"
+        assert reply.message.startswith(f"model: {name} {refused[name]}")
+    else:
+        assert isinstance(reply, Answer)
+
+
+def test_a_translator_of_one_vocabulary_tells_its_tokens(randomize):
+    model = translator(randomize)
+    model.task = replace(model.task, target_tokenizer=model.task.source_tokenizer)
+    engine = Engine({"both": model})
+    engine.take(Ask(key=1, model="both", what="tokenize", given={"text": "cab", "special": False}, client=["a", ""]))
+    (reply,) = engine.turn()
+    assert isinstance(reply, Answer)
+    assert reply.value["ids"] == model.task.source_tokenizer.encode("cab")
 
 
 # --- what each task answers ---

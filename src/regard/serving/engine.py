@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
@@ -42,6 +42,9 @@ from regard.serving.messages import (
 from regard.serving.tasks import ROUTES, routes_of
 from regard.serving.tokens import token_names
 from regard.serving.writing import TooLong, WritingModel, check_ids, failure
+
+if TYPE_CHECKING:
+    from regard.text.tokenizer import Tokenizer
 
 TEXTS_AT_ONCE = 16
 """Of which vectors are made between two steps."""
@@ -137,13 +140,15 @@ class Engine:
         """The answer, after None as often as there is a pause in the work."""
         predictor, given = self.predictors[request.model], request.given
         if request.what == "tokenize":
-            ids = predictor.task.tokenizer.encode(given["text"])
+            tokenizer = _tokenizer(predictor, request.model)
+            ids = tokenizer.encode(given["text"])
             if given["special"] and request.model in self.writing:
                 ids = predictor.task.prompted(ids)
-            yield {"ids": list(ids), "texts": [name for name, _ in map(token_names(predictor.task.tokenizer), ids)]}
+            yield {"ids": list(ids), "texts": [name for name, _ in map(token_names(tokenizer), ids)]}
         elif request.what == "detokenize":
-            check_ids(predictor.task.tokenizer, given["ids"])
-            yield predictor.task.tokenizer.decode(given["ids"])
+            tokenizer = _tokenizer(predictor, request.model)
+            check_ids(tokenizer, given["ids"])
+            yield tokenizer.decode(given["ids"])
         elif request.what == "task":
             route = ROUTES[given["route"]]
             asked = msgspec.convert(given["request"], route.request)
@@ -180,6 +185,22 @@ class Engine:
             made += predictor.embed(part).astype("<f4").tobytes()
             yield None
         yield {"vectors": bytes(made), "width": predictor.width, "tokens": read}
+
+
+def _tokenizer(predictor: Any, name: str) -> Tokenizer:
+    """The one tokenizer of a model; a translator may have two, and a model of pictures has none."""
+    from regard.tasks.translation import TranslationTask
+
+    task = predictor.task
+    if isinstance(task, TranslationTask):
+        if not task.shared:
+            raise InputError(
+                f"model: {name} has a tokenizer for each side, so which is meant is open; ask another model"
+            )
+        return task.source_tokenizer
+    if not hasattr(task, "tokenizer"):
+        raise InputError(f"model: {name} reads no text, so it has no tokens; ask another model")
+    return task.tokenizer
 
 
 def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path]) -> list[Card]:

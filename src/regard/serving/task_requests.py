@@ -246,7 +246,7 @@ def read_request(request: type[Strict], body: bytes, content_type: str) -> Any:
     >>> read_request(FillRequest, b'{"inputs": "a [MASK]", "parameters": {"topk": 3}}', "application/json")
     Traceback (most recent call last):
         ...
-    regard.errors.InputError: parameters: there is no field 'topk'; did you mean 'top_k'?
+    regard.serving.bodies.WrongBody: parameters: there is no field 'topk'; did you mean 'top_k'?
     """
     kind = content_type.partition(";")[0].strip().lower()
     if issubclass(request, PictureRequest) and kind != JSON:
