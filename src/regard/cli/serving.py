@@ -14,9 +14,13 @@ from regard.cli.console import envelope, on_terminal, print_json, say
 from regard.errors import InputError, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.progress import Progress
 
+    from regard.serving.engine import EngineOptions
     from regard.serving.messages import Loading
+    from regard.serving.run import WebOptions
 
 KEY_VARIABLE = "REGARD_API_KEY"
 
@@ -94,7 +98,6 @@ def serve(
         raise InputError("there is nothing to serve; give the folder of a model, or --demo")
     try:
         from regard.serving.run import Limits, WebOptions
-        from regard.serving.run import serve as run
     except ImportError as error:
         raise InputError(f"the server needs {error.name}: pip install 'regard[serve]'") from error
     from regard.serving.engine import EngineOptions
@@ -130,13 +133,20 @@ def serve(
             for line in calls(url, names, key=key is not None, trusted=tls_certificate is None):
                 say(f"  {line}")
 
+    run_shown(options, web, listening)
+
+
+def run_shown(options: EngineOptions, web: WebOptions, listening: Callable[[str, Sequence[str]], None]) -> None:
+    """Serve, and say what is loaded until the server listens."""
+    from regard.serving.run import serve as run
+
     with LoadingShown() as shown:
 
-        def listening_now(url: str, names: Sequence[str]) -> None:
+        def started(url: str, names: Sequence[str]) -> None:
             shown.end()
             listening(url, names)
 
-        run(options, web, progress=shown.loading, started=listening_now)
+        run(options, web, progress=shown.loading, started=started)
 
 
 class LoadingShown:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.console import envelope, print_json, say
-from regard.cli.serving import named, with_demo
+from regard.cli.serving import named, run_shown, with_demo
 from regard.cli.settings import DType
 from regard.errors import InputError
 
@@ -50,7 +50,6 @@ def studio(
         raise InputError("no model is named; give folders of models, or --demo for small ones that are trained for it")
     try:
         from regard.serving.run import WebOptions
-        from regard.serving.run import serve as run
     except ImportError as error:
         raise InputError(f"the studio needs {error.name}: pip install 'regard[serve]'") from error
     from regard.serving.engine import EngineOptions
@@ -68,9 +67,5 @@ def studio(
         if browser:
             webbrowser.open(page)
 
-    run(
-        EngineOptions(folders=folders, dtype=dtype, threads=threads),
-        WebOptions(port=port, api_keys=(key,), access_log=False, studio=True),
-        progress=lambda name, number, count: say(f"loading {name} ({number} of {count})"),
-        started=listening,
-    )
+    options = EngineOptions(folders=folders, dtype=dtype, threads=threads)
+    run_shown(options, WebOptions(port=port, api_keys=(key,), access_log=False, studio=True), listening)
