@@ -279,6 +279,8 @@ def test_a_patch_puts_another_texts_vector_at_a_place(place: int, randomize: Any
     chosen = told(predictor, found["text"], logits)
     assert found["logprobs"]["token_logprobs"] == pytest.approx(chosen, abs=1e-4)
     assert found["logprobs"] != completed(link, max_tokens=5, logprobs=1)["logprobs"]
+    ids = predictor.task.prompted(predictor.task.tokenizer.encode(other))
+    assert found == completed(link, max_tokens=5, logprobs=1, interventions=[patch | {"from": ids}])
 
 
 TASKS: dict[str, tuple[Callable[..., Any], Any]] = {
@@ -354,7 +356,14 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"interventions": [PATCH | {"from_positions": [60]}]}, "position 60 of the other text is outside"),
     ({"interventions": [PATCH | {"from_positions": [1, 2]}]}, "1 positions and 2 from_positions"),
-    ({"interventions": [PATCH | {"from": 7}]}, "from is the other text"),
+    ({"interventions": [PATCH | {"from": 7}]}, "interventions[0].from: it is no text, and no list of token ids"),
+    ({"interventions": [PATCH | {"from": "a" * 99}]}, "interventions[0].from: this model's maximum context length"),
+    ({"interventions": [PATCH | {"from": "a" * 9999}]}, "interventions[0].from: this model's maximum context length"),
+    ({"interventions": [PATCH | {"from": [3, 4, 999]}]}, "interventions[0].from: the model has tokens from 0"),
+    ({"interventions": [{"kind": "scale", "address": "layers.1"}]}, "nothing in the model is called 'layers.1'"),
+    ({"prompt": [[3], [4]], "attention": {}}, "attention is told of one prompt at a time"),
+    ({"attention": {"layers": [0] * 999}}, "attention.layers"),
+    ({"attention": {"heads": [2**70]}}, "attention.heads"),
     ({"interventions": [PATCH] * 65}, "interventions"),
 ]
 
@@ -362,7 +371,7 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("body", "said"), REFUSALS)
 def test_what_cannot_be_looked_at_or_changed_is_refused_by_name(body: Any, said: str, randomize: Any) -> None:
     link = InProcess(m=language_model(randomize))
-    assert said in refused(link, "/v1/completions", model="m", prompt=PROMPT, max_tokens=3, **body)
+    assert said in refused(link, "/v1/completions", **{"model": "m", "prompt": PROMPT, "max_tokens": 3, **body})
     assert not link.engine.busy
     assert completed(link, max_tokens=3)["finish_reason"]
 
@@ -377,6 +386,10 @@ def test_more_weights_than_an_answer_holds_are_refused_before_anything_is_writte
     assert said.startswith(f"attention: {3 * 4 * 20 * (count + 19):,} weights are asked for, and an answer holds 900")
     assert link.turns <= 1
     assert completed(link, max_tokens=20, attention={"page": True})["attention"]["page"]
+    monkeypatch.setattr("regard.serving.attention.MOST_NUMBERS", 3 * 4 * 20 * (count + 19))
+    assert completed(link, max_tokens=20, attention={})["attention"]["maps"]
+    said = refused(link, "/v1/completions", model="m", prompt=PROMPT, max_tokens=20, attention={}, n=2)
+    assert said.startswith("attention: ")
 
 
 def test_attention_of_several_inputs_and_of_a_model_without_is_refused(randomize: Any) -> None:

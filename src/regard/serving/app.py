@@ -441,7 +441,7 @@ async def _task_answer(
 async def _shown(server: Server, request: Request, seen: Seen, asked: Attention) -> dict[str, Any]:
     """Weights as they were asked for; large ones are laid out in a thread, for others to be answered meanwhile."""
     if not asked.page:
-        maps = await asyncio.to_thread(laid_out, seen, asked)
+        maps = msgspec.Raw(await asyncio.to_thread(lambda: msgspec.json.encode(laid_out(seen, asked))))
         return {"maps": maps, **({"examples": seen.examples} if len(seen.examples) > 1 else {})}
     made = await asyncio.to_thread(lambda: html_page(view_of(seen)).encode())
     return {"page": f"{request.base_url}pages/{server.pages.add(made)}"}

@@ -32,6 +32,10 @@ class Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """An object that holds these fields and no other."""
 
 
+Place = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
+Name = Annotated[str, Meta(max_length=200)]
+
+
 class Attention(Strict):
     """Which weights to send. What a layer is called, `GET /v1/models/NAME` lists.
 
@@ -44,9 +48,9 @@ class Attention(Strict):
         page: whether to send the address of a page that shows the weights, in place of them. It is kept for ten minutes.
     """
 
-    layers: Annotated[list[int | str], Meta(min_length=1)] | None = None
-    heads: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(min_length=1)] | None = None
-    rows: Literal["written", "all"] | Annotated[list[int], Meta(min_length=1)] | None = None
+    layers: Annotated[list[Place | Name], Meta(min_length=1, max_length=512)] | None = None
+    heads: Annotated[list[Annotated[int, Meta(ge=0, lt=2**31)]], Meta(min_length=1, max_length=512)] | None = None
+    rows: Literal["written", "all"] | Annotated[list[Place], Meta(min_length=1, max_length=65536)] | None = None
     encoding_format: Literal["float", "base64"] = "float"
     page: bool = False
 
@@ -65,8 +69,8 @@ class Scale(Strict, tag_field="kind", tag="scale"):
         factor: the number.
     """
 
-    address: str
-    heads: list[int] | None = None
+    address: Name
+    heads: Annotated[list[Place], Meta(max_length=512)] | None = None
     factor: Annotated[float, Meta(ge=-1e6, le=1e6)] = 0.0
 
 
@@ -75,15 +79,17 @@ class Patch(Strict, tag_field="kind", tag="patch"):
 
     Arguments:
         address: of one module, such as `layers.3`.
-        source: `from`: the other text; for a task, what its `inputs` may be.
+        source: `from`: the other text or its token ids, without a chat template; for a task, what its `inputs` may be.
         positions: tokens of this text, or of the prompt, from 0 or from -1 backwards.
         source_positions: `from_positions`, those of the other text; the same numbers where None.
     """
 
-    address: str
+    address: Name
     source: Any = msgspec.field(name="from")
-    positions: Annotated[list[int], Meta(min_length=1)]
-    source_positions: list[int] | None = msgspec.field(name="from_positions", default=None)
+    positions: Annotated[list[Place], Meta(min_length=1, max_length=65536)]
+    source_positions: Annotated[list[Place], Meta(max_length=65536)] | None = msgspec.field(
+        name="from_positions", default=None
+    )
 
 
 Interventions = Annotated[list[Scale | Patch], Meta(max_length=MOST_INTERVENTIONS)]

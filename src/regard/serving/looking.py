@@ -94,8 +94,11 @@ class Changes:
             raise InputError(
                 f"{where}.address: no module is called {asked.address!r}; {nearest(asked.address, list(known))}"
             )
-        with torch.no_grad(), look(self.model, hidden=[asked.address]) as seen:
-            act(asked.source)
+        try:
+            with torch.no_grad(), look(self.model, hidden=[asked.address]) as seen:
+                act(asked.source)
+        except InputError as error:
+            raise type(error)(f"{where}.from: {error}") from None
         if not seen.runs or asked.address not in seen.runs[-1].hidden:
             raise InputError(f"{where}.address: {asked.address} gave nothing out while the model read the other text")
         hidden = seen.hidden(asked.address)
@@ -144,20 +147,26 @@ def _places(given: Sequence[int], count: int, what: str) -> list[int]:
     return [place % count for place in given]
 
 
-def language_model_changes(predictor: LanguageModel, interventions: Sequence[Scale | Patch], prompt: int) -> Changes:
+def language_model_changes(
+    model: Any, interventions: Sequence[Scale | Patch], prompt: int, ids_of: Callable[[Any], Sequence[int]]
+) -> Changes:
     """Interventions while a language model writes after a prompt of so many tokens.
 
+    Arguments:
+        model: the language model.
+        interventions: of the request.
+        prompt: tokens of its prompt.
+        ids_of: tokens of the `from` of a patch, as of a prompt.
+
     Raises:
-        InputError: as `Changes`, and for a `from` that is no text.
+        InputError: as `Changes`.
     """
-
-    def act(source: Any) -> None:
-        if not isinstance(source, str):
-            raise InputError("interventions: from is the other text, a string")
-        ids = predictor.task.prompted(predictor.task.tokenizer.encode(source))
-        predictor.model.prefill(Tokens.pad([ids]), predictor.model.start(1))
-
-    return Changes(predictor.model, interventions, act, length=prompt)
+    return Changes(
+        model,
+        interventions,
+        lambda source: model.prefill(Tokens.pad([list(ids_of(source))]), model.start(1)),
+        length=prompt,
+    )
 
 
 def answered(predictor: Predictor[Any], route: Any, request: Any) -> Any:
@@ -176,7 +185,7 @@ def answered(predictor: Predictor[Any], route: Any, request: Any) -> Any:
             try:
                 other = msgspec.convert(plain, route.request)
             except msgspec.ValidationError as error:
-                raise InputError(f"interventions: from is not what inputs may be: {error}") from None
+                raise InputError(f"it is not what inputs may be: {error}") from None
             route.answer(predictor, other)
 
         within = Changes(predictor.model, request.interventions, act)()
@@ -254,7 +263,7 @@ def _grid(patches: Patches | None) -> Grid | None:
     return None if patches is None else Grid(patches.rows, patches.columns, patches.first)
 
 
-def check_written(predictor: LanguageModel, asked: Attention, prompt: int, most: int) -> None:
+def check_written(predictor: LanguageModel, asked: Attention, prompt: int, most: int, texts: int) -> None:
     """Refuse more weights than an answer holds before anything is written.
 
     Arguments:
@@ -262,6 +271,7 @@ def check_written(predictor: LanguageModel, asked: Attention, prompt: int, most:
         asked: what is asked for.
         prompt: its tokens.
         most: tokens that may be written.
+        texts: how many texts are written after it.
 
     Raises:
         InputError: saying how many.
@@ -270,7 +280,7 @@ def check_written(predictor: LanguageModel, asked: Attention, prompt: int, most:
     keys = prompt + max(most - 1, 0)
     rows = _row_count(asked, prompt, keys)
     heads = getattr(predictor.model.config, "heads", 1) if asked.heads is None else len(asked.heads)
-    _check_size(asked, len(addresses) * heads * rows * keys)
+    _check_size(asked, texts * len(addresses) * heads * rows * keys)
 
 
 def _row_count(asked: Attention, prompt: int, keys: int) -> int:

@@ -106,6 +106,8 @@ def asked_to_complete(request: CompletionRequest, client: list[str]) -> Asked:
     prompts = request.prompts()
     if len(prompts) > MOST_PROMPTS:
         raise BadRequest(f"prompt has {len(prompts)} texts; give at most {MOST_PROMPTS} at once", "prompt")
+    if request.attention is not None and len(prompts) > 1:
+        raise BadRequest(f"attention is told of one prompt at a time, and prompt has {len(prompts)}", "attention")
     if len(prompts) * request.drawn() > MOST_TEXTS:
         raise BadRequest(f"{len(prompts)} prompts of {request.drawn()} texts each; ask for {MOST_TEXTS} at most", "n")
     usage, settings, stop = request.usage_at_end(), request.settings(), request.stops()

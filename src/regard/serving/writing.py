@@ -109,7 +109,9 @@ class WritingModel:
         own = copy.copy(self)
         own.batch = ContinuousBatch(self.predictor.model, rows=self.batch.rows, kept_bytes=0)
         own._requests, own._looking = {}, deque()
-        own._changes = language_model_changes(self.predictor, asked.interventions, len(self._prompt(asked)[0]))
+        own._changes = language_model_changes(
+            self.predictor.model, asked.interventions, len(self._prompt(asked)[0]), self._source
+        )
         return own
 
     def add(self, asked: Write) -> None:
@@ -135,7 +137,7 @@ class WritingModel:
                 f"{len(prompt)} and {limit} more are asked for; shorten the prompt or lower max_tokens"
             )
         if asked.attention is not None:
-            check_written(self.predictor, asked.attention, len(prompt), limit)
+            check_written(self.predictor, asked.attention, len(prompt), limit, asked.copies)
         rules = writer.rules([prompt])
         wanted = [
             Wanted(
@@ -282,18 +284,40 @@ class WritingModel:
             prompt = self.predictor.prompt_of(asked.messages, **asked.template)
             return list(prompt.ids) or task.prompted(()), 0, prompt.text
         if isinstance(asked.prompt, str):
-            positions = self.predictor.model.maximum_length
-            if positions is not None and len(asked.prompt) > positions * self._longest:
-                raise TooLong(  # it is not worth the time to count its tokens
-                    f"this model's maximum context length is {positions} tokens, and the prompt has {len(asked.prompt):,} "
-                    "characters; shorten it"
-                )
-            read = task.tokenizer.encode(asked.prompt)
+            read = self._encoded(asked.prompt)
             ids = task.prompted(read)
             return ids, len(ids) - len(read), asked.prompt
         ids = list(asked.prompt or ())
         check_ids(task.tokenizer, ids)
         return ids or task.prompted(()), 0, task.tokenizer.decode(ids)
+
+    def _encoded(self, text: str) -> list[int]:
+        """The tokens of a text that is a prompt, or the `from` of a patch.
+
+        Raises:
+            TooLong: where it has more characters than the model has positions for, whatever its tokens are.
+        """
+        positions = self.predictor.model.maximum_length
+        if positions is not None and len(text) > positions * self._longest:
+            raise TooLong(  # it is not worth the time to count its tokens
+                f"this model's maximum context length is {positions} tokens, and the prompt has {len(text):,} characters; "
+                "shorten it"
+            )
+        return self.predictor.task.tokenizer.encode(text)
+
+    def _source(self, given: Any) -> Sequence[int]:
+        """The tokens of the `from` of a patch."""
+        task, positions = self.predictor.task, self.predictor.model.maximum_length
+        if isinstance(given, str):
+            ids = task.prompted(self._encoded(given))
+        elif isinstance(given, list) and given and all(type(each) is int for each in given):
+            check_ids(task.tokenizer, given)
+            ids = given
+        else:
+            raise InputError("it is no text, and no list of token ids; give one of them")
+        if positions is not None and len(ids) > positions:
+            raise TooLong(f"this model's maximum context length is {positions} tokens, and the text has {len(ids)}")
+        return ids
 
     def _room(self, prompt: int) -> int | None:
         """The most tokens after a prompt of so many: the last one that is written takes no position."""

@@ -233,7 +233,9 @@ class _Editor:
         self._thread = 0
         self._ran = False
         for edit in edits:
-            names = self._modules if isinstance(edit, SetOutput) else {**self._modules, **self._mechanisms}
+            # In a model of this package all attention is known; in another's module it is found while that runs.
+            found = {} if is_packaged(module) else self._modules
+            names = self._modules if isinstance(edit, SetOutput) else {**found, **self._mechanisms}
             # The parts of a name after the module's own tell calls of it apart; they are known when it runs.
             fits = is_called if isinstance(edit, SetOutput) else fnmatchcase
             if not any(fits(name, _bare(edit.address)) for name in names):
