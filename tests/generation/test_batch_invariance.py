@@ -80,6 +80,9 @@ MODELS: dict[str, tuple[Any, bool | None]] = {
     },
 }
 
+NATIVE = torch.cpu._is_avx512_bf16_supported()
+"""Whether PyTorch computes in bfloat16 by the processor's own instructions: a model then has not always the same bits."""
+
 prompts = st.lists(
     st.lists(st.integers(3, VOCABULARY - 1), min_size=1, max_size=30).map(tuple), min_size=2, max_size=5, unique=True
 )
@@ -116,6 +119,8 @@ def bits(found: Hypothesis) -> tuple[Any, ...]:
 def test_a_text_has_the_same_bits_alone_and_in_any_batch(
     name: str, way: str, threads: int, texts: list[tuple[int, ...]]
 ) -> None:
+    if name.endswith(", bfloat16") and NATIVE:
+        pytest.skip("with AVX512-BF16 the last bits of bfloat16 are not the same in every batch (docs/serving.md)")
     model, batch_invariant = MODELS[name]
     decoder = Continuation(model, batch_invariant=batch_invariant)
     with running_on(threads):

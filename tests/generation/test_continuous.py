@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.generation.test_batch_invariance import VOCABULARY, banded, gpt2, llama, odd
+from tests.generation.test_batch_invariance import NATIVE, VOCABULARY, banded, gpt2, llama, odd
 
 from regard.errors import InputError
 from regard.generation import (
@@ -78,6 +78,8 @@ SLOW = ("gpt2", "banded", "llama bfloat16", "gpt2 float32 kernel")
     "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in MODELS]
 )
 def test_a_text_is_the_same_bits_alone_and_among_texts_that_join_and_leave(kind: str) -> None:
+    if kind == "llama bfloat16" and NATIVE:
+        pytest.skip("with AVX512-BF16 the last bits of bfloat16 are not the same in every batch (docs/serving.md)")
     model = MODELS[kind]()
     draw = random.Random(7)
     common = [draw.randrange(3, VOCABULARY) for _ in range(18)]
