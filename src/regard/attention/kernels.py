@@ -203,7 +203,7 @@ def kept(x: Tensor, p: float, seed: int) -> Tensor:
 ROWS = 4
 """Products of a multiple of so many rows are computed alike in float32, row by row; of fewer, by other kernels (measured with MKL
 on AVX2, 1 to 1100 rows and 1 to 8 threads: `benchmarks/cache.py`). In bfloat16 the number of rows changes
-nothing there; on processors with AVX512-BF16 the last bits differ now and then, and by what is not known yet."""
+nothing there; with AVX512-BF16 a product of one row, or of few, now and then has other last bits than one of many."""
 
 VECTOR, SERIAL = 32, 32768
 """PyTorch computes elementwise functions on so many numbers at a time, and the rest at the end of a thread's share by another
