@@ -104,6 +104,8 @@ def test_a_whole_model_is_as_recorded_file_by_file(model, capsys):
         "Regard": "classification",
         "transformers": "BertForSequenceClassification",
         "CTranslate2": "ct2-transformers-converter, without a head",
+        "vLLM": "BertForSequenceClassification",
+        "text-embeddings-inference": "classes of texts",
     }
     assert main(["check", str(model)]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -189,7 +191,12 @@ def test_folders_of_transformers(tmp_path):
         "Regard": "classification",
         "transformers": "BertForSequenceClassification",
         "CTranslate2": "ct2-transformers-converter, without a head",
+        "vLLM": "BertForSequenceClassification",
     }
+    assert (
+        "text-embeddings-inference does not open it: id2label, label2id missing in config.json, no tokenizer.json"
+        in (report.notes)
+    )
     small = OPTConfig(vocab_size=12, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, ffn_dim=8)
     OPTForCausalLM(small).save_pretrained(tmp_path / "opt", max_shard_size="1KB")
     report = check(tmp_path / "opt")

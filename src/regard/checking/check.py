@@ -28,6 +28,7 @@ from regard.checking.files import (
     unexpected,
     unplaced,
 )
+from regard.checking.servers import served
 from regard.checkpoints.adapters import ADAPTER
 from regard.checkpoints.elmo import published_files
 from regard.checkpoints.folder import CARD, CONFIG, WEIGHTS
@@ -133,6 +134,8 @@ def check_model(listed: Listed) -> Report:
     excused = any(word in refusal for word in EXCUSES)
     files = _with_refusal(files, refusal, folder, ours=ours and not excused)
     task = "" if predictor is None else str(predictor.task.name)
+    others = _others(listed, card)
+    servers = served(folder) if "transformers" in others else {}
     return Report(
         folder=str(folder),
         kind="model",
@@ -140,8 +143,15 @@ def check_model(listed: Listed) -> Report:
         task=task,
         refusal=refusal,
         blamed=bool(refusal) and ours and not excused,
-        readers={**({"Regard": task.replace("_", " ")} if task else {}), **_others(listed, card)},
-        notes=tuple(str(each.message) for each in warned if each.category is UserWarning),
+        readers={
+            **({"Regard": task.replace("_", " ")} if task else {}),
+            **others,
+            **{name: each.opens for name, each in servers.items() if each.opens},
+        },
+        notes=(
+            *(str(each.message) for each in warned if each.category is UserWarning),
+            *(note for name, each in servers.items() for note in each.notes(name)),
+        ),
     )
 
 
