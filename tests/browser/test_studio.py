@@ -106,3 +106,15 @@ def test_another_model_and_what_is_wrong_is_said(opened, studio):
     page.fill("#reads", " ")
     wait_for(page, "!document.querySelector('#problem').hidden")
     assert page.inner_text("#problem") == "Type a text for the model to read."
+
+
+def test_a_text_that_nobody_wrote_gives_way_to_one_for_the_model(opened, studio):
+    page = opened(studio)
+    assert page.input_value("#reads").startswith("The animal")
+    page.select_option("#model", "yesno")
+    wait_for(page, "document.querySelectorAll('#answer-bars tr').length === 3")
+    assert page.input_value("#reads") == "I have never seen a better film."
+    page.fill("#reads", "the cat")
+    page.select_option("#model", "lm")
+    wait_for(page, "document.querySelectorAll('#answer-bars tr').length === 10")
+    assert page.input_value("#reads") == "the cat"

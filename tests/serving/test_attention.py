@@ -7,6 +7,7 @@ import base64
 import itertools
 import json
 from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,6 +24,7 @@ from regard.models import MODELS
 from regard.serving.app import Server, create_app
 from regard.serving.attention import Attention, Pages
 from regard.serving.engine import Engine
+from regard.serving.first_texts import first_texts
 from regard.serving.link import EngineFault, Rejected
 from regard.serving.looking import read_again
 from regard.serving.messages import Answer, Ask, Began, Cancel, Card, Failure, Load, Piece, Write
@@ -93,7 +95,7 @@ class InProcess:
 def card(name: str, predictor: Any) -> Card:
     routes = [route.name for route in routes_of(predictor)]
     shared = {"created": 0, "positions": None, "chats": False, "width": None, "parameters": 1}
-    shared |= {"attention": list(attention_addresses(predictor.model))}
+    shared |= {"attention": list(attention_addresses(predictor.model)), "first_texts": first_texts(predictor, Path())}
     return Card(name=name, task=predictor.task.name, routes=routes, **shared)
 
 

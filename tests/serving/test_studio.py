@@ -7,6 +7,7 @@ import json
 import struct
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,6 +19,7 @@ from tests.serving.test_tasks import answerer, captioner, classifier, masked, se
 
 import regard
 from regard.serving.app import Server, create_app
+from regard.serving.first_texts import first_texts
 from regard.serving.studio import CALLS
 
 
@@ -69,6 +71,43 @@ def test_an_answer_under_changes_stands_beside_the_one_without(randomize: Any) -
     head, _ = looked(link, text=PROMPT, interventions=[scale])
     assert head["plain"] == plain["answer"]
     assert head["answer"] != head["plain"]
+
+
+def test_the_answer_without_changes_asks_for_no_attention(randomize: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    link, asked_for = InProcess(m=classifier(randomize)), []
+    ask = link.ask
+
+    async def watched(model: str, what: str, given: Any, **more: Any) -> Any:
+        asked_for.append(given["request"].get("attention"))
+        return await ask(model, what, given, **more)
+
+    monkeypatch.setattr(link, "ask", watched)
+    scale = {"kind": "scale", "address": "layers.0.attention", "heads": [1], "factor": 0}
+    looked(link, text="the cat sat", interventions=[scale])
+    assert [each is not None for each in asked_for] == [True, False]
+
+
+def test_a_model_begins_with_a_text_that_it_is_made_for(randomize: Any, tmp_path: Path) -> None:
+    def first(make: Any, **recipe: Any) -> list[str]:
+        predictor = make(randomize)
+        predictor.recipe = recipe
+        return first_texts(predictor, tmp_path)
+
+    assert first(translator, data={"dates": {"languages": ["de", "en"]}}) == ["Dienstag, 9. Mai 2017"]
+    assert "[MASK]" in first(masked)[0]
+    assert len(first(answerer)) == 2
+    assert first(captioner) == []
+    assert first(language_model) == ["The animal did not cross the street because it was too tired."]
+    (tmp_path / "README.md").write_text(
+        "---\nwidget:\n- text: Wo wohnt Ada?\n  context: Ada wohnt in Oslo.\n---\n# A model\n"
+    )
+    assert first(answerer) == ["Wo wohnt Ada?", "Ada wohnt in Oslo."]
+    (tmp_path / "README.md").write_text("---\nwidget: [}\n---\n")
+    assert len(first(tagger)) == 1
+
+
+def test_a_chat_model_begins_with_a_turn_of_its_template(writer_folder: Path) -> None:
+    assert first_texts(regard.load(writer_folder), writer_folder) == ["u Who are you? line"]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,10 @@ class TaskRefusal(Struct, kw_only=True):
 
 
 class ModelCard(Struct, kw_only=True):
-    """A model: its task, where else than at OpenAI's routes it is asked, its positions, parameters and attention layers."""
+    """A model: its task, where else than at OpenAI's routes it is asked, its positions, parameters and attention layers.
+
+    `first_texts` is what its studio shows at first.
+    """
 
     id: str
     object: Literal["model"]
@@ -54,6 +57,7 @@ class ModelCard(Struct, kw_only=True):
     max_model_len: int | None
     parameters: int
     attention: list[str]
+    first_texts: list[str]
 
 
 class ModelList(Struct, kw_only=True):

@@ -23,6 +23,7 @@ from regard.errors import InputError
 from regard.generation.turns import Turns
 from regard.inspection import attention_addresses
 from regard.machine import keep_freed_memory
+from regard.serving.first_texts import first_texts
 from regard.serving.looking import answered
 from regard.serving.messages import (
     Answer,
@@ -225,6 +226,7 @@ def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path]) -> list[Ca
                 parameters=sum(part.numel() for part in predictor.model.parameters()),
                 attention=list(attention_addresses(predictor.model)),
                 routes=[route.name for route in routes_of(predictor)],
+                first_texts=first_texts(predictor, folders[name]),
             )
         )
     return found

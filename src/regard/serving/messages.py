@@ -178,6 +178,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         parameters: how many.
         attention: addresses of its attention layers.
         routes: of the inference API that it is served at, the one it is served at by itself first; none for a language model.
+        first_texts: what the studio shows of it at first (`regard.serving.first_texts`).
     """
 
     name: str
@@ -189,6 +190,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     parameters: int
     attention: list[str] = []
     routes: list[str] = []
+    first_texts: list[str] = []
 
 
 class Loading(msgspec.Struct, tag="loading", frozen=True):

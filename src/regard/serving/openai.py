@@ -449,4 +449,5 @@ def model_card(card: Card) -> dict[str, Any]:
         "max_model_len": card.positions,
         "parameters": card.parameters,
         "attention": card.attention,
+        "first_texts": card.first_texts,
     }

@@ -6,6 +6,7 @@ The page is the viewer of offline pages (`regard.web`), fed by a server in place
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import struct
 from collections.abc import Sequence
@@ -101,12 +102,13 @@ async def look(server: Server, request: Request) -> Response:
 async def _looked(server: Server, wanted: LookRequest, client: list[str]) -> Response:
     card = server.link.models[wanted.model]
     ask = _of_task if card.routes else _of_language_model
-    answer, seen = await ask(server, card, wanted, wanted.interventions or [], client)
+    answer, seen = await ask(server, card, wanted, wanted.interventions or [], client, EVERYTHING)
     plain = None
-    if wanted.interventions:
-        plain, _ = await ask(server, card, wanted, [], client)
-    view = view_of(seen)
-    return Response(packed(view, {"answer": answer, "plain": plain}), media_type="application/octet-stream")
+    if wanted.interventions:  # what is without them is told, not shown: nobody looks at its attention
+        plain, _ = await ask(server, card, wanted, [], client, None)
+    # In a thread: the weights of a long text take longer than a keystroke of somebody else may wait.
+    body = await asyncio.to_thread(lambda: packed(view_of(seen), {"answer": answer, "plain": plain}))
+    return Response(body, media_type="application/octet-stream")
 
 
 def packed(view: AttentionView, more: dict[str, Any]) -> bytes:
@@ -119,43 +121,64 @@ def packed(view: AttentionView, more: dict[str, Any]) -> bytes:
 
 
 async def _of_language_model(
-    server: Server, card: Card, wanted: LookRequest, interventions: Sequence[Any], client: list[str]
-) -> tuple[Any, Seen]:
-    """What it expects after the text, and what each token of the text looked at."""
+    server: Server,
+    card: Card,
+    wanted: LookRequest,
+    interventions: Sequence[Any],
+    client: list[str],
+    attention: Attention | None,
+) -> tuple[Any, Any]:
+    """What it expects after the text, and what each token of the text looked at where that is asked for."""
     asked: dict[str, Any] = {"model": card.name, "client": client, "prompt": wanted.text, "maximum": 1, "top": NEXT}
     found = None
-    written = server.link.write(**asked, copies=1, attention=EVERYTHING, interventions=list(interventions))
+    written = server.link.write(**asked, copies=1, attention=attention, interventions=list(interventions))
     async with contextlib.aclosing(written) as events:
         async for event in events:
             if not isinstance(event, Began):
                 found = event
-    if found is None or found.attention is None:
+    if found is None:
         raise BadRequest("the model wrote nothing")
     bars = [{"label": each.text, "log_probability": each.log_probability} for each in found.tokens[0].top]
     return {"what": "next token", "bars": bars}, found.attention
 
 
 async def _of_task(
-    server: Server, card: Card, wanted: LookRequest, interventions: Sequence[Any], client: list[str]
-) -> tuple[Any, Seen]:
-    """A task's answer, and the attention it was made with."""
+    server: Server,
+    card: Card,
+    wanted: LookRequest,
+    interventions: Sequence[Any],
+    client: list[str],
+    attention: Attention | None,
+) -> tuple[Any, Any]:
+    """A task's answer, and the attention it was made with where that is asked for."""
+    route, inputs = _inputs(card, wanted)
+    body = {"inputs": inputs, "attention": attention, "interventions": list(interventions)}
+    asked = msgspec.convert(msgspec.to_builtins(body, builtin_types=(bytes,)), ROUTES[route].request)
+    given = {"route": route, "request": msgspec.to_builtins(asked, builtin_types=(bytes,))}
+    found = await server.link.ask(card.name, "task", given, client=client)
+    if attention is None:
+        return told(route, found), None
+    return told(route, found["answer"]), msgspec.convert(found["attention"], Seen)
+
+
+def _inputs(card: Card, wanted: LookRequest) -> tuple[str, Any]:
+    """The route that is asked, and what it is given.
+
+    Raises:
+        BadRequest: for what the model does not read.
+    """
     route = next((name for name in card.routes if name in READS_TEXT), None)
     if route is None:
         raise BadRequest(f"the model {card.name!r} reads no texts, and this page has no other input yet", "model")
-    inputs: Any = wanted.text
     if route == "question-answering":
         if not (wanted.second or "").strip():
             raise BadRequest("second is empty; give the text in which the answer is", "second")
-        inputs = {"question": wanted.text, "context": wanted.second}
-    elif wanted.second is not None:
+        return route, {"question": wanted.text, "context": wanted.second}
+    if wanted.second is not None:
         if route != "text-classification":
             raise BadRequest(f"second: a model for {route} reads one text; leave it out", "second")
-        inputs = {"text": wanted.text, "text_pair": wanted.second}
-    body = {"inputs": inputs, "attention": EVERYTHING, "interventions": list(interventions)}
-    asked = msgspec.convert(msgspec.to_builtins(body), ROUTES[route].request)
-    given = {"route": route, "request": msgspec.to_builtins(asked, builtin_types=(bytes,))}
-    found = await server.link.ask(card.name, "task", given, client=client)
-    return told(route, found["answer"]), msgspec.convert(found["attention"], Seen)
+        return route, {"text": wanted.text, "text_pair": wanted.second}
+    return route, wanted.text
 
 
 def told(route: str, answer: Any) -> dict[str, Any]:

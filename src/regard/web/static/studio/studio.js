@@ -5,13 +5,11 @@ import { element } from "../viewer/names.js";
 import { mount } from "../viewer/viewer.js";
 import { look, models } from "./look.js";
 
-const EXAMPLE = "The animal did not cross the street because it was too tired.";
-
 /** @param {HTMLElement} root the element that holds the page's markup */
 export async function startStudio(root) {
   const $ = finder(root);
-  /** @type {{ viewer: import("../viewer/types").Viewer | null, models: any[], changes: import("./look.js").Change[], asking: boolean, again: boolean, took: number[] }} */
-  const studio = { viewer: null, models: [], changes: [], asking: false, again: false, took: [] };
+  /** @type {{ viewer: import("../viewer/types").Viewer | null, models: any[], changes: import("./look.js").Change[], typed: boolean, asking: boolean, again: boolean, took: number[] }} */
+  const studio = { viewer: null, models: [], changes: [], typed: false, asking: false, again: false, took: [] };
   const address = () => new URLSearchParams(location.hash.slice(1));
   let key = address().get("key") ?? "";
 
@@ -34,8 +32,10 @@ export async function startStudio(root) {
     const parts = address(), wanted = parts.get("model");
     key = parts.get("key") ?? key;
     if (studio.models.some((one) => one.id === wanted)) $("model").value = wanted;
-    $("reads").value = parts.get("text") ?? ($("reads").value || EXAMPLE);
-    $("second").value = parts.get("second") ?? $("second").value;
+    studio.typed ||= parts.has("text");
+    const [text = "", second = ""] = model()?.first_texts ?? [];
+    $("reads").value = parts.get("text") ?? ($("reads").value || text);
+    $("second").value = parts.get("second") ?? ($("second").value || second);
     try {
       studio.changes = JSON.parse(parts.get("changes") ?? "[]");
     } catch {
@@ -127,8 +127,17 @@ export async function startStudio(root) {
   }
 
   $("ask").addEventListener("submit", (/** @type {Event} */ event) => event.preventDefault());
-  for (const name of ["reads", "second"]) $(name).addEventListener("input", () => ask());
+  for (const name of ["reads", "second"]) {
+    $(name).addEventListener("input", () => {
+      studio.typed = true;
+      ask();
+    });
+  }
   $("model").addEventListener("change", () => {
+    const [text = "", second = ""] = model().first_texts;
+    // A text that nobody wrote gives way to one that suits the model.
+    if (!studio.typed) Object.assign($("reads"), { value: text });
+    if (!studio.typed || !$("second").value) $("second").value = second;
     studio.changes = [];
     fill();
     ask();
