@@ -82,7 +82,7 @@ def test_modules_are_served_as_they_are_and_a_viewer_ends(browser, address, unti
     seen.on("pageerror", lambda error: faults.append(str(error)))
     seen.goto(address)
     seen.wait_for_selector("body[data-ready]")
-    assert seen.inner_text("#where").startswith("attention")
+    assert seen.inner_text("#where").startswith("Attention")
     assert seen.locator("#strongest-body tr").count() == 3
     seen.keyboard.press("2")
     until(seen, "document.body.dataset.view === 'heads'")

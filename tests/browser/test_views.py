@@ -73,8 +73,9 @@ def tip(page: Any) -> str:
 
 
 def table(page: Any) -> list[list[str]]:
+    """Its texts; a weight as it stands beside the pointer, with its error."""
     rows = page.locator("#strongest-body tr").all()
-    return [[cell.inner_text() for cell in row.locator("td").all()] for row in rows]
+    return [[cell.get_attribute("title") or cell.inner_text() for cell in row.locator("td").all()] for row in rows]
 
 
 def point_at(page: Any, x: float, y: float, *, click: bool = False) -> None:
@@ -104,7 +105,7 @@ def test_every_view_draws_a_picture_and_names_it(visit, view):
     page.wait_for_timeout(100)
     assert colours_drawn(page) > 20
     assert page.get_attribute(f"#tab-{view}", "aria-selected") == "true"
-    assert "layers" in page.get_attribute("#picture", "aria-label")
+    assert "layer" in page.get_attribute("#picture", "aria-label").lower()
     assert page.get_attribute("#picture", "role") == "application"
 
 
@@ -155,12 +156,13 @@ def test_an_alignment_names_output_and_source(visit, until):
 
 def test_layers_heads_and_scales_are_chosen(visit):
     view = a_sentence()
-    page = visit(view)
+    page = visit(view, "layer=layers.0")
     page.select_option("#address", "layers.1")
     page.select_option("#head", "1")
-    assert "layers.1 · self-attention · head 1" in page.inner_text("#where")
+    assert "Layer 1 · self-attention · head 1" in page.inner_text("#where")
     value, error = number_in(table(page)[0][2])
     assert abs(value - view.map("layers.1").weights[1, 0].max()) <= error * 1.1
+    assert page.locator("#strongest-body td:nth-child(3)").first.inner_text() == f"{value:#.3g}"
     page.select_option("#scale", "unit")
     assert page.inner_text("#high") == "1"
     page.select_option("#scale", "row")
@@ -188,7 +190,7 @@ def test_examples_are_chosen(visit, until):
 
 def test_heads_are_switched_and_lines_follow_the_token(visit):
     view = a_sentence()
-    page = visit(view, "view=heads")
+    page = visit(view, "view=heads&layer=layers.0")
     switches = page.locator("#switches button")
     assert switches.count() == 3
     switches.nth(1).click()
@@ -216,7 +218,7 @@ def test_heads_are_switched_and_lines_follow_the_token(visit):
 
 def test_a_token_of_the_keys_shows_who_sees_it(visit):
     view = a_sentence(heads=1)
-    page = visit(view, "view=heads")
+    page = visit(view, "view=heads&layer=layers.0")
     line, end = page.evaluate("[VIEWS.heads.line, VIEWS.heads.to]")
     point_at(page, end + 20, 30 + 4.5 * line, click=True)
     page.mouse.move(5, 5)
@@ -230,29 +232,29 @@ def test_a_token_of_the_keys_shows_who_sees_it(visit):
 
 def test_the_grid_of_heads_opens_one(visit, until):
     view = a_sentence(layers=3, heads=4)
-    page = visit(view, "view=model")
+    page = visit(view, "view=model&layer=layers.0&head=0")
     page.focus("#picture")
     for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
         page.keyboard.press(key)
     until(page, "state.map.address === 'layers.1' && state.head === 2")
     page.wait_for_timeout(100)
-    assert says(page).startswith("layers.1, head 2, strongest")
+    assert says(page).startswith("Layer 1, head 2, strongest")
     page.keyboard.press("Enter")
     until(page, "document.body.dataset.view === 'heatmap'")
-    assert "layers.1 · self-attention · head 2" in page.inner_text("#where")
+    assert "Layer 1 · self-attention · head 2" in page.inner_text("#where")
     page.keyboard.press("3")
     until(page, "document.body.dataset.view === 'model'")
     left, step = page.evaluate("[VIEWS.model.left, VIEWS.model.step]")
     point_at(page, left + 3.4 * step, 28 + 0.4 * step)
-    assert "strongest of layers.0, head 3" in tip(page)
+    assert "strongest of Layer 0, head 3" in tip(page)
     point_at(page, left + 3.4 * step, 28 + 0.4 * step, click=True)
     until(page, "document.body.dataset.view === 'heatmap'")
-    assert "layers.0 · self-attention · head 3" in page.inner_text("#where")
+    assert "Layer 0 · self-attention · head 3" in page.inner_text("#where")
 
 
 @pytest.mark.parametrize(("layers", "heads"), [(12, 12), (48, 16)])
 def test_the_grid_of_a_large_model_is_drawn_as_far_as_it_is_seen(visit, until, layers, heads):
-    page = visit(a_sentence(layers, heads), "view=model")
+    page = visit(a_sentence(layers, heads), "view=model&layer=layers.0&head=0")
     page.wait_for_timeout(400)
     first = page.evaluate("thumbs.size")
     assert 0 < first <= layers * heads
@@ -269,7 +271,7 @@ def shades(page: Any, holder: str = "#words") -> list[str]:
 
 def test_the_text_is_coloured_as_one_token_sees_it(visit):
     view = a_sentence(heads=1)
-    page = visit(view, "view=text&query=3")
+    page = visit(view, "view=text&layer=layers.0&query=3")
     weights = view.map("layers.0").weights[0]
     darkest = [sum(map(int, re.findall(r"\d+", shade))) for shade in shades(page)]
     assert int(np.argmin(darkest)) == int(weights[3].argmax())
@@ -360,7 +362,7 @@ def test_a_patch_asks_in_a_vision_transformer(visit):
 
 def test_word_pieces_are_summed_over_keys_and_averaged_over_queries(visit, until):
     view = a_sentence()
-    page = visit(view, "view=heatmap&head=0")
+    page = visit(view, "view=heatmap&layer=layers.0&head=0")
     page.check("#merge")
     weights = view.map("layers.0").weights[0].astype(np.float64)
     merged = np.stack([weights[0], weights[1], weights[2], weights[3], weights[4:6].mean(0), weights[6]])
@@ -393,3 +395,103 @@ def test_negative_weights_have_a_scale_with_both_ends(visit):
     for key in ("2", "3", "4"):
         page.keyboard.press(key)
         page.wait_for_timeout(80)
+
+
+def a_language_model() -> AttentionView:
+    """Four heads over six tokens: the token before, the first token, a far word of each query's own, and no choice."""
+    tokens = ["the", "cat", "saw", "a", "small", "dog"]
+    far = [0, 1, 0, 1, 1, 2]
+    heads = np.stack([np.eye(6)[[0, 0, 1, 2, 3, 4]], np.eye(6)[[0] * 6], np.eye(6)[far], np.tril(np.ones((6, 6)))])
+    heads = 0.9 * heads + 0.1 * np.tril(np.ones((6, 6)))
+    heads /= heads.sum(-1, keepdims=True)
+    maps = [
+        AttentionMap(
+            address=f"layers.{i}.attention", kind="self", query_tokens=tokens, key_tokens=tokens, weights=weights
+        )
+        for i, weights in enumerate((heads[[0, 1]], heads))
+    ]
+    return AttentionView(title="a language model", maps=tuple(maps))
+
+
+def test_a_page_opens_on_the_head_that_tells_most_and_says_what_heads_do(visit):
+    page = visit(a_language_model())
+    assert page.inner_text("#where") == "Layer 1 · self-attention · head 2"
+    assert page.get_attribute("#where", "title") == "layers.1.attention"  # for who wants to know
+    assert page.locator("#head option").all_inner_texts() == [
+        "mean of heads", "head 0 · previous token", "head 1 · first token", "head 2", "head 3 · broad",
+    ]  # fmt: skip
+    assert page.locator("#address option").all_inner_texts() == ["Layer 0", "Layer 1"]
+
+
+def test_lines_begin_with_three_heads_named_in_their_colours(visit, until):
+    page = visit(a_language_model(), "view=heads")
+    assert page.evaluate("[...state.on][0]") == 2
+    assert page.evaluate("state.on.size") == 3
+    chips = page.locator("#line-heads > span")
+    assert chips.count() == 3
+    assert "head 0 · previous token" in chips.all_inner_texts() or "head 1 · first token" in chips.all_inner_texts()
+    colours = page.locator("#line-heads i").evaluate_all(
+        "all => all.map((one) => getComputedStyle(one).borderTopColor)"
+    )
+    assert len(set(colours)) == 3
+    assert page.is_hidden("#ramp")
+    page.select_option("#address", "layers.0.attention")
+    until(page, "state.on.size === 2")
+
+
+def test_rows_of_a_causal_map_have_scales_of_their_own_and_later_tokens_are_hatched(visit):
+    page = visit(a_language_model())
+    assert page.input_value("#scale") == "row"
+    assert page.evaluate("state.row") == 5  # the last token has seen all others
+    assert page.inner_text("#hidden-text") == "a later token, which cannot be attended"
+    assert page.evaluate("[isHidden(0, 1), isHidden(1, 1), isHidden(5, 5), isHidden(4, 5)]") == [
+        True,
+        False,
+        False,
+        True,
+    ]
+    page.select_option("#scale", "fit")
+    assert page.inner_text("#high") != "the row's largest"
+    other = visit(a_sentence())
+    assert other.input_value("#scale") == "fit"
+    assert other.is_hidden("#hidden-cells")
+
+
+def test_the_picture_fills_the_screen(visit, until):
+    page = visit(a_sentence())
+    page.set_viewport_size({"width": 1920, "height": 1080})
+    page.wait_for_timeout(100)
+    usual = page.evaluate("canvas.clientHeight")
+    assert usual > 0.6 * 1080
+    page.keyboard.press("f")
+    until(page, "document.body.classList.contains('present')")
+    page.wait_for_timeout(200)
+    assert page.is_hidden("h1")
+    assert page.is_visible("#head")
+    assert page.evaluate("canvas.clientHeight") > usual
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+    page.keyboard.press("+")
+    page.keyboard.press("0")
+    assert page.evaluate("state.zoom") == 1
+    page.keyboard.press("f")
+    until(page, "!document.body.classList.contains('present')")
+    assert page.is_visible("h1")
+    page.click("#full")
+    until(page, "document.body.classList.contains('present')")
+    page.keyboard.press("Escape")
+    until(page, "!document.body.classList.contains('present')")
+
+
+def test_lines_below_zero_are_violet(visit):
+    page = visit(AttentionView.of([[-1.0, 0.5, 0.25]], ["q"], ["a", "b", "c"]), "view=heads")
+    page.wait_for_timeout(100)
+    found = page.evaluate("""() => {
+      const copy = new OffscreenCanvas(picture.width, picture.height).getContext("2d");
+      copy.drawImage(picture, 0, 0);
+      const data = copy.getImageData(0, 0, picture.width, picture.height).data, has = (r, g, b) => {
+        for (let i = 0; i < data.length; i += 4) if (data[i] === r && data[i + 1] === g && data[i + 2] === b) return true;
+        return false;
+      };
+      return [has(0x6a, 0x4f, 0xc4), has(0x00, 0x72, 0xb2)];
+    }""")
+    assert found == [True, False]

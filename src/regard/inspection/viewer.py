@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from regard.files import write_file
+from regard.inspection.naming import head_kinds, layer_names, telling
 from regard.inspection.view import AttentionMap, AttentionView, Patches
 from regard.inspection.words import readable, shown_tokens, visible, word_numbers, word_texts
 from regard.web import framed, page
@@ -22,8 +23,8 @@ def html_page(view: AttentionView) -> str:
 
     It is one file without any link to another, opens from a disk without a network, and says so to the
     browser (a content security policy that allows nothing else). Weights are stored on a logarithmic scale
-    that is the finer the fewer there are (see `Scale`); the page shows the error of
-    each value next to it, and zero stays zero. The exact numbers are in `AttentionView.to_json`.
+    that is the finer the fewer there are (see `Scale`); the page says how far each value may be off, and zero
+    stays zero. The exact numbers are in `AttentionView.to_json`.
 
     Where the tokens are pieces of words, the page can merge them: a map's own `query_words` and `key_words`
     say how, else the marks of the common tokenizers do.
@@ -52,7 +53,8 @@ def described(view: AttentionView, levels: Sequence[Levels]) -> dict[str, Any]:
         levels: of its maps' weights.
     """
     sides: dict[tuple[Any, ...], int] = {}
-    maps = [_described(item, one, sides) for item, one in zip(view.maps, levels, strict=True)]
+    names = layer_names(dict.fromkeys(readable(item.address) for item in view.maps))
+    maps = [_described(item, one, sides, names) for item, one in zip(view.maps, levels, strict=True)]
     return {
         "title": readable(view.title),
         "examples": [readable(label) for label in view.examples],
@@ -83,13 +85,19 @@ def html_fragment(view: AttentionView, *, height: int = 680) -> str:
     return framed(html_page(view), readable(view.title), height=height, allowed="allow-scripts allow-downloads")
 
 
-def _described(item: AttentionMap, stored: Levels, sides: dict[tuple[Any, ...], int]) -> dict[str, Any]:
+def _described(
+    item: AttentionMap, stored: Levels, sides: dict[tuple[Any, ...], int], names: dict[str, str]
+) -> dict[str, Any]:
     """A map without its weights; its tokens are a place in `sides`, where layers share them."""
     query = (item.query_tokens, item.query_words, item.query_patches)
     key = (item.key_tokens, item.key_words, item.key_patches)
     return {
         "address": readable(item.address),
+        "name": names[readable(item.address)],
         "kind": item.kind,
+        "causal": item.is_causal,
+        "kinds": head_kinds(item),
+        "telling": telling(item).round(4).tolist(),
         "example": item.example,
         "heads": item.heads,
         "query": sides.setdefault(query, len(sides)),
@@ -118,7 +126,7 @@ def _side(tokens: tuple[str, ...], words: tuple[int, ...] | None, patches: Patch
 def _rounding(scale: Scale) -> str:
     return (
         f"Weights are kept on this page to about {scale.step / 2:.1%} of themselves and {scale.knee * scale.step / 2:.0e} of "
-        "their layer's largest; the error of each is next to its value. Zero is exact."
+        "their layer's largest; how far one may be off stands beside the pointer. Zero is exact."
     )
 
 

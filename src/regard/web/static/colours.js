@@ -15,7 +15,7 @@ export const SIGNED = {
   light: ["2d004b", "6a4fc4", "cdc6ea", "f7f7f7", "fdd0a0", "d9730d", "7f3b08"],
   dark: ["cfc2ff", "8466e0", "35295c", "161a21", "5a3a1c", "c4701a", "ffb45c"],
 };
-/** Okabe and Ito's, which people with any colour vision can tell apart. After seven heads they come again with another dash. */
+/** Okabe and Ito's, which people with any colour vision can tell apart. After seven heads they come again, with another dash beside the same colour. */
 export const HEADS = {
   light: ["#0072b2", "#d55e00", "#009e73", "#c0559a", "#b87f00", "#2f8fc4", "#4d4d4d"],
   dark: ["#4aa3dc", "#ff7f32", "#22c796", "#e58fc0", "#f0b429", "#8fd0f5", "#c9c9c9"],
@@ -27,14 +27,14 @@ export function inks() {
   const style = getComputedStyle(document.documentElement);
   /** @param {string} name */
   const ink = (name) => style.getPropertyValue("--" + name).trim();
-  return { paper: ink("paper"), ink: ink("ink"), faint: ink("faint"), line: ink("line"), mark: ink("mark"), band: ink("band") };
+  return { paper: ink("paper"), ink: ink("ink"), faint: ink("faint"), line: ink("line"), mark: ink("mark"), band: ink("band"), negative: ink("negative"), positive: ink("positive") };
 }
 /** @param {number} head */
 export const headColour = (head) => HEADS[theme()][head % 7];
 /** @type {[string, ...number[]][]} */
 export const DASHES = [["solid"], ["dashed", 7, 4], ["dotted", 2, 3], ["double", 12, 3, 2, 3]];
-/** @param {number} head */
-export const dashOf = (head) => Math.floor(head / 7) % DASHES.length;
+/** Which dash tells a head from the others on that have its colour. @param {number} head @param {Iterable<number>} on */
+export const dashOf = (head, on) => [...on].filter((one) => one < head && one % 7 === head % 7).length % DASHES.length;
 
 /** @type {Map<string, Rgb[]>} */
 const tables = new Map();

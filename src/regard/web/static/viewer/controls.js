@@ -1,7 +1,7 @@
 // The controls above the picture, and the keys that work everywhere.
 
-import { SCALES, SIGNED, inks, stopsOf } from "../colours.js";
-import { clamp, element, isPicture, isSigned, sideNames } from "./names.js";
+import { DASHES, SCALES, SIGNED, dashOf, headColour, stopsOf } from "../colours.js";
+import { clamp, element, headText, headTitle, isPicture, isSigned, sideNames, toldBy } from "./names.js";
 import { apart, canMerge, groupsOf, largest, short } from "./weights.js";
 
 /** @param {import("./types").Viewer} viewer */
@@ -12,9 +12,10 @@ export function addControls(viewer) {
     const name = entries.map(String).join("\n");
     if ($(id).dataset.entries !== name) {
       $(id).dataset.entries = name;
-      $(id).replaceChildren(...entries.map(([value, text]) => {
+      $(id).replaceChildren(...entries.map(([value, text, title]) => {
         const option = element("option", text);
         option.value = value;
+        if (title) option.title = title;
         return option;
       }));
     }
@@ -35,9 +36,10 @@ export function addControls(viewer) {
     $("panel").setAttribute("aria-labelledby", "tab-" + view);
     viewer.root.dataset.view = view;
     showControl("example", options("example", data.examples.map((label, i) => [String(i), label]), String(map.example)));
-    showControl("address", options("address", viewer.mapsOf(map.example).map((one) => [one.address, one.address]), map.address));
+    showControl("address", options("address", viewer.mapsOf(map.example).map((one) => [one.address, one.name, one.address]), map.address));
+    $("address").title = $("where").title = map.address;
     const heads = map.heads > 1 ? [["mean", "mean of heads"]] : [];
-    for (let i = 0; i < map.heads; i++) heads.push([String(i), "head " + i]);
+    for (let i = 0; i < map.heads; i++) heads.push([String(i), headTitle(map, i)]);
     const several = options("head", view === "model" && map.heads > 1 ? heads.slice(1) : heads,
       String(view === "model" && state.head === "mean" ? 0 : state.head));
     showControl("head", several && shown.heads !== "many");
@@ -46,7 +48,7 @@ export function addControls(viewer) {
     $("merge").checked = state.merge;
     $("merge-note").hidden = !(state.merge && canMerge(map) && view !== "model");
     showControl("scale", view !== "model");
-    $("scale").value = state.scale;
+    $("scale").value = viewer.scale();
     showControl("text-mode", view === "text");
     $("text-mode").value = state.text;
     const both = Boolean(map.key.patches && map.query.patches);
@@ -72,26 +74,38 @@ export function addControls(viewer) {
   };
 
   function legendTexts() {
-    const { map, scale, view } = state;
+    const { map, view } = state, scale = viewer.scale();
     const own = view === "image" || (view === "text" && state.text !== "lines");
     const end = scale === "unit" ? 1
       : view === "text" && own ? largest(VIEWS.text.values()) || 1
       : view === "image" ? largest(VIEWS.image.values(VIEWS.image.index()).part) || 1 : state.limit;
     const each = scale === "row" && !own, every = view === "image" && VIEWS.image.many && scale !== "unit";
     const high = each ? "the row's largest" : every ? "each token's largest" : short(end);
-    return { low: isSigned(map) ? (each ? "the row's largest, negative" : "-" + high) : "0", high };
+    const hidden = view === "heatmap" && viewer.isHidden(0, state.matrix.columns - 1) ? "a later token, which cannot be attended" : "";
+    return { low: isSigned(map) ? (each ? "the row's largest, negative" : "-" + high) : "0", high, hidden };
   }
   function legend() {
     const bare = state.view === "model" || !state.matrix;
     $("legend").hidden = bare;
     if (bare) return;
-    const { low, high } = legendTexts(), lines = state.view === "heads";
+    const { low, high, hidden } = legendTexts(), lines = state.view === "heads" && !isSigned(state.map);
     const dark = state.view === "image" && (state.overlay === "light" ? ["000000", "ffffff"] : isSigned(state.map) ? SIGNED.dark : SCALES.dark);
     const stops = (dark || stopsOf(isSigned(state.map))).map((stop) => "#" + stop);
-    $("ramp").style.background = lines ? `linear-gradient(to right, transparent, ${inks().ink})` : `linear-gradient(to right, ${stops})`;
-    $("low").textContent = lines ? "0" : low;
-    $("high").textContent = high;
-    $("legend").setAttribute("aria-label", `${lines ? "Lines" : "Colours"} from ${$("low").textContent} to ${high}`);
+    const heads = lines && state.on.size > 0;
+    $("ramp").hidden = heads;
+    $("ramp").style.background = `linear-gradient(to right, ${stops})`;
+    $("low").textContent = heads ? "" : low;
+    $("high").textContent = heads ? `from pale, 0, to full colour, ${high}` : high;
+    // Each head's line in its own colour and dash, from pale to full.
+    $("line-heads").replaceChildren(...(heads ? [...state.on].sort((a, b) => a - b) : []).map((head) => {
+      const chip = element("span"), ramp = element("i");
+      ramp.style.borderTop = `4px ${DASHES[dashOf(head, state.on)][0]} ${headColour(head)}`;
+      chip.append(ramp, headText(state.map, head) + (state.map.kinds[head] ? " · " + state.map.kinds[head] : ""));
+      return chip;
+    }));
+    $("hidden-cells").hidden = !hidden;
+    $("hidden-text").textContent = hidden;
+    $("legend").setAttribute("aria-label", `${lines ? "Lines" : "Colours"} from ${low} to ${high}${hidden && "; hatched: " + hidden}`);
   }
 
   /** A control was used, by hand or by a key. @param {string} id @param {any} value @returns {Promise<void>} */
@@ -133,11 +147,12 @@ export function addControls(viewer) {
   }
   /** @param {import("./types").AttentionMap} map */
   function changeMap(map) {
-    const all = state.on.size === state.map.heads;
+    const all = state.on.size === state.map.heads, usual = String([...state.on]) === String(toldBy(state.map));
     state.map = map;
     if (map.heads < 2) state.head = 0;
     else if (state.head !== "mean" && state.head >= map.heads) state.head = "mean";
-    state.on = all ? new Set(Array(map.heads).keys()) : new Set([...state.on].filter((head) => head < map.heads));
+    if (all) state.on = new Set(Array(map.heads).keys());
+    else state.on = new Set(usual ? toldBy(map) : [...state.on].filter((head) => head < map.heads));
     if (!canMerge(map)) state.merge = false;
     if (!VIEWS[state.view].usable(map)) state.view = isPicture(map) ? "image" : "heatmap";
   }
@@ -170,6 +185,11 @@ export function addControls(viewer) {
     $(id).addEventListener("change", () => choose(id, $(id).value), { signal });
   }
   for (const id of ["merge", "smooth"]) $(id).addEventListener("change", () => choose(id, $(id).checked), { signal });
+  function fit() {
+    state.zoom = 1;
+    zoom(1);
+  }
+  $("fit").addEventListener("click", fit, { signal });
   $("smaller").addEventListener("click", () => zoom(0.8), { signal });
   $("larger").addEventListener("click", () => zoom(1.25), { signal });
   $("views").replaceChildren(...Object.entries(VIEWS).map(([name, view]) => {
@@ -199,8 +219,10 @@ export function addControls(viewer) {
       ",": () => next("address", -1), ".": () => next("address", 1),
       "{": () => next("example", -1), "}": () => next("example", 1),
       "-": () => zoom(0.8), "−": () => zoom(0.8), "+": () => zoom(1.25), "=": () => zoom(1.25),
-      m: () => choose("merge", !state.merge),
+      m: () => choose("merge", !state.merge), 0: fit,
+      f: () => viewer.present(!viewer.root.classList.contains("present")),
     };
+    if (event.key === "Escape" && viewer.root.classList.contains("present")) return viewer.present(false), true;
     usable.forEach((name, i) => (acts[String(i + 1)] = () => choose("view", name)));
     if (!Object.hasOwn(acts, event.key)) return false;
     acts[event.key]();

@@ -1,7 +1,7 @@
 // Lines between tokens: queries left, keys right, a colour for each head.
 
 import { DASHES, dashOf, headColour, inks } from "../colours.js";
-import { LETTER, clamp, element, headText, inSight, pairTip, sideNames } from "./names.js";
+import { LETTER, clamp, element, headText, headTitle, inSight, isSigned, pairTip, sideNames } from "./names.js";
 import { widthOf } from "./surface.js";
 import { apart, largest, strongest, written } from "./weights.js";
 
@@ -18,6 +18,9 @@ const LINES = 2000;
 /** Adds the view, and the switches of the heads. @param {import("./types").Viewer} viewer */
 export function addHeads(viewer) {
   const { $, signal, state, VIEWS } = viewer;
+  /** A head's own colour; violet and orange where weights may be negative, as everywhere. @param {number} head @param {number} value */
+  const lineColour = (head, value) => (isSigned(state.map) ? (value < 0 ? inks().negative : inks().positive) : headColour(head));
+
   VIEWS.heads = {
     name: "Lines", role: "lines between tokens", heads: "many", cursor: "pointer",
     usable: () => true,
@@ -29,12 +32,13 @@ export function addHeads(viewer) {
     },
     prepare(space) {
       const { query, key, rows, columns } = state.matrix;
-      const longest = (/** @type {string[]} */ list) => clamp(Math.max(...list.slice(0, 400).map((token) => widthOf(token, 15, true))) + 10, 70, 210);
-      this.line = clamp(Math.round(24 * state.zoom), 10, 60);
-      this.font = clamp(this.line * 0.6, LETTER, 17);
+      const longest = (/** @type {string[]} */ list) => clamp(Math.max(...list.slice(0, 400).map((token) => widthOf(token, this.font, true))) + 10, 70, Math.max(120, space.width / 4));
+      const usual = clamp((space.height - 34) / Math.max(rows, columns), 18, 56);
+      this.line = clamp(Math.floor(usual * state.zoom), 10, 90);
+      this.font = clamp(this.line * 0.6, LETTER, 24);
       this.left = longest(query) + 14;
       this.right = longest(key) + 14;
-      const between = clamp(space.width - this.left - this.right - 10, 130, 420);
+      const between = clamp(space.width - this.left - this.right - 10, 130, Math.max(420, 0.9 * space.height));
       this.from = this.left;
       this.to = this.left + between;
       return { width: this.to + this.right, height: Math.max(rows, columns) * this.line + 34 };
@@ -46,21 +50,27 @@ export function addHeads(viewer) {
       const chosen = state.hover || (state.side ? state : null), weakest = chosen ? 0.14 : 0.03;
       const tokenRoom = (/** @type {boolean} */ isQuery) => (isQuery ? from : this.right) - 10;
       const matrices = [...state.on].sort((a, b) => a - b).map((head) => viewer.matrixOf(map, head, state.merge));
-      const end = state.scale === "unit" ? 1 : state.limit;
-      const chosenEnd = chosen && state.scale === "row"
+      const end = viewer.scale() === "unit" ? 1 : state.limit, each = viewer.scale() === "row";
+      const chosenEnd = chosen && each
         ? Math.max(...matrices.map((one) => largest(chosen.side === "key" ? one.column(chosen.column) : one.row(chosen.row)))) || 1
         : end;
+      /** @type {Map<number, number>} the largest weight of a row, where each has its own scale */
+      const ends = new Map(), endOf = (/** @type {number} */ row) => {
+        if (chosen || !each) return chosenEnd;
+        if (!ends.has(row)) ends.set(row, Math.max(...matrices.map((one) => largest(one.row(row)))) || 1);
+        return /** @type {number} */ (ends.get(row));
+      };
       surface.within(0, 26, frame.width, frame.height - 26, () => {
         if (chosen) {
           const isQuery = chosen.side !== "key", index = isQuery ? chosen.row : chosen.column;
           surface.rect(sheet + (isQuery ? 0 : to), at(index) - line / 2, isQuery ? from : this.right, line, ink.band);
         }
         for (const one of this.lines(matrices, frame, chosen, chosenEnd)) {
-          const share = Math.min(1, Math.abs(one.value) / chosenEnd);
+          const share = Math.min(1, Math.abs(one.value) / endOf(one.row));
           // The heads' lines lie beside each other where they join the same tokens.
           const beside = ((one.place + 0.5) / matrices.length - 0.5) * Math.min(0.6 * line, 1.8 * matrices.length);
-          surface.line(sheet + from, at(one.row) + beside, sheet + to, at(one.column) + beside, headColour(one.head),
-            0.6 + 2.4 * share, weakest + (1 - weakest) * share, one.value < 0 ? 2 : dashOf(one.head));
+          surface.line(sheet + from, at(one.row) + beside, sheet + to, at(one.column) + beside, lineColour(one.head, one.value),
+            (0.6 + 2.4 * share) * Math.max(1, line / 26), weakest + (1 - weakest) * share ** 1.5, dashOf(one.head, state.on));
         }
         const first = clamp(Math.floor((frame.y - 30) / line) - 1, 0, Infinity), count = Math.ceil(frame.height / line) + 2;
         const step = Math.max(1, Math.ceil((LETTER * 1.15) / line));
@@ -72,7 +82,7 @@ export function addHeads(viewer) {
             const value = chosen.side === "key" ? one.at(i, chosen.column) : one.at(chosen.row, i);
             const wide = Math.min(tokenRoom(chosen.side === "key") / matrices.length, 16);
             const x = sheet + (chosen.side === "key" ? from - 4 - wide * (n + 1) : to + 4 + wide * n);
-            surface.rect(x, at(i) - line / 2 + 1.5, wide, line - 3, headColour(Number(one.head)), 0.65 * Math.min(1, Math.abs(value) / chosenEnd));
+            surface.rect(x, at(i) - line / 2 + 1.5, wide, line - 3, lineColour(Number(one.head), value), 0.65 * Math.min(1, Math.abs(value) / chosenEnd));
           }
           const isQuery = chosen?.side !== "key" && chosen?.row === i, isKey = chosen?.side === "key" && chosen.column === i;
           if (i < rows) {
@@ -186,7 +196,6 @@ export function addHeads(viewer) {
       holder.replaceChildren(...Array.from({ length: heads }, (_, head) => {
         const button = element("button", String(head));
         button.type = "button";
-        button.setAttribute("aria-label", "head " + head);
         button.tabIndex = head ? -1 : 0;
         button.addEventListener("click", (/** @type {MouseEvent} */ event) => switchHead(head, event.shiftKey));
         button.addEventListener("dblclick", () => switchHead(head, true));
@@ -195,8 +204,10 @@ export function addHeads(viewer) {
     }
     [...holder.children].forEach((button, head) => {
       button.setAttribute("aria-pressed", String(state.on.has(head)));
+      button.setAttribute("aria-label", headTitle(state.map, head));
+      button.title = headTitle(state.map, head);
       button.style.setProperty("--colour", headColour(head));
-      button.style.borderBottomStyle = DASHES[dashOf(head)][0];
+      button.style.borderBottomStyle = DASHES[state.on.has(head) ? dashOf(head, state.on) : 0][0];
     });
   }
   /** @param {number} head @param {boolean} [alone] */

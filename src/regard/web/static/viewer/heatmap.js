@@ -20,19 +20,22 @@ export function addHeatmap(viewer) {
     },
     prepare(space) {
       const { query, key, rows, columns } = state.matrix;
-      const longest = (/** @type {string[]} */ list, /** @type {number} */ limit) => Math.min(limit, Math.max(14, ...list.slice(0, 400).map((token) => widthOf(token, 14, true) + 14)));
+      const longest = (/** @type {string[]} */ list) => Math.max(14, ...list.slice(0, 400).map((token) => widthOf(token, this.font, true) + 14));
       this.turned = key.some((token) => [...token.normalize("NFC")].length > 1);
-      this.side = Math.max(58, Math.ceil(longest(query, 190)));
-      this.top = Math.max(40, this.turned ? Math.ceil(longest(key, 150)) + 4 : 22);
-      const across = (space.width - this.side - 14) / columns, down = Math.max((space.height - this.top - 14) / rows, 12);
-      const usual = clamp(Math.min(across, down, 34), 3, 34);
-      this.cell = clamp(usual * state.zoom, 1, 90);
-      if (this.cell > 3) this.cell = Math.floor(this.cell);
-      this.font = clamp(this.cell * 0.62, LETTER, 14);
+      // Fitted to the room: labels grow with the cells, and leave them less of it.
+      this.font = 14;
+      for (let turn = 0; turn < 2; turn++) {
+        this.side = clamp(Math.ceil(longest(query)), 58, Math.max(190, space.width / 5));
+        this.top = this.turned ? clamp(Math.ceil(longest(key)) + 4, 40, Math.max(150, space.height / 4)) : Math.max(40, this.font + 24);
+        const across = (space.width - this.side - 14) / columns, down = Math.max((space.height - this.top - 4) / rows, 12);
+        this.cell = clamp(clamp(Math.min(across, down), 3, 160) * state.zoom, 1, 320);
+        if (this.cell > 3) this.cell = Math.floor(this.cell);
+        this.font = clamp(this.cell * (this.cell > 28 ? 0.42 : 0.62), LETTER, 26);
+      }
       return { width: this.side + columns * this.cell + 2, height: this.top + rows * this.cell + 2 };
     },
     bitmap() {
-      const { matrix, scale } = state, name = [theme(), scale, state.limit].join();
+      const { matrix } = state, name = [theme(), viewer.scale(), state.limit].join();
       if (matrix.bitmap?.name !== name) {
         const canvas = bitmapOf(isSigned(state.map), matrix.values, matrix.rows, matrix.columns, viewer.endOf);
         matrix.bitmap = { name, canvas };
@@ -49,6 +52,7 @@ export function addHeatmap(viewer) {
         const wide = across.last - across.first + 1, high = down.last - down.first + 1;
         const to = [x(across.first), y(down.first), wide * cell, high * cell];
         surface.image(this.bitmap(), [across.first, down.first, wide, high], to);
+        if (viewer.isHidden(0, columns - 1)) this.hatch(surface, frame);
         if (cell >= 12) {
           for (let i = across.first; i <= across.last + 1; i++) surface.line(x(i), to[1], x(i), to[1] + to[3], ink.paper, 1);
           for (let i = down.first; i <= down.last + 1; i++) surface.line(to[0], y(i), to[0] + to[2], y(i), ink.paper, 1);
@@ -73,8 +77,22 @@ export function addHeatmap(viewer) {
         }
       });
       const [asking, asked] = sideNames(state.map);
-      surface.text(asked + " →", side - 7, top - 24, { size: 11, colour: ink.faint, align: "right" });
-      surface.text(asking + " ↓", side - 7, top - 10, { size: 11, colour: ink.faint, align: "right" });
+      const size = clamp(font * 0.8, 11, 16);
+      surface.text(asked + " →", side - 7, top - 7 - 1.5 * size, { size, colour: ink.faint, align: "right" });
+      surface.text(asking + " ↓", side - 7, top - 9, { size, colour: ink.faint, align: "right" });
+    },
+    /** What cannot be attended: bare paper, and lines that climb over it. @param {import("./types").Surface} surface @param {import("./types").Frame} frame */
+    hatch(surface, frame) {
+      const { rows, columns } = state.matrix, { cell, side, top } = this, ink = inks(), left = side - frame.x, above = top - frame.y;
+      for (let row = 0; row < rows; row++) {
+        const first = columns - rows + row + 1;
+        if (first < columns) surface.rect(left + first * cell, above + row * cell, (columns - first) * cell, cell, ink.paper);
+      }
+      const edge = (columns - rows + 1) * cell, end = columns * cell, every = Math.max(6, cell / 4);
+      for (let sum = edge + every; sum < end + rows * cell; sum += every) {
+        const right = Math.min(sum, end), low = (sum + edge) / 2;
+        if (low < right) surface.line(left + low, above + sum - low, left + right, above + sum - right, ink.line, 1);
+      }
     },
     at(x, y, frame) {
       const { rows, columns } = state.matrix;

@@ -89,7 +89,7 @@ export function addImage(viewer) {
      */
     one(surface, x, y, index, frame) {
       const { width, height } = this, { all, rows, columns, first, part } = this.values(index), ink = inks();
-      const held = bitmaps.get(state.map.example), end = state.scale === "unit" ? 1 : largest(part) || 1;
+      const held = bitmaps.get(state.map.example), end = viewer.scale() === "unit" ? 1 : largest(part) || 1;
       const picture = held && (state.overlay === "light" ? held.plain : held.grey);
       if (picture) surface.image(picture, [0, 0, picture.width, picture.height], [x, y, width, height], true);
       else surface.rect(x, y, width, height, state.overlay === "light" ? "#ffffff" : "#888888");

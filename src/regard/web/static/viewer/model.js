@@ -31,7 +31,8 @@ export function addModel(viewer) {
       }
       const pooled = Float32Array.from(most, (level) => values[level + map.zero]);
       const peak = largest(pooled);
-      const bitmap = bitmapOf(isSigned(map), pooled, high, wide, () => peak || 1);
+      const end = (/** @type {number} */ row) => (map.causal ? largest(pooled.subarray(row * wide, (row + 1) * wide)) : peak) || 1;
+      const bitmap = bitmapOf(isSigned(map), pooled, high, wide, end);
       found = { bitmap, peak };
       thumbs.set(name, found);
     }
@@ -53,8 +54,9 @@ export function addModel(viewer) {
     },
     prepare(space) {
       const maps = this.maps(), heads = Math.max(...maps.map((/** @type {AttentionMap} */ map) => map.heads));
-      this.left = clamp(Math.ceil(Math.max(...maps.map((/** @type {AttentionMap} */ map) => widthOf(map.address, 12, true)))) + 14, 40, 230);
-      const usual = clamp((space.width - this.left - 20) / heads, 26, heads * maps.length < 20 ? 190 : 120);
+      this.left = clamp(Math.ceil(Math.max(...maps.map((/** @type {AttentionMap} */ map) => widthOf(map.name, 13, true)))) + 14, 40, 230);
+      const across = (space.width - this.left - 20) / heads, down = Math.max((space.height - 40) / maps.length, 48);
+      const usual = clamp(Math.min(across, down), 18, 320);
       this.step = Math.floor(clamp(usual * state.zoom, 14, 400));
       this.gap = this.step > 60 ? 8 : 4;
       return { width: this.left + heads * this.step + 8, height: 28 + maps.length * this.step + 8 };
@@ -89,8 +91,8 @@ export function addModel(viewer) {
       surface.within(0, 28, left, frame.height - 28, () => {
         for (let layer = layers.first; layer <= layers.last; layer++) {
           const on = layer === chosen.layer && !frame.whole;
-          surface.text(maps[layer].address, left - 10, y(layer) + size / 2,
-            { size: 12, colour: on ? ink.mark : ink.ink, bold: on, align: "right", width: left - 14 });
+          surface.text(maps[layer].name, left - 10, y(layer) + size / 2,
+            { size: 13, colour: on ? ink.mark : ink.ink, bold: on, align: "right", width: left - 14 });
         }
       });
       surface.within(left, 0, frame.width - left, 28, () => {
@@ -118,7 +120,7 @@ export function addModel(viewer) {
     },
     tip({ layer = 0, head = 0 }) {
       const map = this.maps()[layer], found = this.best(map, head), where = headOf(map, head);
-      return found ? pairTip(found.query, found.key, found.value, "strongest of " + where) : [where];
+      return found ? pairTip(found.query, found.key, found.value, `strongest of ${where}${map.kinds[head] ? " · " + map.kinds[head] : ""}`) : [where];
     },
     pick({ layer = 0, head = 0 }) {
       $("tip").hidden = true;

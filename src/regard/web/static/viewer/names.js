@@ -9,9 +9,21 @@ export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 export const sideNames = (map) => (map.kind === "self" ? ["query", "key"] : ["output", "source"]);
 /** @param {AttentionMap} map @param {number | "mean"} head */
 export const headName = (map, head) =>
-  map.heads < 2 ? "the only head" : head === "mean" ? `mean of ${map.heads} heads` : "head " + head;
-/** A head by its layer and number; of a layer with a single one its address says it all. @param {AttentionMap} map @param {number | "mean"} head */
-export const headOf = (map, head) => (map.heads < 2 ? map.address : `${map.address}, head ${head}`);
+  map.heads < 2 ? map.kinds[0] ?? "the only head" : head === "mean" ? `mean of ${map.heads} heads` : headTitle(map, head);
+/** A head of a layer with what it does, where that is one thing: "head 2 · previous token". @param {AttentionMap} map @param {number} head */
+export const headTitle = (map, head) => "head " + head + (map.kinds[head] ? " · " + map.kinds[head] : "");
+/** A head by its layer and number; of a layer with a single one its name says it all. @param {AttentionMap} map @param {number | "mean"} head */
+export const headOf = (map, head) => (map.heads < 2 ? map.name : `${map.name}, head ${head}`);
+/**
+ * The heads of a map that tell most of its text, of each kind the first one.
+ *
+ * @param {AttentionMap} map @param {number} [count]
+ */
+export function toldBy(map, count = 3) {
+  const order = [...Array(map.heads).keys()].sort((a, b) => map.telling[b] - map.telling[a] || a - b);
+  const isFirst = (/** @type {number} */ head) => !map.kinds[head] || order.find((one) => map.kinds[one] === map.kinds[head]) === head;
+  return [...order.filter(isFirst), ...order.filter((head) => !isFirst(head))].slice(0, count);
+}
 /**
  * What stands for a head where its layer is named too: its number, or for a head chosen from several the address, which has it.
  *
@@ -19,7 +31,7 @@ export const headOf = (map, head) => (map.heads < 2 ? map.address : `${map.addre
  */
 export const headLabel = (map, head) => (map.heads < 2 ? map.address : head);
 /** @param {AttentionMap} map @param {number | "mean"} head */
-export const headText = (map, head) => (map.heads < 2 ? map.address : "head " + head);
+export const headText = (map, head) => (map.heads < 2 ? map.name : "head " + head);
 /** @param {AttentionMap} map */
 export const isPicture = (map) => Boolean(map.key.patches || map.query.patches);
 

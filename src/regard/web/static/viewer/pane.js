@@ -9,10 +9,14 @@ import { apart } from "./weights.js";
 /** The canvas, and what is said of the place under the pointer. @param {import("./types").Viewer} viewer */
 export function addPane(viewer) {
   const { $, root, signal, state, VIEWS, pane, canvas } = viewer;
-  const room = () => ({
-    width: Math.max(280, /** @type {Element} */ (root.querySelector(".columns")).clientWidth - (window.innerWidth > 900 ? $("aside").offsetWidth + 40 : 6)),
-    height: Math.max(260, Math.round(window.innerHeight * 0.78)),
-  });
+  /** What the picture may take: beside the table, and below what stands above it down to the legend. */
+  const room = () => {
+    const above = pane.hidden ? 0 : pane.getBoundingClientRect().top + window.scrollY, least = window.innerHeight * 0.6;
+    return {
+      width: Math.max(280, /** @type {Element} */ (root.querySelector(".columns")).clientWidth - (window.innerWidth > 900 ? $("aside").offsetWidth + 40 : 6)),
+      height: Math.round(Math.max(260, least, window.innerHeight - above - $("legend").offsetHeight - 64)),
+    };
+  };
   const frameNow = () => ({ x: pane.scrollLeft, y: pane.scrollTop, width: canvas.clientWidth, height: canvas.clientHeight });
 
   function layout() {
@@ -133,9 +137,26 @@ export function addPane(viewer) {
     event.preventDefault();
     keepInSight();
   }, { signal });
+  // The whole screen for the picture, its controls and its table; where the browser refuses the screen, the whole window.
+
+  /** @param {boolean} on */
+  function present(on) {
+    root.classList.toggle("present", on);
+    $("full").setAttribute("aria-pressed", String(on));
+    const screen = document.fullscreenElement;
+    if (on && !screen) document.documentElement.requestFullscreen?.().catch(() => {});
+    else if (!on && screen) document.exitFullscreen().catch(() => {});
+    state.zoom = 1;
+    if (state.view === "text" && state.matrix) VIEWS.text.show();
+    layout();
+  }
+  $("full").addEventListener("click", () => present(!root.classList.contains("present")), { signal });
+  document.addEventListener("fullscreenchange", () => {
+    if (!document.fullscreenElement && root.classList.contains("present")) present(false);
+  }, { signal });
   canvas.addEventListener("focus", () => {
     if (canvas.matches(":focus-visible") && state.matrix) say(VIEWS[state.view].say?.() ?? "");
   }, { signal });
   pane.addEventListener("scroll", redraw, { signal });
-  Object.assign(viewer, /** @satisfies {Partial<import("./types").Viewer>} */ ({ room, frameNow, layout, redraw, keepInSight, say, tip, cellTip, cellText, move }));
+  Object.assign(viewer, /** @satisfies {Partial<import("./types").Viewer>} */ ({ room, frameNow, layout, redraw, keepInSight, say, tip, cellTip, cellText, move, present }));
 }

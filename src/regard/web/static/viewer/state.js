@@ -1,6 +1,6 @@
 // What is shown, kept in one place and in the page's address; and the names of things.
 
-import { clamp, headName, headOf } from "./names.js";
+import { clamp, headName, headOf, toldBy } from "./names.js";
 import { canMerge, labelsOf, largest, written } from "./weights.js";
 
 /** The state of a viewer, its address, and the names of things. @param {import("./types").Viewer} viewer */
@@ -9,13 +9,21 @@ export function addState(viewer) {
   /** @param {number} example */
   const mapsOf = (example) => data.maps.filter((map) => map.example === example);
   const place = () => state.hover || state;
+  // Where later keys cannot be seen, the first row sees one and has it all: on one scale it would pale every other.
+  const scale = () => state.scale || (state.map.causal ? "row" : "fit");
+  /** Whether a key comes after a query of a causal map. Words merged of a part of a text have no places to tell it by. @param {number} row @param {number} column */
+  const isHidden = (row, column) => {
+    const before = state.matrix.columns - state.matrix.rows;
+    return state.map.causal && (!before || !state.merge) && column > row + before;
+  };
   /** @param {number} row @param {number} column */
   const valueText = (row, column) => written(state.matrix.at(row, column), state.matrix.errorAt(row, column));
   const whereText = () => {
     const { map, head } = state, many = VIEWS[state.view].heads === "many";
     const heads = many ? `${state.on.size} of ${map.heads} heads` : headName(map, head);
     if (state.view === "model") return `${mapsOf(map.example).length} layers · chosen: ${headOf(map, head === "mean" ? 0 : head)}`;
-    return [map.address, map.kind + "-attention", ...(map.heads > 1 ? [heads] : [])].join(" · ");
+    const kind = map.name.includes("-attention") ? [] : [map.kind + "-attention"];
+    return [map.name, ...kind, ...(map.heads > 1 || map.kinds[0] ? [heads] : [])].join(" · ");
   };
   /** @param {import("./types").Side} side @param {number} index */
   const tokenName = (side, index) => {
@@ -26,8 +34,8 @@ export function addState(viewer) {
 
   /** The largest weight of the last colour, for one row or for all. @param {number} row */
   function endOf(row) {
-    if (state.scale === "unit") return 1;
-    if (state.scale === "row") return largest(state.matrix.row(row)) || 1;
+    if (scale() === "unit") return 1;
+    if (scale() === "row") return largest(state.matrix.row(row)) || 1;
     return state.limit;
   }
 
@@ -42,8 +50,8 @@ export function addState(viewer) {
       parts.set("key", String(state.column));
       if (state.merge) parts.set("words", "1");
       if (state.side) parts.set("side", state.side);
-      if (state.on.size < state.map.heads) parts.set("heads", [...state.on].join("."));
-      for (const [name, usual] of /** @type {const} */ ([["scale", "fit"], ["text", "one"], ["picture", "one"], ["overlay", "light"]])) {
+      if (String([...state.on]) !== String(toldBy(state.map))) parts.set("heads", [...state.on].join("."));
+      for (const [name, usual] of /** @type {const} */ ([["scale", ""], ["text", "one"], ["picture", "one"], ["overlay", "light"]])) {
         if (state[name] !== usual) parts.set(name, state[name]);
       }
       for (const [name, value] of viewer.more?.() ?? []) parts.set(name, value);
@@ -54,23 +62,29 @@ export function addState(viewer) {
       }
     }, 200);
   }
+  /** Where a decoder reads a source it is that which one wants to see first. @param {import("./types").AttentionMap[]} maps */
+  function mostTelling(maps) {
+    const crossed = maps.filter((map) => map.kind === "cross"), among = crossed.length ? crossed : maps;
+    const most = (/** @type {import("./types").AttentionMap} */ map) => Math.max(...map.telling);
+    return among.reduce((best, map) => (most(map) > most(best) ? map : best), among[0]);
+  }
   function readAddress() {
     const parts = new URLSearchParams(location.hash.slice(1));
     const maps = mapsOf(Number(parts.get("example") || 0));
-    const map = maps.find((one) => one.address === parts.get("layer")) || maps[0] || data.maps[0];
+    const map = maps.find((one) => one.address === parts.get("layer")) || mostTelling(maps) || data.maps[0];
     /** @param {string} name @param {string[]} list @param {string | null} usual @returns {any} */
     const among = (name, list, usual) => (list.includes(parts.get(name) ?? "") ? parts.get(name) : usual);
-    const head = /^\d+$/.test(parts.get("head") ?? "") ? Number(parts.get("head")) : NaN;
+    const asked = parts.get("head") ?? "", head = /^\d+$/.test(asked) && Number(asked) < map.heads ? Number(asked) : toldBy(map)[0];
     Object.assign(state, {
-      map, head: map.heads > 1 && head < map.heads ? head : map.heads > 1 ? "mean" : 0,
-      merge: parts.has("words") && canMerge(map), scale: among("scale", ["fit", "row", "unit"], "fit"),
+      map, head: map.heads > 1 && asked === "mean" ? "mean" : head,
+      merge: parts.has("words") && canMerge(map), scale: among("scale", ["fit", "row", "unit"], ""),
       text: among("text", ["one", "mean", "lines"], "one"), picture: among("picture", ["one", "every"], "one"),
       overlay: among("overlay", ["light", "colour"], "light"), side: among("side", ["query", "key"], null),
     });
     const usable = Object.keys(VIEWS).filter((name) => VIEWS[name].usable(map));
     state.view = among("view", usable, usable.includes("image") ? "image" : "heatmap");
     const heads = (parts.get("heads") || "").split(".").filter((one) => /^\d+$/.test(one) && Number(one) < map.heads);
-    state.on = new Set(heads.length ? heads.map(Number) : Array(map.heads).keys());
+    state.on = new Set(heads.length ? heads.map(Number) : toldBy(map));
     /** @param {string} name @param {import("./types").Side} side */
     const index = (name, side) => {
       const count = labelsOf(side, state.merge).length, given = Number(parts.get(name));
@@ -111,5 +125,5 @@ export function addState(viewer) {
     viewer.listStrongest();
     keepAddress();
   }
-  Object.assign(viewer, /** @satisfies {Partial<import("./types").Viewer>} */ ({ mapsOf, place, valueText, whereText, tokenName, endOf, keepAddress, readAddress, show }));
+  Object.assign(viewer, /** @satisfies {Partial<import("./types").Viewer>} */ ({ mapsOf, place, scale, isHidden, valueText, whereText, tokenName, endOf, keepAddress, readAddress, show }));
 }

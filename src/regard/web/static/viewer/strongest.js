@@ -1,7 +1,7 @@
 // What the chosen token sees most, as a table: the values for those who cannot see the picture.
 
-import { element, headText } from "./names.js";
-import { apart, strongest, written } from "./weights.js";
+import { element, headText, isSigned } from "./names.js";
+import { apart, strongest, three, written } from "./weights.js";
 
 /** Rows of the table. */
 const LISTED = 8;
@@ -24,7 +24,7 @@ export function addStrongest(viewer) {
       };
     }
     if (view === "heads") {
-      // A single head needs no column: its number, where it was chosen from several, is in the address above.
+      // A single head needs no column: its number, where it was chosen from several, is in the name above.
       const chosen = state.hover || (state.side ? state : null), single = map.heads < 2, heads = ["token", single ? "position" : "head", "weight"];
       if (!chosen) return { title: "Point at a token or choose one.", heads, rows: [] };
       const isQuery = chosen.side !== "key", name = isQuery ? viewer.tokenName(map.query, chosen.row) : viewer.tokenName(map.key, chosen.column);
@@ -54,7 +54,7 @@ export function addStrongest(viewer) {
   }
   function listStrongest() {
     if (!state.matrix && state.view !== "model") return;
-    const { title, heads, rows } = strongestRows(), most = Math.max(...rows.map((row) => Math.abs(row[3])));
+    const { title, heads, rows } = strongestRows(), most = Math.max(...rows.map((row) => Math.abs(row[3]))), signed = isSigned(state.map);
     $("strongest-title").textContent = title;
     $("strongest-head").replaceChildren(...heads.map((head) => {
       const cell = element("th", head);
@@ -65,8 +65,12 @@ export function addStrongest(viewer) {
       const line = element("tr");
       row.slice(0, 3).forEach((text, i) => {
         const cell = element("td");
-        cell.append(element("bdi", text));
-        if (i === 2) cell.style.setProperty("--share", (100 * Math.abs(row[3])) / most + "%");
+        cell.append(element("bdi", i === 2 ? three(row[3]) : text));
+        if (i === 2) {
+          cell.title = text; // with its error
+          cell.style.setProperty("--share", (100 * Math.abs(row[3])) / most + "%");
+          if (signed) cell.style.setProperty("--bar", `var(--${row[3] < 0 ? "negative" : "positive"}-bar)`);
+        }
         line.append(cell);
       });
       return line;

@@ -33,7 +33,7 @@ export function addText(viewer) {
       viewer.listQueries();
       for (const id of ["words", "lines"]) {
         $(id).dir = directionOf(key);
-        $(id).style.fontSize = clamp(1.25 * state.zoom, 0.5, 4) + "rem";
+        $(id).style.fontSize = clamp((viewer.root.classList.contains("present") ? 2.2 : 1.4) * state.zoom, 0.5, 6) + "rem";
       }
       if (lines) return this.lines();
       $("words").setAttribute("role", sameSides() ? "listbox" : "group");
@@ -70,7 +70,7 @@ export function addText(viewer) {
       markQuery();
       if (state.text === "lines") return;
       const values = this.values(), self = sameSides(), { row } = viewer.place(), one = state.text === "one";
-      const end = state.scale === "unit" ? 1 : largest(values) || 1, few = values.length <= 300;
+      const end = viewer.scale() === "unit" ? 1 : largest(values) || 1, few = values.length <= 300;
       [...$("words").children].forEach((span, i) => {
         shade(span, values[i], end);
         if (few) span.setAttribute("aria-label", `${span.textContent}: ${short(values[i])}`);

@@ -17,7 +17,15 @@ export interface Side {
 export interface AttentionMap {
   index: number;
   address: string;
+  /** What people call the layer; the address is for machines. */
+  name: string;
   kind: string;
+  /** Whether no query sees a later key. */
+  causal: boolean;
+  /** Of each head what it does, where it does one thing. */
+  kinds: (string | null)[];
+  /** How much each head tells of the text; see `regard/inspection/naming.py`. */
+  telling: number[];
   example: number;
   heads: number;
   query: Side;
@@ -53,6 +61,7 @@ export interface State {
   /** Lines: the side of the one token that is chosen. */
   side: "query" | "key" | null;
   merge: boolean;
+  /** Empty where it follows the map: rows for themselves where later keys cannot be seen. */
   scale: string;
   text: string;
   picture: string;
@@ -146,6 +155,8 @@ export interface Viewer {
   // state.js
   mapsOf(example: number): AttentionMap[];
   place(): Spot | State;
+  scale(): string;
+  isHidden(row: number, column: number): boolean;
   valueText(row: number, column: number): string;
   whereText(): string;
   tokenName(side: Side, index: number): string;
@@ -177,9 +188,10 @@ export interface Viewer {
 
   // controls.js
   fillControls(): void;
-  legendTexts(): { low: string; high: string };
+  legendTexts(): { low: string; high: string; hidden: string };
   legend(): void;
   choose(id: string, value: any): Promise<void>;
+  present(on: boolean): void;
   switchHead(head: number, alone?: boolean): void;
   keys(event: KeyboardEvent): boolean;
 }

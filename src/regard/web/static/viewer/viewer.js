@@ -7,6 +7,7 @@ import { addHeads } from "./heads.js";
 import { addHeatmap } from "./heatmap.js";
 import { addImage } from "./image.js";
 import { addModel } from "./model.js";
+import { toldBy } from "./names.js";
 import { addPane } from "./pane.js";
 import { addState } from "./state.js";
 import { addStrongest } from "./strongest.js";
@@ -27,7 +28,7 @@ export async function mount(root, source) {
     root, $, data, weights,
     state: {
       view: "heatmap", map: data.maps[0], head: "mean", on: new Set(), row: 0, column: 0, side: null,
-      merge: false, scale: "fit", text: "one", picture: "one", overlay: "light", smooth: true,
+      merge: false, scale: "", text: "one", picture: "one", overlay: "light", smooth: true,
       zoom: 1, hover: null, matrix: null, limit: 1,
     },
     VIEWS: {}, // by name, in the order of their tabs
@@ -55,13 +56,14 @@ export async function mount(root, source) {
   addExport(viewer);
 
   viewer.replace = async (other) => {
-    const { address, example } = state.map, heads = state.map.heads, all = state.on.size === heads;
+    const { address, example } = state.map, heads = state.map.heads, all = state.on.size === heads, usual = String([...state.on]) === String(toldBy(state.map));
     Object.assign(data, viewData(await other.data()));
     weights.reset(other);
     viewer.thumbs.clear();
     state.map = data.maps.find((map) => map.address === address && map.example === example) || data.maps[0];
-    if (state.map.heads !== heads) Object.assign(state, { head: state.map.heads > 1 ? "mean" : 0 });
-    if (all || state.map.heads !== heads) state.on = new Set(Array(state.map.heads).keys());
+    if (state.map.heads !== heads) state.head = toldBy(state.map)[0];
+    if (all) state.on = new Set(Array(state.map.heads).keys());
+    else if (usual || state.map.heads !== heads) state.on = new Set(toldBy(state.map));
     state.merge &&= canMerge(state.map);
     if (!VIEWS[state.view].usable(state.map)) state.view = "heatmap";
     await viewer.show();
@@ -69,10 +71,10 @@ export async function mount(root, source) {
   async function open() {
     viewer.readAddress();
     await viewer.show();
-    // Begin where there is something to see.
+    // Begin where there is something to see: the first token of a causal map has seen nothing yet.
     const { row, column } = state.asked;
     if (!state.matrix) return;
-    const from = row ?? 0;
+    const from = row ?? (state.map.causal ? state.matrix.rows - 1 : 0);
     viewer.move(from, column ?? strongest(state.matrix.row(from), 1)[0], true);
     viewer.legend();
   }

@@ -308,6 +308,8 @@ export function written(value, error) {
   const digits = Math.max(0, Math.min(9, 1 - Math.floor(Math.log10(error))));
   return `${value.toFixed(digits)} ± ${error.toFixed(digits)}`;
 }
+/** Three digits, zeros among them: for columns. @param {number} value */
+export const three = (value) => (value === 0 ? "0" : Math.abs(value) < 1e-4 ? value.toExponential(2) : value.toPrecision(3));
 /** @param {number} value */
 export const short = (value) => String(Number(value.toPrecision(3)));
 /** A token keeps its own direction among other text. @param {string} text */
