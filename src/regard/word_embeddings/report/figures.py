@@ -251,8 +251,9 @@ def drawn_table(table: Table) -> str:
     """A table as HTML; the best number of a row is strong where there are several."""
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in table.columns)
     body = "".join(_row(row) for row in table.rows)
+    corner = f'<th scope="col">{html.escape(table.corner)}</th>' if table.corner else "<td></td>"
     return (
-        f'<div class="scroll"><table><thead><tr><th scope="col">{html.escape(table.corner)}</th>{head}</tr></thead>'
+        f'<div class="scroll"><table><thead><tr>{corner}{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
 
