@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvicorn
 from tests.serving.test_attention import InProcess, language_model
-from tests.serving.test_tasks import classifier
+from tests.serving.test_tasks import classifier, translator
 
 from regard.serving.app import Server, create_app
 from regard.serving.studio import CALLS
@@ -19,7 +19,7 @@ from regard.serving.studio import CALLS
 @pytest.fixture
 def studio(randomize: Any) -> Iterator[str]:
     """The address of a studio over a small language model and a classifier."""
-    link = InProcess(lm=language_model(randomize), yesno=classifier(randomize))
+    link = InProcess(lm=language_model(randomize), yesno=classifier(randomize), pair=translator(randomize))
     app = create_app(Server(link=link, more=CALLS))  # type: ignore[arg-type]
     config = uvicorn.Config(app, port=0, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
@@ -118,3 +118,78 @@ def test_a_text_that_nobody_wrote_gives_way_to_one_for_the_model(opened, studio)
     page.select_option("#model", "lm")
     wait_for(page, "document.querySelectorAll('#answer-bars tr').length === 10")
     assert page.input_value("#reads") == "the cat"
+
+
+TOKENS = "regard.data.maps[0].query.tokens.length"
+
+
+def test_a_text_is_played_token_by_token_and_another_token_taken(opened, studio):
+    page = opened(studio)
+    page.fill("#reads", "a cat sat")
+    wait_for(page, f"{TOKENS} === 10")
+    page.click("#playback-title")
+    page.fill("#tokens", "8")
+    page.click("#write")
+    page.wait_for_selector("#step-bars .chosen")
+    count = page.locator("#written span").count()
+    assert 1 < count <= 8
+    assert page.evaluate(TOKENS) == 10
+    page.click("#play-step")
+    wait_for(page, f"{TOKENS} === 11")
+    assert page.evaluate("regard.state.row") == 10
+    page.click("#play-back")
+    wait_for(page, f"{TOKENS} === 10")
+    page.select_option("#speed", "100")
+    page.click("#play")
+    wait_for(page, f"{TOKENS} === {9 + count}")
+    wait_for(page, "document.querySelector('#play').textContent.includes('play')")
+    page.click("#play-first")
+    wait_for(page, f"{TOKENS} === 10")
+    before = page.inner_text("#written")
+    page.click("#step-bars tr:not(.chosen) button >> nth=3")
+    wait_for(page, f"document.querySelector('#written').innerText !== {before!r}")
+    taken = page.inner_text("#step-bars .chosen button")
+    assert page.inner_text("#written .now") == taken
+    wait_for(page, "document.querySelectorAll('#lens tbody tr').length === 4")
+    wait_for(page, "decodeURIComponent(location.hash).includes('\"taken\":[[0,')")
+    written = page.inner_text("#written")
+    again = opened(page.url)
+    wait_for(again, f"document.querySelector('#written').innerText === {written!r}")
+
+
+def test_playing_by_keys_alone_and_typing_ends_it(opened, studio):
+    page = opened(studio)
+    page.fill("#reads", "a cat")
+    page.focus("#playback-title")
+    page.keyboard.press("Enter")
+    page.focus("#temperature")
+    page.keyboard.type("1.5")
+    page.focus("#write")
+    page.keyboard.press("Enter")
+    wait_for(page, "document.activeElement.id === 'play' && document.querySelectorAll('#written span').length > 1")
+    page.focus("#place")
+    page.keyboard.press("ArrowRight")
+    wait_for(page, f"{TOKENS} === 7")
+    page.focus("#step-bars tr:not(.chosen) button")
+    page.keyboard.press("Enter")
+    wait_for(page, "document.querySelector('#step-bars .chosen') !== null")
+    page.focus("#reads")
+    page.keyboard.press("Control+End")
+    page.keyboard.type("s")
+    wait_for(page, f"{TOKENS} === 7 && document.querySelector('#playing').hidden")
+
+
+def test_a_translation_is_played_over_its_tokens(opened, studio):
+    page = opened(studio)
+    page.select_option("#model", "pair")
+    page.fill("#reads", "abc def")
+    wait_for(page, "regard.data.maps[0].kind === 'cross' && !document.querySelector('#playback').hidden")
+    count = page.evaluate(TOKENS)
+    page.click("#playback-title")
+    page.click("#play-first")
+    wait_for(page, f"{TOKENS} === 1")
+    for _ in range(count):
+        page.click("#play-step")
+    wait_for(page, f"{TOKENS} === {count}")
+    assert page.evaluate("regard.state.row") == count - 1
+    assert not page.is_visible("#write")

@@ -18,6 +18,9 @@ from tests.serving.test_attention import PROMPT, InProcess, language_model, read
 from tests.serving.test_tasks import answerer, captioner, classifier, masked, sentence_encoder, tagger, translator
 
 import regard
+from regard.inspection import ScaleHeads, change
+from regard.inspection.analysis import LogitLens
+from regard.layers import Tokens
 from regard.serving.app import Server, create_app
 from regard.serving.first_texts import first_texts
 from regard.serving.studio import CALLS
@@ -32,9 +35,9 @@ def asked(link: InProcess, method: str, path: str, *, keys: tuple[str, ...] = ()
     return asyncio.run(call())
 
 
-def looked(link: InProcess, **body: Any) -> tuple[Any, list[np.ndarray]]:
+def looked(link: InProcess, path: str = "/studio/look", **body: Any) -> tuple[Any, list[np.ndarray]]:
     """What the page reads of an answer: the object, and the weights of each map."""
-    answer = asked(link, "POST", "/studio/look", json={"model": "m", **body})
+    answer = asked(link, "POST", path, json={"model": "m", **body})
     assert answer.status_code == 200, answer.text
     (length,) = struct.unpack("<I", answer.content[:4])
     head, rest = json.loads(answer.content[4 : 4 + length]), answer.content[4 + length :]
@@ -184,3 +187,66 @@ def test_the_command_prints_a_link_that_works(writer_folder: Any) -> None:
             assert httpx.post(look, json=body, headers={"authorization": f"Bearer {key}"}).status_code == 200
         finally:
             running.terminate()
+
+
+def test_what_is_written_is_told_step_by_step_with_the_map_of_all_of_it(randomize: Any) -> None:
+    predictor = language_model(randomize)
+    link = InProcess(m=predictor)
+    head, weights = looked(link, "/studio/write", text=PROMPT, tokens=6)
+    steps, prompt = head["steps"], head["prompt"]
+    ids = predictor.task.prompted(predictor.task.tokenizer.encode(PROMPT))
+    assert prompt == len(ids)
+    assert 1 <= len(steps) <= 6
+    whole = [*ids, *(step["id"] for step in steps[:-1])]
+    with torch.no_grad(), regard.look(predictor.model) as seen:
+        logits = predictor.model.read(Tokens.pad([whole]), predictor.model.start(1))[0][0, prompt - 1 :]
+    for each, own in zip(weights, (seen.weights(address)[0] for address in seen.addresses), strict=True):
+        np.testing.assert_allclose(each, own.numpy(), rtol=2e-3, atol=1e-6)
+    for step, logs in zip(steps, logits.log_softmax(-1), strict=True):
+        assert step["log_probability"] == pytest.approx(float(logs[step["id"]]), abs=1e-5)
+        assert [each["id"] for each in step["top"]] == logs.topk(10).indices.tolist()
+        assert step["id"] in [
+            each["id"] for each in step["top"][:2]
+        ]  # nothing is drawn; the first may be a padding token
+
+
+def test_another_token_is_taken_and_draws_follow_their_seed(randomize: Any) -> None:
+    link = InProcess(m=language_model(randomize))
+    plain, _ = looked(link, "/studio/write", text=PROMPT, tokens=4)
+    other = plain["steps"][0]["top"][3]["id"]
+    head, _ = looked(link, "/studio/write", text=PROMPT, written=[other], tokens=3)
+    assert head["prompt"] == plain["prompt"]
+    assert len(head["sides"][0]["tokens"]) == head["prompt"] + len(head["steps"])
+    drawn = [
+        looked(link, "/studio/write", text=PROMPT, tokens=8, temperature=2.0, top_k=9, top_p=0.95, seed=seed)[0][
+            "steps"
+        ]
+        for seed in (1, 1, 2)
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
+    refusal = asked(link, "POST", "/studio/write", json={"model": "m", "text": PROMPT, "top_k": 3})
+    assert "temperature is 0" in refusal.json()["error"]["message"]
+    refusal = asked(InProcess(m=classifier(randomize)), "POST", "/studio/write", json={"model": "m", "text": PROMPT})
+    assert "continues no texts" in refusal.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_the_lens_says_what_each_layer_would_say_under_the_changes_too(changed: bool, randomize: Any) -> None:
+    predictor = language_model(randomize)
+    link, tokenizer = InProcess(m=predictor), predictor.task.tokenizer
+    scale = {"kind": "scale", "address": "layers.0.attention", "heads": [1], "factor": 0}
+    more = {"interventions": [scale]} if changed else {}
+    written = tokenizer.encode(" on")
+    found = asked(link, "POST", "/studio/lens", json={"model": "m", "text": PROMPT, "written": written, **more}).json()
+    ids = [*predictor.task.prompted(tokenizer.encode(PROMPT)), *written]
+    edits = [ScaleHeads(address="layers.0.attention", heads=[1])] if changed else []
+    with change(predictor.model, *edits):
+        own = LogitLens.of_run(predictor.model, lambda: predictor.model(Tokens.pad([ids])), top=3)
+    assert found["addresses"] == list(own.addresses)
+    assert len(found["places"]) == len(written) + 1
+    first = len(ids) - len(written) - 1
+    for place, layers in enumerate(found["places"], start=first):
+        for n, layer in enumerate(layers):
+            shares = [each["probability"] for each in layer["top"]]
+            assert shares == pytest.approx(own.probabilities[n, place].tolist(), rel=1e-5)
+            assert layer["rank"] == own.rank[n, place]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+import struct
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -58,6 +59,10 @@ class Attention(Strict):
     def most(self) -> int:
         """Weights that may be asked for."""
         return MOST_BYTES if self.page or self.encoding_format == "base64" else MOST_NUMBERS
+
+
+EVERYTHING = Attention(rows="all", encoding_format="base64")
+"""All weights, as the studio asks for them."""
 
 
 class Scale(Strict, tag_field="kind", tag="scale"):
@@ -238,3 +243,14 @@ def view_of(seen: Seen) -> AttentionView:
         examples=tuple(seen.examples),
         images=tuple(seen.images),
     )
+
+
+def packed(view: AttentionView, more: dict[str, Any]) -> bytes:
+    """A view in one body: the length of what follows in JSON, that, and the numbers of all weights."""
+    from regard.inspection.viewer import Levels, described, scale_for
+
+    scale = scale_for(view.maps)
+    levels = [Levels.of(item, scale) for item in view.maps]
+    head = msgspec.json.encode({**described(view, levels), **more})
+    planes = (plane for item, one in zip(view.maps, levels, strict=True) for plane in one.planes(item, scale))
+    return b"".join((struct.pack("<I", len(head)), head, *planes))

@@ -23,6 +23,8 @@ from regard.errors import InputError
 from regard.generation.turns import Turns
 from regard.inspection import attention_addresses
 from regard.machine import keep_freed_memory
+from regard.serving.attention import Interventions
+from regard.serving.examining import lens
 from regard.serving.first_texts import first_texts
 from regard.serving.looking import answered
 from regard.serving.messages import (
@@ -157,6 +159,8 @@ class Engine:
                 yield route.answer(predictor, asked)
             else:
                 yield answered(predictor, route, asked)
+        elif request.what == "lens":
+            yield lens(predictor, given, msgspec.convert(given["interventions"], Interventions))
         else:
             yield from self._vectors(predictor, given)
 

@@ -8,33 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import struct
 from collections.abc import Sequence
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from regard.inspection.viewer import Levels, described, scale_for
+from regard.serving import playing
 from regard.serving.app import Server, check_model, client_of, watched
-from regard.serving.attention import Attention, Interventions, Seen, Strict, view_of
+from regard.serving.attention import EVERYTHING, Attention, Interventions, Seen, Strict, packed, view_of
 from regard.serving.description import Call
 from regard.serving.messages import Began, Card
 from regard.serving.requests import BadRequest, read
 from regard.serving.tasks import ROUTES
 from regard.web import page
 
-if TYPE_CHECKING:
-    from regard.inspection import AttentionView
-
 MIME = {"js": "text/javascript", "css": "text/css"}
 
 NEXT = 10
 """Tokens that are told of what a language model expects next."""
-
-EVERYTHING = Attention(rows="all", encoding_format="base64")
 
 READS_TEXT = (
     "text-classification",
@@ -109,15 +103,6 @@ async def _looked(server: Server, wanted: LookRequest, client: list[str]) -> Res
     # In a thread: the weights of a long text take longer than a keystroke of somebody else may wait.
     body = await asyncio.to_thread(lambda: packed(view_of(seen), {"answer": answer, "plain": plain}))
     return Response(body, media_type="application/octet-stream")
-
-
-def packed(view: AttentionView, more: dict[str, Any]) -> bytes:
-    """A view in one body: the length of what follows in JSON, that, and the numbers of all weights."""
-    scale = scale_for(view.maps)
-    levels = [Levels.of(item, scale) for item in view.maps]
-    head = msgspec.json.encode({**described(view, levels), **more})
-    planes = (plane for item, one in zip(view.maps, levels, strict=True) for plane in one.planes(item, scale))
-    return b"".join((struct.pack("<I", len(head)), head, *planes))
 
 
 async def _of_language_model(
@@ -211,5 +196,7 @@ CALLS = (
     Call("GET", "/studio", studio, "The studio's page.", str, media="text/html", key=False),
     Call("GET", "/static/{path:path}", static, "A file of the studio's page.", str, media="text/javascript", key=False),
     Call("POST", "/studio/look", look, "Attention and an answer, for the page.", bytes, LookRequest),
+    Call("POST", "/studio/write", playing.write, "A text token by token, for the page.", bytes, playing.PlayRequest),
+    Call("POST", "/studio/lens", playing.lens, "What layers would say, for the page.", dict, playing.LensRequest),
 )
 """The routes of the studio."""

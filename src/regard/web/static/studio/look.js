@@ -1,8 +1,13 @@
-// What the studio asks its server: the models there are, and what one of them looks at.
+// What the studio asks its server: the models there are, what one of them looks at, what it writes, what its layers would say.
 
-/** @typedef {{ label: string, probability?: number, log_probability?: number }} Bar */
+/** @typedef {{ label: string, probability?: number, log_probability?: number, id?: number }} Bar */
 /** @typedef {{ what: string, text?: string, bars?: Bar[] }} Told */
-/** @typedef {{ kind: "scale", address: string, heads: number[], factor: number }} Change */
+/** @typedef {{ kind: "scale", address: string, heads: number[], factor: number }} Scale */
+/** @typedef {{ kind: "patch", address: string, from: any, positions: number[], from_positions?: number[] }} Patch */
+/** @typedef {Scale | Patch} Change */
+/** @typedef {{ model: string, text: string, second?: string | null, interventions: Change[] }} Wanted */
+/** @typedef {{ head: any, bytes: Uint8Array, places: number[] }} Packed what a view is made of: see `packed` in `regard/serving/attention.py` */
+/** @typedef {import("../source.js").Source} Source */
 
 /** @param {string} key of the server; empty where it has none @returns {Record<string, string>} */
 const headers = (key) => ({ "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) });
@@ -19,27 +24,29 @@ export async function models(key) {
   return (await (await answered(await fetch("v1/models", { headers: headers(key) }))).json()).data;
 }
 
-/**
- * The attention of a model to a text.
- *
- * @param {{ model: string, text: string, second: string | null, interventions: Change[] }} wanted
- * @param {string} key
- * @returns {Promise<{ answer: Told, plain: Told | null, source: import("../source.js").Source }>}
- */
-export async function look(wanted, key) {
-  const response = await answered(await fetch("studio/look", { method: "POST", headers: headers(key), body: JSON.stringify(wanted) }));
-  const bytes = new Uint8Array(await response.arrayBuffer());
+/** @param {string} path @param {any} wanted @param {string} key @param {AbortSignal} [signal] */
+async function asked(path, wanted, key, signal) {
+  return answered(await fetch(`studio/${path}`, { method: "POST", headers: headers(key), body: JSON.stringify(wanted), signal }));
+}
+
+/** An answer of JSON alone. @param {string} path @param {any} wanted @param {string} key @param {AbortSignal} [signal] @returns {Promise<any>} */
+export const tell = async (path, wanted, key, signal) => (await asked(path, wanted, key, signal)).json();
+
+/** An answer with maps. @param {string} path @param {any} wanted @param {string} key @param {AbortSignal} [signal] @returns {Promise<Packed>} */
+export async function see(path, wanted, key, signal) {
+  const bytes = new Uint8Array(await (await asked(path, wanted, key, signal)).arrayBuffer());
   const length = new DataView(bytes.buffer).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
   /** @type {number[]} where the numbers of each map begin */
   const places = [4 + length];
-  for (const map of head.maps) {
-    const size = map.heads * head.sides[map.query].tokens.length * head.sides[map.key].tokens.length * map.size;
-    places.push(places[places.length - 1] + size);
-  }
-  return {
-    answer: head.answer,
-    plain: head.plain,
-    source: { data: async () => head, levels: async (index) => bytes.subarray(places[index], places[index + 1]) },
-  };
+  for (const map of head.maps) places.push(places[places.length - 1] + map.heads * map.size * sizeOf(head, map));
+  return { head, bytes, places };
 }
+/** @param {any} head @param {any} map */
+const sizeOf = (head, map) => head.sides[map.query].tokens.length * head.sides[map.key].tokens.length;
+
+/** The numbers of one map. @param {Packed} packed @param {number} index */
+export const numbersOf = ({ bytes, places }, index) => bytes.subarray(places[index], places[index + 1]);
+
+/** All of a view, for the viewer, which changes what it is given. @param {Packed} packed @returns {Source} */
+export const sourceOf = (packed) => ({ data: async () => structuredClone(packed.head), levels: async (index) => numbersOf(packed, index) });

@@ -1,0 +1,52 @@
+// What is changed in the model: heads scaled, vectors of another text put in.
+
+import { element } from "../viewer/names.js";
+
+/** @param {import("./types").Studio} studio */
+export function addChanges(studio) {
+  const { $ } = studio;
+
+  function list() {
+    const state = studio.viewer?.state, head = state && state.head !== "mean" ? state.head : null;
+    $("switch-off").textContent = !state ? "switch a head off" : head === null ? `switch all heads of ${state.map.address} off` : `switch head ${head} of ${state.map.address} off`;
+    $("changed").replaceChildren(...studio.changes.map((change, place) => {
+      const item = element("li"), away = element("button", "×");
+      Object.assign(away, { type: "button" });
+      away.setAttribute("aria-label", "undo");
+      away.addEventListener("click", () => {
+        studio.changes.splice(place, 1);
+        studio.ask();
+      });
+      if (change.kind === "scale") {
+        const factor = Object.assign(element("input"), { type: "number", step: "0.1", value: String(change.factor) });
+        factor.setAttribute("aria-label", "factor");
+        factor.addEventListener("change", () => {
+          change.factor = Number(factor.value);
+          studio.ask();
+        });
+        item.append(`${change.address}${change.heads ? " head " + change.heads : ""} ×`, factor);
+      } else {
+        item.append(`${change.address} at ${change.positions} from `, element("bdi", `“${change.from.question ?? change.from.text ?? change.from}”`));
+        if (change.from_positions) item.append(` at ${change.from_positions}`);
+      }
+      item.append(away);
+      return item;
+    }));
+  }
+  $("switch-off").addEventListener("click", () => {
+    if (!studio.viewer) return;
+    const { map, head } = studio.viewer.state;
+    studio.changes.push({ kind: "scale", address: map.address, heads: head === "mean" ? [...Array(map.heads).keys()] : [head], factor: 0 });
+    studio.ask();
+  });
+  studio.root.addEventListener("change", list);
+  studio.answered.push(list);
+  studio.kept.push(() => (studio.changes.length ? [["changes", JSON.stringify(studio.changes)]] : []));
+  studio.opened.push((parts) => {
+    try {
+      studio.changes = JSON.parse(parts.get("changes") ?? "[]");
+    } catch {
+      studio.changes = [];
+    }
+  });
+}

@@ -1,0 +1,46 @@
+// What the modules of the studio share. Nothing of this file is in a page.
+
+import type { Change, Packed, Told, Wanted } from "./look.js";
+import type { Source } from "../source.js";
+import type { Viewer } from "../viewer/types";
+
+/** What a model answered to what stands in the page. */
+export interface Answered {
+  wanted: Wanted;
+  answer: Told;
+  plain: Told | null;
+  packed: Packed;
+}
+/** One studio: what stands in its page, and what its modules offer one another. */
+export interface Studio {
+  /** An element of the page by its id. */
+  $(id: string): any;
+  root: HTMLElement;
+  key: string;
+  viewer: Viewer | null;
+  models: any[];
+  changes: Change[];
+  seen: Answered | null;
+  /** Whether somebody wrote the text. */
+  typed: boolean;
+  /** Milliseconds from a change to the picture, of each. */
+  took: number[];
+  /** The card of the model that is chosen. */
+  model(): any;
+  /** What stands in the page now. */
+  wanted(): Wanted;
+  /** Asks for it; what changes meanwhile is asked for afterwards. */
+  ask(since?: number): Promise<void>;
+  /** Shows a view in place of the one before, its row chosen where one is given. */
+  show(source: Source, row?: number): Promise<void>;
+  /** Says what is wrong; nothing where the text is empty. */
+  problem(text: string): void;
+  /** Runs what may go wrong, and says it where it does. */
+  trying(work: () => Promise<unknown>): Promise<void>;
+  /** What else stands in the page's address, by whose it is. */
+  kept: (() => [string, string][])[];
+  /** Called with each new answer. */
+  answered: ((found: Answered) => void)[];
+  /** Called when the page is opened or its address is another. */
+  opened: ((parts: URLSearchParams) => unknown)[];
+}
