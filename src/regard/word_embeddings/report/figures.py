@@ -252,10 +252,7 @@ def drawn_table(table: Table) -> str:
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in table.columns)
     body = "".join(_row(row) for row in table.rows)
     corner = f'<th scope="col">{html.escape(table.corner)}</th>' if table.corner else "<td></td>"
-    return (
-        f'<div class="scroll"><table><thead><tr>{corner}{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    return f'<div class="scroll"><table><thead><tr>{corner}{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _row(row: Row) -> str:
