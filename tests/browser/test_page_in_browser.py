@@ -242,6 +242,28 @@ def test_pictures_are_saved(visit, view):
         assert {"<b>", "&", "cat"} <= set(texts)
 
 
+def test_the_whole_page_is_saved_as_one_file_that_works(visit, until, tmp_path):
+    page = visit(a_view(MARKUP), "view=heads&layer=layers.1")
+    page.keyboard.press("t")
+    page.keyboard.press("?")
+    page.keyboard.press("Escape")
+    page.click("#tab-text")
+    until(page, "document.body.dataset.view === 'text'")
+    copy = tmp_path / "copy.html"
+    copy.write_bytes(saved(page, "html"))
+    again = visit(copy, "view=text&layer=layers.1")
+    words = [token.replace(" ", "␣") for token in MARKUP]
+    assert again.locator("#words span").all_inner_texts() == words
+    assert again.evaluate("matrixOf(state.map, 0, false).peak") == page.evaluate("matrixOf(state.map, 0, false).peak")
+
+
+def test_pdf_is_the_browsers_own_print(visit):
+    page = visit(a_view(["a", "b"]))
+    page.evaluate("() => { window.print = () => { window.printed = true; }; }")
+    page.click("#save-pdf")
+    assert page.evaluate("window.printed")
+
+
 def test_a_picture_under_weights_is_saved(visit):
     page = visit(a_picture())
     assert page.evaluate("state.view") == "image"

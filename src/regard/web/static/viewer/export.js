@@ -118,6 +118,20 @@ export function addExport(viewer) {
       save(new Blob(["\ufeff" + lines.join("\r\n") + "\r\n"], { type: "text/csv;charset=utf-8" }), "csv");
     },
   };
+  Object.assign(SAVERS, {
+    // The browser's own way to paper and PDF: the style sheet for printing leaves the picture and its table.
+    pdf: () => print(),
+    // The page without what was written into it since it was opened. What it shows is in its address, which a file has not.
+    html() {
+      const whole = /** @type {HTMLElement} */ (document.documentElement.cloneNode(true)), body = /** @type {HTMLElement} */ (whole.querySelector("body"));
+      for (const name of ["data-theme", "class"]) whole.removeAttribute(name);
+      for (const name of body.getAttributeNames()) body.removeAttribute(name);
+      for (const list of whole.querySelectorAll("[data-entries]")) list.removeAttribute("data-entries");
+      for (const one of whole.querySelectorAll("dialog[open]")) one.removeAttribute("open");
+      save(new Blob(["<!doctype html>\n" + whole.outerHTML], { type: "text/html;charset=utf-8" }), "html");
+    },
+  });
+  $("save-html").hidden = !document.getElementById("data"); // a page whose data a server gives is no file
   function shownMatrices() {
     const { map } = state;
     /** @type {(number | "mean")[]} */
