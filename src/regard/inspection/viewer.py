@@ -82,7 +82,9 @@ def html_fragment(view: AttentionView, *, height: int = 680) -> str:
         height: of the frame, in CSS pixels.
 
     """
-    return framed(html_page(view), readable(view.title), height=height, allowed="allow-scripts allow-downloads allow-modals")
+    return framed(
+        html_page(view), readable(view.title), height=height, allowed="allow-scripts allow-downloads allow-modals"
+    )
 
 
 def _described(
