@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.errors import InputError
-from regard.quantization import encoder as maps
-from regard.quantization.encoder import ByteLinear, FusedLinear, PlainLinear, packed_linear
+from regard.quantization import encoder_linear as maps
+from regard.quantization.encoder_linear import ByteLinear, FusedLinear, PlainLinear, packed_linear
 
 ACTIVATIONS = {"none": None, "gelu": F.gelu, "relu": F.relu, "tanh gelu": partial(F.gelu, approximate="tanh")}
 TOLERANCE = {"float32": 1e-5, "bfloat16": 4e-2, "int8": 6e-2, "int4": 0.3}

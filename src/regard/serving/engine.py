@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -44,13 +44,11 @@ from regard.serving.messages import (
 )
 from regard.serving.tasks import ROUTES, routes_of
 from regard.serving.tokens import token_names
-from regard.serving.writing import TooLong, WritingModel, check_ids, failure
+from regard.serving.vectors import EncodingModel
+from regard.serving.writing import WritingModel, check_ids, failure
 
 if TYPE_CHECKING:
     from regard.text.tokenizer import Tokenizer
-
-TEXTS_AT_ONCE = 16
-"""Of which vectors are made between two steps."""
 
 
 class Engine:
@@ -64,37 +62,48 @@ class Engine:
 
     def __init__(self, predictors: Mapping[str, Any], *, rows: int = 16, kept_bytes: int = 2**28) -> None:
         from regard.tasks.language_modelling import LanguageModel
+        from regard.tasks.sentence_embedding import SentenceEncoder
 
         self.predictors = dict(predictors)
         made: dict[int, WritingModel] = {}
+        encoders: dict[int, EncodingModel] = {}
         self.writing: dict[str, WritingModel] = {}
+        self.encoding: dict[str, EncodingModel] = {}
         for name, predictor in self.predictors.items():
             if isinstance(predictor, LanguageModel):
                 if id(predictor) not in made:
                     made[id(predictor)] = WritingModel(predictor, rows=rows, kept_bytes=kept_bytes)
                 self.writing[name] = made[id(predictor)]
+            elif isinstance(predictor, SentenceEncoder):
+                self.encoding[name] = encoders.setdefault(id(predictor), EncodingModel(predictor))
         self._batches = list(made.values())
-        self._asked: Turns[tuple[Ask, Iterator[Any]]] = Turns()
+        self._encoders = list(encoders.values())
+        self._asked: Turns[Ask] = Turns()
         self._changed: Turns[tuple[Write, WritingModel]] = Turns()
 
     @property
     def busy(self) -> bool:
         """Whether `turn` has something to do."""
-        return bool(self._asked or self._changed) or any(model.busy for model in self._batches)
+        return bool(self._asked or self._changed) or any(model.busy for model in (*self._batches, *self._encoders))
 
     def take(self, request: Request) -> list[Reply]:
         """Take a request; what can be said at once is returned."""
         if isinstance(request, Cancel):
-            for model in self._batches:
+            for model in (*self._batches, *self._encoders):
                 model.cancel(request.key)
-            self._asked.remove(lambda each: each[0].key == request.key)
+            self._asked.remove(lambda each: each.key == request.key)
             self._changed.remove(lambda each: each[0].key == request.key)
             return []
         try:
             if request.model not in self.predictors:
                 raise InputError(f"there is no model {request.model!r}")
+            if isinstance(request, Ask) and request.what == "embed":
+                if request.model not in self.encoding:
+                    raise InputError("the model makes no vectors of texts; serve an encoder for that")
+                self.encoding[request.model].add(request)
+                return []
             if isinstance(request, Ask):
-                self._asked.add((request, self._steps(request)), request.client)
+                self._asked.add(request, request.client)
                 return []
             if request.model not in self.writing:
                 raise InputError(f"the model {request.model!r} is no language model and continues no texts")
@@ -110,18 +119,17 @@ class Engine:
         return []
 
     def turn(self) -> list[Reply]:
-        """One step of every language model that is asked something, and one of whatever else is asked."""
+        """One step of every model that writes or makes vectors, and one of whatever else is asked."""
         replies: list[Reply] = []
         if self._asked:
-            request, steps = self._asked.take()
+            request = self._asked.take()
             try:
-                made = next(steps)
-                if made is None:
-                    self._asked.add((request, steps), request.client)  # others take their turn
-                else:
-                    replies.append(Answer(request.key, made))
+                replies.append(Answer(request.key, self._answer(request)))
             except Exception as error:
                 replies.append(failure(request.key, error))
+        for model in self._encoders:
+            if model.busy:
+                replies += model.turn(brief=any(each.busy for each in self._batches) or bool(self._changed))
         for model in self._batches:
             if model.busy:
                 replies += model.turn()
@@ -139,57 +147,25 @@ class Engine:
             waiting={name: model.batch.waiting for name, model in self.writing.items()},
         )
 
-    def _steps(self, request: Ask) -> Iterator[Any]:
-        """The answer, after None as often as there is a pause in the work."""
+    def _answer(self, request: Ask) -> Any:
         predictor, given = self.predictors[request.model], request.given
         if request.what == "tokenize":
             tokenizer = _tokenizer(predictor, request.model)
             ids = tokenizer.encode(given["text"])
             if given["special"] and request.model in self.writing:
                 ids = predictor.task.prompted(ids)
-            yield {"ids": list(ids), "texts": [name for name, _ in map(token_names(tokenizer), ids)]}
-        elif request.what == "detokenize":
+            return {"ids": list(ids), "texts": [name for name, _ in map(token_names(tokenizer), ids)]}
+        if request.what == "detokenize":
             tokenizer = _tokenizer(predictor, request.model)
             check_ids(tokenizer, given["ids"])
-            yield tokenizer.decode(given["ids"])
-        elif request.what == "task":
-            route = ROUTES[given["route"]]
-            asked = msgspec.convert(given["request"], route.request)
-            if asked.attention is None and not asked.interventions:
-                yield route.answer(predictor, asked)
-            else:
-                yield answered(predictor, route, asked)
-        elif request.what == "lens":
-            yield lens(predictor, given, msgspec.convert(given["interventions"], Interventions))
-        else:
-            yield from self._vectors(predictor, given)
-
-    def _vectors(self, predictor: Any, given: Mapping[str, Any]) -> Iterator[Any]:
-        """Vectors of texts or of token ids, as float32 bytes, and how many tokens were read."""
-        from regard.tasks.sentence_embedding import SentenceEncoder
-
-        if not isinstance(predictor, SentenceEncoder):
-            raise InputError("the model makes no vectors of texts; serve an encoder for that")
-        tokenizer = predictor.task.tokenizer
-        texts = []
-        for each in given["texts"]:
-            if not isinstance(each, str):
-                check_ids(tokenizer, each)
-                each = tokenizer.decode(each)
-            texts.append(each)
-        most, read, made = predictor.maximum_length, 0, bytearray()
-        for first in range(0, len(texts), TEXTS_AT_ONCE):
-            part = texts[first : first + TEXTS_AT_ONCE]
-            lengths = [len(each) for each in predictor.task.encode(part, maximum=sys.maxsize, prompt=None)]
-            for number, length in enumerate(lengths, start=first + 1):
-                if most is not None and length > most:
-                    raise TooLong(
-                        f"this model's maximum context length is {most} tokens, and text {number} has {length}; shorten it"
-                    )
-            read += sum(lengths)
-            made += predictor.embed(part).astype("<f4").tobytes()
-            yield None
-        yield {"vectors": bytes(made), "width": predictor.width, "tokens": read}
+            return tokenizer.decode(given["ids"])
+        if request.what == "lens":
+            return lens(predictor, given, msgspec.convert(given["interventions"], Interventions))
+        route = ROUTES[given["route"]]
+        asked = msgspec.convert(given["request"], route.request)
+        if asked.attention is None and not asked.interventions:
+            return route.answer(predictor, asked)
+        return answered(predictor, route, asked)
 
 
 def _tokenizer(predictor: Any, name: str) -> Tokenizer:

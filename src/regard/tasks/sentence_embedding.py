@@ -165,6 +165,17 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
         inputs = self.task.encode(texts, maximum=self.maximum_length, prompt=prompt)
         return self._vectors(inputs, precision, batch_tokens, texts, layers)
 
+    def embed_tokens(
+        self, inputs: Sequence[Sequence[int]], *, precision: str | None = None, batch_tokens: int = BATCH_TOKENS
+    ) -> NDArray[np.float32]:
+        """The vectors of texts that are tokens already, as `task.encode` gives them; else as `embed`. Nobody is told of them.
+
+        Arguments:
+            inputs: token ids, special ones included, each at most `maximum_length` of them.
+            precision, batch_tokens: as for `embed`.
+        """
+        return self._vectors(inputs, precision, batch_tokens)
+
     def features(
         self,
         texts: Sequence[str | Sequence[str]],
