@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 
 from regard.cli.console import envelope, on_terminal, print_json, say
 from regard.errors import InputError, nearest
+from regard.reading import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +59,14 @@ def serve(
             metavar="ORIGIN", help="Web pages from there may call it (CORS); may be repeated.", show_default=False
         ),
     ] = None,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With an API key in each line, of which clients send one; in place of REGARD_API_KEY.",
+            show_default=False,
+        ),
+    ] = None,
     tls_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="For HTTPS.", show_default=False)] = None,
     tls_key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Of the certificate.", show_default=False)
@@ -83,8 +93,8 @@ def serve(
     """Serve models over HTTP, as OpenAI's API: completions, chat completions, embeddings.
 
     Language models write for many at once. A text and its log-probabilities have the same bits alone and under any load.
-    Without a name before it, a folder is served under its own. To be reached from other machines an API key is needed: set
-    REGARD_API_KEY.
+    Without a name before it, a folder is served under its own. To be reached from other machines an API key is needed, of
+    --api-key-file or REGARD_API_KEY.
 
     \b
     Example:
@@ -104,11 +114,11 @@ def serve(
 
     if demo:
         folders = with_demo(folders)
-    key = os.environ.get(KEY_VARIABLE)
+    keys = api_keys(api_key_file)
     web = WebOptions(
         host=host,
         port=port,
-        api_keys=() if key is None else (key.strip(),),
+        api_keys=keys,
         origins=tuple(allow_origin or ()),
         certificate=tls_certificate,
         private_key=tls_key,
@@ -130,7 +140,8 @@ def serve(
         if demo:
             from regard.serving.demo import calls
 
-            for line in calls(url, names, key=key is not None, trusted=tls_certificate is None):
+            given = f"$(head -n 1 {shlex.quote(str(api_key_file))})" if api_key_file else f"${KEY_VARIABLE}"
+            for line in calls(url, names, key=given if keys else "", trusted=tls_certificate is None):
                 say(f"  {line}")
 
     run_shown(options, web, listening)
@@ -196,6 +207,23 @@ def _bar() -> Progress:
         redirect_stdout=False,  # what is written there is for whoever reads it
         expand=True,
     )
+
+
+def api_keys(file: Path | None) -> tuple[str, ...]:
+    """Those that clients may send: of a file, one in each line, or of the environment.
+
+    Raises:
+        InputError: for a file that cannot be read or has none, and for both.
+    """
+    given = os.environ.get(KEY_VARIABLE)
+    if file is None:
+        return () if given is None else (given.strip(),)
+    if given is not None:
+        raise InputError(f"--api-key-file {file}: {KEY_VARIABLE} is set too; give the keys in one place")
+    keys = tuple(filter(None, map(str.strip, read_text(file, "give a file of text").splitlines())))
+    if not keys:
+        raise InputError(f"--api-key-file {file}: has no key; write one in each line, such as of: openssl rand -hex 32")
+    return keys
 
 
 def with_demo(folders: dict[str, str]) -> dict[str, str]:

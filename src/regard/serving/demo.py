@@ -149,13 +149,13 @@ def _train_chat(run: Path, texts: Sequence[str], callbacks: Sequence[Callback]) 
     (run / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
 
 
-def calls(url: str, names: Sequence[str], *, key: bool = False, trusted: bool = True) -> list[str]:
+def calls(url: str, names: Sequence[str], *, key: str = "", trusted: bool = True) -> list[str]:
     """Lines for a shell that ask the models something.
 
     Arguments:
         url: of the server.
         names: of the models that it has.
-        key: whether it asks for the API key, which the lines then take from REGARD_API_KEY.
+        key: what stands for the API key in a shell, such as `$REGARD_API_KEY`; empty where none is asked for.
         trusted: whether curl trusts its certificate; a demonstration's is mostly the user's own.
 
     >>> print(*calls("http://127.0.0.1:8000", ["dates"]))
@@ -172,7 +172,7 @@ def calls(url: str, names: Sequence[str], *, key: bool = False, trusted: bool = 
             {"inputs": {"source_sentence": "A cat sat.", "sentences": ["A kitten sat.", "Stocks fell."]}},
         ),
     }
-    more = ("" if trusted else " --insecure") + (' -H "Authorization: Bearer $REGARD_API_KEY"' if key else "")
+    more = ("" if trusted else " --insecure") + (f' -H "Authorization: Bearer {key}"' if key else "")
     return [
         f"curl {shlex.quote(url + path)} -H 'Content-Type: application/json'{more} -d {shlex.quote(json.dumps(body))}"
         for name, (path, body) in asked.items()

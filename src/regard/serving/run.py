@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import re
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -21,6 +23,9 @@ from regard.serving.link import EngineLink
 from regard.serving.messages import Loading
 from regard.serving.responses import READ_SECONDS
 from regard.serving.studio import CALLS as STUDIO
+
+WRITABLE = re.compile(r"[!-~]+")
+"""What an API key may be: the characters of ASCII that are seen, without spaces."""
 
 UNREAD_SECONDS = 60
 """After which a connection is closed whose other end takes nothing of what was sent."""
@@ -41,7 +46,8 @@ class WebOptions:
         access_log: whether each request is a line of JSON on standard error, without its texts.
 
     Raises:
-        InputError: for a host that others can reach without a key, and a certificate without its key.
+        InputError: for a host that others can reach without a key, a key that no client can send, and a certificate without
+            its key.
     """
 
     host: str = "127.0.0.1"
@@ -58,11 +64,15 @@ class WebOptions:
     def __post_init__(self) -> None:
         if self.host not in LOOPBACK and not self.api_keys:
             raise InputError(
-                f"host {self.host}: others than this machine can reach it, so an API key is needed; set REGARD_API_KEY, or "
-                "listen on 127.0.0.1"
+                f"host {self.host}: others than this machine can reach it, so an API key is needed; set REGARD_API_KEY, give "
+                "--api-key-file, or listen on 127.0.0.1"
             )
         if not all(self.api_keys):
             raise InputError("an API key is empty; give a long random one, such as of: openssl rand -hex 32")
+        if not all(map(WRITABLE.fullmatch, self.api_keys)):
+            raise InputError(
+                "an API key has characters that no header may have; give letters, digits and signs of ASCII alone"
+            )
         if (self.certificate is None) != (self.private_key is None):
             raise InputError("a certificate and its private key belong together; give both")
         for path in (self.certificate, self.private_key):
@@ -91,6 +101,7 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen."""
         await super().startup(sockets)
+        tell_systemd("READY=1")
         self.started_call()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -186,6 +197,19 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.close()
         raise InputError(f"{host}:{port} cannot be listened on: {error}; choose another --port") from error
     return listener
+
+
+def tell_systemd(state: str) -> None:
+    """Say how far this process is, where systemd started it and waits to be told (`Type=notify`); else nothing.
+
+    Arguments:
+        state: such as `READY=1`.
+    """
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            channel.connect(f"\0{address[1:]}" if address.startswith("@") else address)
+            channel.sendall(state.encode())
 
 
 def _log_to(stream: object) -> None:
