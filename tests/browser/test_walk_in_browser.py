@@ -80,3 +80,50 @@ def test_light_and_dark(page):
 def test_markup_in_tokens_is_text(page):
     assert page.locator("img").count() == 0
     assert "<img␣src=x␣onerror=alert(1)>" in page.locator("#step-1 tbody").text_content()
+
+
+def test_another_query_is_asked_by_a_click_and_by_key(page, walked, until):
+    other = walked.at(3)
+    assert page.locator("main button[data-position]").count() == 4
+    page.click("main button[data-position='3']")
+    until(page, "document.getElementById('walked').dataset.position === '3'")
+    assert "sat" in page.inner_text("h1 em")
+    cells = page.locator("#step-3 td[title]").evaluate_all("all => all.map((one) => Number(one.title))")
+    assert cells[-1] == pytest.approx(float(other.weights[-1]), rel=1e-5)
+    # Its strips have their colours, those of the keys too, which were on the page before.
+    assert page.evaluate(
+        "[...document.querySelectorAll('main .strip')].every((one) => one.style.background.includes('gradient'))"
+    )
+    page.locator("main button[data-position='1']").focus()
+    page.keyboard.press("Enter")
+    until(page, "document.getElementById('walked').dataset.position === '1'")
+    assert page.evaluate("document.activeElement.dataset.position") == "1"
+    cells = page.locator("#step-3 td[title]").evaluate_all("all => all.map((one) => Number(one.title))")
+    assert cells[-1] == pytest.approx(float(walked.weights[-1]), rel=1e-5)
+    page.locator(".strips").nth(1).focus()
+    page.keyboard.press("ArrowRight")
+    assert "entry 1 of 0 to 15" in page.inner_text("#readout")
+
+
+def test_slides_show_one_step_a_screen(page, walked, until):
+    page.set_viewport_size({"width": 1920, "height": 1080})
+    page.keyboard.press("f")
+    until(page, "document.body.classList.contains('slides')")
+
+    def seen() -> list[str]:
+        return [section.get_attribute("id") for section in page.locator("section").all() if section.is_visible()]
+
+    assert seen() == ["step-0"]
+    for key in ("ArrowRight", " ", "PageDown"):
+        page.keyboard.press(key)
+    assert seen() == ["step-3"]
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight + 1")
+    page.keyboard.press("ArrowLeft")
+    assert seen() == ["step-2"]
+    page.click("main button[data-position='2']")
+    assert seen() == ["step-2"]
+    page.click(f"nav a >> nth={len(walked.steps) - 1}")
+    assert seen() == [f"step-{len(walked.steps) - 1}"]
+    page.keyboard.press("Escape")
+    until(page, "!document.body.classList.contains('slides')")
+    assert len(seen()) == len(walked.steps)

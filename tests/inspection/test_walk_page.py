@@ -25,10 +25,11 @@ EVIL = "</script><img src=x onerror=alert(1)>"
 
 
 class Reader(HTMLParser):
-    """Every element with its attributes, and all text by the element it stands in."""
+    """Every element with its attributes, and all text by the element it stands in; what waits in templates apart."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
+        self.waiting: list[tuple[str, dict[str, str | None]]] = []
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.texts: list[tuple[str, str]] = []
         self.open: list[str] = []
@@ -36,7 +37,7 @@ class Reader(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
+        (self.waiting if "template" in self.open else self.elements).append((tag, dict(attrs)))
         if tag not in ("meta", "br"):
             self.open.append(tag)
 
@@ -76,7 +77,7 @@ def test_the_page_is_whole_and_links_to_nothing_outside(seen):
     assert page.startswith("<!doctype html>")
     ids = [attributes["id"] for _, attributes in reader.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
-    for tag, attributes in reader.elements:
+    for tag, attributes in (*reader.elements, *reader.waiting):
         assert tag not in ("link", "img", "iframe", "object", "embed", "base")
         assert not {"src", "srcset", "action", "background"} & attributes.keys()
         assert not any(name.startswith("on") for name in attributes)
@@ -101,13 +102,14 @@ def test_every_step_has_its_words_code_and_numbers(seen):
         wanted = [step.title, step.sentence, *step.notes, *places, *(line.text for line in step.lines)]
         assert [each for each in wanted if each not in text] == []
     assert len(Reader(page).named("section")) == len(seen.steps)
-    assert f"<td>{seen.weights.max():.6f}</td>" in page
+    weight = float(seen.weights.max())
+    assert re.search(rf'<td title="{weight:.7g}">{weight:.2f}0?</td>', page)
 
 
 def test_strips_can_be_reached_and_read_without_a_mouse(seen):
     reader = Reader(html_page(seen))
     strips = [part for part in reader.named("div") if (part.get("class") or "").startswith("strips")]
-    assert len(strips) == len(reader.data) > 5
+    assert 5 < len(strips) < len(reader.data)  # the others are those of other queries
     for number, part in enumerate(strips):
         assert part["tabindex"] == "0"
         assert part["data-item"] == str(number)
@@ -142,6 +144,7 @@ def test_text_from_outside_is_inert_wherever_it_stands(place, seen):
     reader = Reader(page)
     assert reader.open == []
     assert not reader.named("img")
+    assert not [tag for tag, _ in reader.waiting if tag in ("img", "script")]
     assert len(reader.named("script")) == 2
     assert "\u202e" not in page
     shown = "".join(text for tag, text in reader.texts if tag not in ("script", "style"))

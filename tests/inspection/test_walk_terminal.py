@@ -47,8 +47,8 @@ def test_steps_are_numbered_and_have_their_lines_and_numbers(seen):
 
 def test_bars_grow_with_the_number_and_show_its_sign():
     scores = printed(small()).partition("2 · Scores")[2].partition("3 · Scale")[0]
-    a = re.search(r"a +2\.000000 +(█+)\n", scores)
-    b = re.search(r"b +-6\.000000 +(░+)\n", scores)
+    a = re.search(r"a +2\.00 +(█+)\n", scores)
+    b = re.search(r"b +-6\.00 +(░+)\n", scores)
     assert a is not None
     assert b is not None
     assert len(b[1]) == pytest.approx(3 * len(a[1]), abs=2)

@@ -40,6 +40,7 @@ from regard.inspection.walk.steps import (
     quoted,
     shape_of,
     statement,
+    three,
     walked_as,
     written,
 )
@@ -90,7 +91,8 @@ def _scaled_dot(score: ScaledDot, scene: Scene) -> Scored:
             _scores(scene, scores),
         ),
         notes=(
-            f"The spread of the scores (standard deviation over the keys) is {spread[0]:.4g} before and {spread[1]:.4g} after.",
+            f"The spread of the scores (standard deviation over the keys) is {three(spread[0])} before and "
+            f"{three(spread[1])} after.",
             *_without_scale(scene, raw, scores),
         ),
     )
@@ -134,7 +136,7 @@ def _relative_keys(score: RelativeKeys, scene: Scene) -> Scored:
             scene.per_key("q · a", scene.mine(apart)),
             _scores(scene, scores),
         ),
-        notes=(f"Both products are divided by √{scene.query.shape[-1]} = {root:.4g}.",),
+        notes=(f"Both products are divided by √{scene.query.shape[-1]} = {three(root)}.",),
     )
     return [_products(scene, raw, statement(RelativeKeys.forward, "query @ key"), name=PRODUCT), added], scores
 
@@ -284,8 +286,8 @@ def _divisor(power: float, width: int, divisor: float) -> tuple[str, str]:
         return "Here the scores are left as they are (a power of 0).", "score_j = q · k_j"
     if power == 0.5:
         root = "the square root of the width of a head"
-        return f"Every score is divided by {root}, √{width} = {divisor:.6g}.", "score_j = q · k_j / √E"
-    return f"Every score is divided by E^{power:g} = {divisor:.6g}.", f"score_j = q · k_j / E^{power:g}"
+        return f"Every score is divided by {root}, √{width} = {three(divisor)}.", "score_j = q · k_j / √E"
+    return f"Every score is divided by E^{power:g} = {three(divisor)}.", f"score_j = q · k_j / E^{power:g}"
 
 
 def _scores(scene: Scene, scores: Tensor, name: str = "score") -> Shown:
@@ -301,7 +303,7 @@ def _example(scene: Scene, name: str, products: Tensor, key: int) -> Shown:
 def _sum_of_example(scene: Scene, products: Tensor, key: int) -> str:
     return (
         f"For {quoted(scene.key_texts[key])}, the key with the largest score, the {len(products)} products add up to "
-        f"{float(products.sum()):.6g}."
+        f"{three(float(products.sum()))}."
     )
 
 
@@ -495,7 +497,7 @@ def _local(alignment: Local, scene: Scene, scores: Tensor) -> Weighted:
     window = Step(
         title="Window",
         sentence=f"Only keys at most {alignment.window} places from the centre p are looked at. {whence}",
-        equation=f"inside_j = |j - p| ≤ D,   p = {float(centre):.6g},   D = {alignment.window}",
+        equation=f"inside_j = |j - p| ≤ D,   p = {three(float(centre))},   D = {alignment.window}",
         lines=statement(Local.forward, "within ="),
         shown=(
             scene.number("p", centre),
@@ -569,8 +571,8 @@ def _softmax(
         of=shape_of("weights", "B, H, L, S", weights) if weights.dim() == 4 else "",
     )
     notes = [
-        f"The largest score, {float(largest):.6g}, is subtracted first: the weights are the same, and no exponential is too "
-        f"large. The exponentials add up to {float(total):.6g}, and the weights to {float(own.sum()):.6f}."
+        f"The largest score, {three(float(largest))}, is subtracted first: the weights are the same, and no exponential is too "
+        f"large. The exponentials add up to {three(float(total))}, and the weights to {float(own.sum()):.6f}."
     ]
     if not seen.any():
         notes = ["This query may attend nowhere: its weights are exactly zero."]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from regard.errors import InputError
 from regard.inspection.walk.steps import (
     BARRED,
     Numbers,
@@ -22,6 +24,7 @@ from regard.inspection.walk.steps import (
     legend,
     query_text,
     subject,
+    three,
     with_whole,
     written,
 )
@@ -32,10 +35,14 @@ if TYPE_CHECKING:
     from regard.inspection.walk.walking import Walk
 
 SPACE = visible(" ")
+QUERIES = 32
+"""Other queries whose walks are in the page, each a few times ten kilobytes."""
 
 
 def html_page(walk: Walk) -> str:
     """The page of a walk: the steps one under the other, words and code on the left, numbers on the right.
+
+    The walks of other queries near it are in the page too, and a click on a token goes over to it.
 
     One file without any link to another; a content security policy has the browser load none. Vectors are strips of colour whose
     numbers are read with the pointer or the arrow keys, and it prints without them.
@@ -48,22 +55,45 @@ def html_page(walk: Walk) -> str:
     >>> "<q>" in page, "&lt;q&gt;" in page
     (False, True)
     """
-    shown = _Page(walk)
-    notes = [note for note in (*walk.notes, left_out(walk, shown.keep)) if note]
-    if any(text.startswith(SPACE) for text in (*shown_tokens(walk.keys), *shown_tokens(walk.queries))):
-        notes.append(f"{SPACE} in a token is a space.")
-    word = query_text(walk).removeprefix(SPACE) or SPACE
+    data: list[dict[str, Any]] = []
+    walks = {walk.position: walk} | _others(walk)
+    walked = [_parts(each, data, walks.keys()) for each in walks.values()]
+    word = walked[0]["word"]
     parts = {
         "title": f"{word} · {readable(walk.title)}",
         "word": word,
         "text": readable(walk.title),
         "subject": readable(subject(walk)),
-        "tokens": _token_lines(walk),
+        "walked": walked,
+        "colours": [f"#{colour}" for colour in signed_colours()],
+    }
+    return page("walk", parts, data=data, styles=("walk.css",))
+
+
+def _others(walk: Walk) -> dict[int, Walk]:
+    """The walks of other queries that the page can go over to: those nearest to its own."""
+    nearest = sorted(range(len(walk.queries)), key=lambda place: abs(place - walk.position))[1 : QUERIES + 1]
+    found = {}
+    for place in sorted(nearest) if walk.again else ():
+        with contextlib.suppress(InputError):  # a first token may have nothing to look at
+            found[place] = walk.at(place)
+    return found
+
+
+def _parts(walk: Walk, data: list[dict[str, Any]], positions: Collection[int]) -> dict[str, Any]:
+    """What the template shows of one query's walk."""
+    shown = _Page(walk, data)
+    notes = [note for note in (*walk.notes, left_out(walk, shown.keep)) if note]
+    if any(text.startswith(SPACE) for text in (*shown_tokens(walk.keys), *shown_tokens(walk.queries))):
+        notes.append(f"{SPACE} in a token is a space.")
+    return {
+        "position": walk.position,
+        "word": query_text(walk).removeprefix(SPACE) or SPACE,
+        "tokens": _token_lines(walk, positions),
         "letters": legend(walk),
         "notes": notes,
         "steps": shown.steps(),
     }
-    return page("walk", parts, data=shown.data, styles=("walk.css",))
 
 
 def html_fragment(walk: Walk, *, height: int = 720) -> str:
@@ -79,11 +109,11 @@ def html_fragment(walk: Walk, *, height: int = 720) -> str:
 class _Page:
     """What the template shows of the steps, and the numbers behind the strips in the order they stand on the page."""
 
-    def __init__(self, walk: Walk) -> None:
+    def __init__(self, walk: Walk, data: list[dict[str, Any]]) -> None:
         self.walk = walk
         self.keep = kept(walk)
         self.colours = signed_colours()
-        self.data: list[dict[str, Any]] = []
+        self.data = data
 
     def steps(self) -> list[dict[str, Any]]:
         steps, number = [], 0
@@ -110,7 +140,7 @@ class _Page:
         for block in blocks(step, self.keep, self.walk.keys):
             if isinstance(block, Numbers):
                 shown = [
-                    {"name": item.name, "value": f"{float(item.values):.6g}", "note": item.note} for item in block.shown
+                    {"name": item.name, "value": three(float(item.values)), "note": item.note} for item in block.shown
                 ]
                 yield {"form": "numbers", "shown": shown}
             elif isinstance(block, Table):
@@ -133,6 +163,7 @@ class _Page:
             cells = [
                 {
                     "text": written(float(item.values[row]), count),
+                    "whole": f"{float(item.values[row]):.7g}",
                     "shade": "" if barred else self.colour(float(item.values[row]) / largest, strongest=140),
                 }
                 for item, count in zip(table.columns, places, strict=True)
@@ -155,9 +186,13 @@ class _Page:
         }
 
     def strips(self, block: Strips) -> dict[str, Any]:
-        item, labels, number = block.shown, block.labels, len(self.data)
+        item, labels = block.shown, block.labels
         values = [[_six(value) for value in row] for row in block.values.tolist()]
-        self.data.append({"name": item.name, "labels": labels, "values": values})
+        numbers = {"name": item.name, "labels": labels, "values": values, "largest": _six(item.largest)}
+        # Keys and values are the same for every query.
+        number = self.data.index(numbers) if numbers in self.data else len(self.data)
+        if number == len(self.data):
+            self.data.append(numbers)
         rows: list[dict[str, Any]] = [{"gradient": self.gradient(row, item.largest)} for row in block.values]
         if labels is not None:
             of_keys = item.letters.startswith("S")
@@ -173,11 +208,11 @@ class _Page:
             "labelled": labels is not None,
             "number": number,
             "rows": rows,
-            "spoken": f"{item.name}, {item.shape}, from {low:.4g} to {high:.4g}; arrow keys read the numbers",
+            "spoken": f"{item.name}, {item.shape}, from {three(low)} to {three(high)}; arrow keys read the numbers",
             "colours": [f"#{colour}" for colour in self.colours],
             # The ends of the colours, which are those of another vector where two are to be compared.
-            "scale": [f"{-item.largest:.4g}", f"{item.largest:.4g}"],
-            "range": f"{low:.4g} to {high:.4g}",
+            "scale": [three(-item.largest), three(item.largest)],
+            "range": f"{three(low)} to {three(high)}",
         }
 
     def colour(self, share: float, strongest: int = 255) -> str:
@@ -207,15 +242,24 @@ def _bar(value: float, zero: float, span: float) -> dict[str, Any]:
     return {"left": f"{100 * left:.2f}", "width": f"{100 * length:.2f}", "negative": value < 0, "zero": axis}
 
 
-def _token_lines(walk: Walk) -> list[dict[str, Any]]:
-    def line(name: str, tokens: Sequence[str], kind: str, marked: Sequence[int]) -> dict[str, Any]:
+def _token_lines(walk: Walk, positions: Collection[int]) -> list[dict[str, Any]]:
+    def line(
+        name: str, tokens: Sequence[str], kind: str, marked: Sequence[int], walks: Collection[int] = ()
+    ) -> dict[str, Any]:
         shown = enumerate(zip(tokens, shown_tokens(tokens), strict=True))
         return {
             "name": name,
-            "tokens": [{**_token(*both), "kind": kind if index in marked else ""} for index, both in shown],
+            "tokens": [
+                {
+                    **_token(*both),
+                    "kind": kind if index in marked else "",
+                    "position": index if len(walks) > 1 and index in walks else None,
+                }
+                for index, both in shown
+            ],
         }
 
-    lines = [line("asking", walk.queries, "asks", (walk.position,))]
+    lines = [line("asking", walk.queries, "asks", (walk.position,), positions)]
     if walk.keys != walk.queries or walk.hidden:
         lines.append(line("looked at", walk.keys, "unseen", walk.hidden))
     return lines

@@ -466,21 +466,30 @@ def with_whole(shown: Shown) -> str:
 
 
 def decimals(values: np.ndarray) -> int:
-    """How many decimals show seven digits of the largest number, and never fewer than two.
+    """How many decimals show three digits of the largest number, and never fewer than two.
 
-    >>> decimals(np.array([0.25])), decimals(np.array([12.5, 3.0]))
-    (6, 5)
+    >>> decimals(np.array([0.25])), decimals(np.array([12.5, 3.0])), decimals(np.array([0.012]))
+    (3, 2, 4)
     """
     finite = np.abs(values[np.isfinite(values)])
     largest = float(finite.max(initial=0.0))
-    return max(2, 6 - int(np.floor(np.log10(largest)))) if largest >= 1 else 6
+    return min(max(2, 2 - int(np.floor(np.log10(largest)))), 6) if largest else 2
+
+
+def three(value: float) -> str:
+    """A number by itself, with three digits, or as many as it has before the point.
+
+    >>> three(2.8284), three(12345.6), three(1.2e-7)
+    ('2.83', '12346', '1.2e-07')
+    """
+    return f"{value:.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
 
 
 def written(value: float, places: int) -> str:
     """A number with so many decimals; one that would read zero and is not is written with an exponent.
 
-    >>> written(0.25, 6), written(3e-9, 6), written(0.0, 6)
-    ('0.250000', '3.0e-09', '0')
+    >>> written(0.25, 3), written(3e-9, 3), written(0.0, 3)
+    ('0.250', '3.0e-09', '0')
     """
     if value == 0:
         return "0"

@@ -31,6 +31,7 @@ from regard.inspection.walk.steps import (
     legend,
     query_text,
     subject,
+    three,
     with_whole,
     written,
 )
@@ -158,7 +159,7 @@ def _step(walk: Walk, step: Step, keep: Sequence[int], paint: _Paint) -> Iterato
     for block in blocks(step, keep, walk.keys):
         if isinstance(block, Numbers):
             for item in block.shown:
-                text = f"{item.name} = {float(item.values):.6g}" + (f"   {item.note}" if item.note else "")
+                text = f"{item.name} = {three(float(item.values))}" + (f"   {item.note}" if item.note else "")
                 yield INDENT, Text(text)
         else:
             rows = _table(walk, block, paint) if isinstance(block, Table) else _strips(block, paint)
@@ -240,7 +241,7 @@ def _strips(block: Strips, paint: _Paint) -> Iterator[Text]:
         line.append(paint.strip(row, item.largest, room))
         yield line
     low, high = float(item.values.min(initial=0.0)), float(item.values.max(initial=0.0))
-    ends = f"from {low:.4g} to {high:.4g}"
+    ends = f"from {three(low)} to {three(high)}"
     width = item.values.shape[-1]
     if width > room:
         ends += f"; each mark is the largest in size of {-(-width // room)} numbers of {width}"

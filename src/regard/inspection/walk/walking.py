@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention import Attention, AttentionInputs, AttentionLayer, ScoredAttention
 from regard.errors import InputError
@@ -49,6 +49,7 @@ class Walk:
         sizes: letters, what they count, and their numbers.
         notes: what was chosen for the reader, and why.
         steps: in the order of the equation.
+        again: makes the walk of another query, by its position; see `at`.
     """
 
     title: str
@@ -64,6 +65,20 @@ class Walk:
     sizes: tuple[tuple[str, str, int], ...]
     notes: tuple[str, ...]
     steps: tuple[Step, ...]
+    again: Callable[[int], Walk] | None = field(default=None, repr=False, compare=False)
+
+    def at(self, position: int) -> Walk:
+        """The walk of another query through the same head, from the same run of the model.
+
+        Arguments:
+            position: which of `queries`, counted from 0.
+
+        Raises:
+            InputError: for a position that is not there, or a query that has nothing to look at.
+        """
+        if self.again is None or not 0 <= position < len(self.queries):
+            raise InputError(f"position is {position}; the queries are counted from 0 to {len(self.queries) - 1}")
+        return self if position == self.position else self.again(position)
 
     def step(self, title: str) -> Step:
         """The step called `title`.
@@ -193,10 +208,16 @@ def walk(
     within, number = ("", None) if head is None else layer_and_head(head)
     address, part = chosen_layer(model.model, layer, within)
     reading = read(model, text, part, target=target, to=to)
-    seen = reading.seen
-    if not seen.calls:
+    if not reading.seen.calls:
         raise InputError(f"{address} was not called while the model read this; load or build the model without compile")
-    found = _found(model, part, reading, query, position)
+    return _walked(model.model, address, part, reading, _found(model, part, reading, query, position), number)
+
+
+def _walked(
+    model: nn.Module, address: str, part: AttentionLayer, reading: Reading, found: Found, number: int | None
+) -> Walk:
+    """The walk of one query, from what went through the layer."""
+    seen = reading.seen
     call, place = seen.find(found.position)
     inputs, value, given = seen.calls[call]
     if not inputs.shape[3]:
@@ -219,7 +240,7 @@ def walk(
         )
         first = [given_step(scene)]
         if seen.whole:
-            words = asking(model.model, part, token)
+            words = asking(model, part, token)
             unrotated = Unrotated.of(part, scene, seen, call)
             first = [projection_step(part, scene, words, seen.queries[call][0, place].to(scene.exact), unrotated)]
             if unrotated is not None:
@@ -247,6 +268,7 @@ def walk(
         sizes=(*_sizes(scene), *width),
         notes=tuple(note for note in (found.note, note, *reading.notes) if note),
         steps=tuple(steps),
+        again=lambda position: _walked(model, address, part, reading, Found(position), chosen),
     )
 
 
@@ -324,6 +346,9 @@ def walk_attention(
         sizes=_sizes(scene),
         notes=(note,) if note else (),
         steps=tuple(steps),
+        again=lambda position: walk_attention(
+            mechanism, inputs, value, row=row, head=chosen, position=position, queries=queries, keys=keys
+        ),
     )
 
 

@@ -24,6 +24,12 @@ export function switchTheme() {
 /** @param {ParentNode} root @returns {(id: string) => any} */
 export const finder = (root) => (id) => root.querySelector("#" + id);
 
+/** The screen for the page, or back; where the browser refuses, the page has its window. @param {boolean} on */
+export function fillScreen(on) {
+  if (on && !document.fullscreenElement) document.documentElement.requestFullscreen?.().catch(() => {});
+  else if (!on && document.fullscreenElement) document.exitFullscreen().catch(() => {});
+}
+
 /**
  * Starts what a page's shell offers around a view.
  *

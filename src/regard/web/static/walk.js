@@ -1,8 +1,9 @@
-// The page of a walk: from step to step by key, and single numbers out of strips. All pictures are in the page without it.
+// The page of a walk: from step to step by key or as slides, from query to query by a click, and single numbers out of strips. The
+// first walk is in the page without it.
 
-import { finder, startShell } from "./shell.js";
+import { fillScreen, finder, startShell } from "./shell.js";
 
-/** @typedef {{ name: string, labels: string[] | null, values: (number | null)[][] }} Strips */
+/** @typedef {{ name: string, labels: string[] | null, values: (number | null)[][], largest: number | null }} Strips */
 
 /**
  * Brings the page of a walk to life in an element that holds its markup (`templates/walk.html`).
@@ -15,37 +16,95 @@ export async function mount(root, source) {
   const data = /** @type {Strips[]} */ (await source.data()), $ = finder(root);
   const signal = startShell(root, { keys });
 
+  const walked = $("walked"), heading = /** @type {HTMLElement} */ (root.querySelector("h1 em"));
+  /** @type {Map<string, { word: string, nodes: Node[] }>} what is shown of each query; that of the one shown now is on the page */
+  const walks = new Map([[String(walked.dataset.position), { word: heading.textContent ?? "", nodes: [...walked.childNodes] }]]);
+  for (const one of /** @type {NodeListOf<HTMLTemplateElement>} */ (root.querySelectorAll("template[data-position]"))) {
+    walks.set(String(one.dataset.position), { word: one.dataset.word ?? "", nodes: [...one.content.childNodes] });
+  }
+
   // From step to step.
 
-  const nav = /** @type {HTMLElement} */ (root.querySelector("nav"));
-  const sections = [...root.querySelectorAll("section")], links = [...nav.querySelectorAll("a")];
+  const sections = () => /** @type {HTMLElement[]} */ ([...walked.querySelectorAll("section")]);
+  const links = () => /** @type {HTMLElement[]} */ ([...walked.querySelectorAll("nav a")]);
+  const slides = () => root.classList.contains("slides");
+  let shown = 0;
   /** Where a step has to have come to be the one that is read. */
-  const line = () => nav.getBoundingClientRect().bottom + 40;
+  const line = () => walked.querySelector("nav").getBoundingClientRect().bottom + 40;
   function current() {
+    if (slides()) return shown;
     let found = 0;
-    sections.forEach((section, index) => { if (section.getBoundingClientRect().top <= line()) found = index; });
+    sections().forEach((section, index) => { if (section.getBoundingClientRect().top <= line()) found = index; });
     return found;
   }
   function follow() {
     const here = current();
-    links.forEach((link, index) => {
+    links().forEach((link, index) => {
       if (index === here) link.setAttribute("aria-current", "step");
       else link.removeAttribute("aria-current");
     });
   }
-  addEventListener("scroll", follow, { passive: true, signal });
-  follow();
-  /** @param {number} by */
-  function go(by) {
-    const above = sections[0].getBoundingClientRect().top > line();
-    const next = above && by > 0 ? 0 : Math.min(Math.max(current() + by, 0), sections.length - 1);
-    sections[next].scrollIntoView({ block: "start" });
+  addEventListener("scroll", () => { if (!slides()) follow(); }, { passive: true, signal });
+  /** The step of a number on the screen; of slides it alone. @param {number} index */
+  function show(index) {
+    shown = Math.min(Math.max(index, 0), sections().length - 1);
+    sections().forEach((section, place) => section.classList.toggle("now", place === shown));
+    fit();
+    if (slides()) scrollTo(0, 0);
+    else sections()[shown].scrollIntoView({ block: "start" });
     follow();
   }
+  /** The numbers of a slide, made smaller where they are more than its height has room for. */
+  function fit() {
+    sections().forEach((section, place) => {
+      const { style } = /** @type {HTMLElement} */ (section.querySelector(".numbers"));
+      style.zoom = "";
+      if (!slides() || place !== shown) return;
+      const room = innerHeight - section.getBoundingClientRect().top - scrollY - 40, high = section.scrollHeight;
+      if (high > room) style.zoom = String(Math.max(0.45, room / high));
+    });
+  }
+  addEventListener("resize", fit, { signal });
+  /** @param {number} by */
+  function go(by) {
+    const above = !slides() && sections()[0].getBoundingClientRect().top > line();
+    show(above && by > 0 ? 0 : current() + by);
+  }
+  /** One step a screen, in letters for a projector. @param {boolean} on */
+  function present(on) {
+    if (on === slides()) return;
+    const here = current();
+    root.classList.toggle("slides", on);
+    $("slides").setAttribute("aria-pressed", String(on));
+    fillScreen(on);
+    show(here);
+  }
+  $("slides").addEventListener("click", () => present(!slides()), { signal });
+  document.addEventListener("fullscreenchange", () => { if (!document.fullscreenElement) present(false); }, { signal });
+
+  // From query to query.
+
+  /** @param {string} position */
+  function ask(position) {
+    const walk = walks.get(position), here = current(), focused = root.contains(document.activeElement) && /** @type {HTMLElement} */ (document.activeElement).dataset.position;
+    if (!walk || position === walked.dataset.position) return;
+    leave();
+    walked.replaceChildren(...walk.nodes);
+    walked.dataset.position = position;
+    heading.textContent = walk.word;
+    bind();
+    if (slides()) show(here);
+    else follow();
+    if (focused) walked.querySelector(`button[data-position="${position}"]`)?.focus();
+  }
+
   /** @param {KeyboardEvent} event */
   function keys(event) {
-    if (event.key === "n") go(1);
-    else if (event.key === "p") go(-1);
+    const onStrips = /** @type {Element} */ (event.target).closest?.(".strips"), onButton = /** @type {Element} */ (event.target).closest?.("button, summary");
+    if (event.key === "n" || (slides() && ((event.key === "ArrowRight" && !onStrips) || event.key === "PageDown" || (event.key === " " && !onButton)))) go(1);
+    else if (event.key === "p" || (slides() && ((event.key === "ArrowLeft" && !onStrips) || event.key === "PageUp"))) go(-1);
+    else if (event.key === "f") present(!slides());
+    else if (event.key === "Escape" && slides() && readout.hidden) present(false);
     else if (event.key === "Escape") leave();
     else return false;
     return true;
@@ -78,43 +137,73 @@ export async function mount(root, source) {
     strips.dataset.row = String(row);
     strips.dataset.column = String(column);
   }
-  for (const strips of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll(".strips"))) {
-    const item = data[Number(strips.dataset.item)];
-    const place = () => [Number(strips.dataset.row) || 0, Number(strips.dataset.column) || 0];
-    strips.addEventListener("pointermove", (event) => {
-      const strip = /** @type {Element} */ (event.target).closest(".strip");
-      if (!strip) return leave();
-      const row = [...strips.querySelectorAll(".strip")].indexOf(strip), box = strip.getBoundingClientRect();
-      const width = item.values[row].length;
-      tell(strips, row, Math.min(Math.max(Math.floor(((event.clientX - box.left) / box.width) * width), 0), width - 1));
-    }, { signal });
-    strips.addEventListener("pointerleave", leave, { signal });
-    strips.addEventListener("focus", () => {
-      if (strips.matches(":focus-visible")) tell(strips, place()[0], place()[1]);
-    }, { signal });
-    strips.addEventListener("blur", leave, { signal });
-    strips.addEventListener("keydown", (event) => {
-      let [row, column] = place();
-      const rows = item.values.length, width = item.values[0].length;
-      if (event.key === "ArrowRight") column = Math.min(column + 1, width - 1);
-      else if (event.key === "ArrowLeft") column = Math.max(column - 1, 0);
-      else if (event.key === "ArrowDown" && rows > 1) row = Math.min(row + 1, rows - 1);
-      else if (event.key === "ArrowUp" && rows > 1) row = Math.max(row - 1, 0);
-      else if (event.key === "Home") column = 0;
-      else if (event.key === "End") column = width - 1;
-      else return;
-      event.preventDefault();
-      tell(strips, row, column);
-    }, { signal });
+  /** What listens in the walk that is shown, and the colours of strips that had none yet. */
+  function bind() {
+    for (const strips of /** @type {NodeListOf<HTMLElement>} */ (walked.querySelectorAll(".strips"))) {
+      const item = data[Number(strips.dataset.item)];
+      if (strips.dataset.bound) continue; // it listens since it was first shown
+      strips.dataset.bound = "yes";
+      strips.querySelectorAll(".strip").forEach((strip, row) => {
+        const { style } = /** @type {HTMLElement} */ (strip);
+        if (!style.background) style.background = gradient(item.values[row], item.largest ?? 1);
+      });
+      const place = () => [Number(strips.dataset.row) || 0, Number(strips.dataset.column) || 0];
+      strips.addEventListener("pointermove", (event) => {
+        const strip = /** @type {Element} */ (event.target).closest(".strip");
+        if (!strip) return leave();
+        const row = [...strips.querySelectorAll(".strip")].indexOf(strip), box = strip.getBoundingClientRect();
+        const width = item.values[row].length;
+        tell(strips, row, Math.min(Math.max(Math.floor(((event.clientX - box.left) / box.width) * width), 0), width - 1));
+      }, { signal });
+      strips.addEventListener("pointerleave", leave, { signal });
+      strips.addEventListener("focus", () => {
+        if (strips.matches(":focus-visible")) tell(strips, place()[0], place()[1]);
+      }, { signal });
+      strips.addEventListener("blur", leave, { signal });
+      strips.addEventListener("keydown", (event) => {
+        let [row, column] = place();
+        const rows = item.values.length, width = item.values[0].length;
+        if (event.key === "ArrowRight") column = Math.min(column + 1, width - 1);
+        else if (event.key === "ArrowLeft") column = Math.max(column - 1, 0);
+        else if (event.key === "ArrowDown" && rows > 1) row = Math.min(row + 1, rows - 1);
+        else if (event.key === "ArrowUp" && rows > 1) row = Math.max(row - 1, 0);
+        else if (event.key === "Home") column = 0;
+        else if (event.key === "End") column = width - 1;
+        else return;
+        event.preventDefault();
+        tell(strips, row, column);
+      }, { signal });
+    }
+    for (const details of /** @type {NodeListOf<HTMLElement>} */ (walked.querySelectorAll("details[data-item]"))) {
+      details.addEventListener("toggle", () => {
+        const place = /** @type {HTMLElement} */ (details.querySelector("pre"));
+        if (place.textContent) return;
+        const item = data[Number(details.dataset.item)];
+        place.textContent = item.values
+          .map((row, index) => (item.labels ? item.labels[index] + "\t" : "") + row.map(number).join("  ")).join("\n");
+      }, { signal });
+    }
+    for (const button of /** @type {NodeListOf<HTMLElement>} */ (walked.querySelectorAll("button[data-position]"))) {
+      button.onclick = () => ask(button.dataset.position ?? "");
+    }
+    links().forEach((link, index) => {
+      link.onclick = (event) => {
+        if (!slides()) return;
+        event.preventDefault();
+        show(index);
+      };
+    });
   }
-  for (const details of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll("details[data-item]"))) {
-    details.addEventListener("toggle", () => {
-      const place = /** @type {HTMLElement} */ (details.querySelector("pre"));
-      if (place.textContent) return;
-      const item = data[Number(details.dataset.item)];
-      place.textContent = item.values
-        .map((row, index) => (item.labels ? item.labels[index] + "\t" : "") + row.map(number).join("  ")).join("\n");
-    }, { signal });
+  /** A row of numbers as hard stops of one gradient, as the page's own are. @param {(number | null)[]} values @param {number} largest */
+  function gradient(values, largest) {
+    const width = 100 / values.length;
+    return `linear-gradient(to right,${values.map((value, i) => {
+      const share = Math.min(1, Math.abs(value ?? 0) / (largest || 1));
+      const colour = ((value ?? 0) > 0 ? walked.dataset.positive : walked.dataset.negative) + Math.round(255 * share).toString(16).padStart(2, "0");
+      return `${colour} ${i * width}% ${(i + 1) * width}%`;
+    })})`;
   }
+  bind();
+  follow();
   return { unmount: () => signal.stop?.() };
 }

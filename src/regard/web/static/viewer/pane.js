@@ -1,7 +1,7 @@
 // The pane: a canvas as large as what is in sight of a picture that may be much larger.
 
 import { context2d, inks } from "../colours.js";
-import { isPrinting } from "../shell.js";
+import { fillScreen, isPrinting } from "../shell.js";
 import { clamp, pairTip } from "./names.js";
 import { CanvasSurface } from "./surface.js";
 import { apart } from "./weights.js";
@@ -143,9 +143,7 @@ export function addPane(viewer) {
   function present(on) {
     root.classList.toggle("present", on);
     $("full").setAttribute("aria-pressed", String(on));
-    const screen = document.fullscreenElement;
-    if (on && !screen) document.documentElement.requestFullscreen?.().catch(() => {});
-    else if (!on && screen) document.exitFullscreen().catch(() => {});
+    fillScreen(on);
     state.zoom = 1;
     if (state.view === "text" && state.matrix) VIEWS.text.show();
     layout();
