@@ -358,26 +358,30 @@ def test_entities_stand_where_they_are_told_to(randomize, client):
     model = tagger(randomize)
     said = model.tag(TEXT)
     assert len(said.entities) > 1
-    for how in (None, "first"):
-        found = client(model).token_classification(TEXT, aggregation_strategy=how)
-        assert [(each.entity_group, each.word, each.start, each.end, each.score) for each in found] == [
-            (each.type, each.text, each.start, each.end, each.probability) for each in said.entities
-        ]
-    assert all(TEXT[each.start : each.end] == each.word for each in found)
-    words = client(model).token_classification(TEXT, aggregation_strategy="none", ignore_labels=[])
-    assert [(each.entity, each.word, (each.start, each.end)) for each in words] == list(
-        zip(said.tags, said.words, said.spans, strict=True)
-    )
-    assert [each.score for each in words] == pytest.approx(list(said.probabilities))
-    assert [each.entity for each in client(model).token_classification(TEXT, aggregation_strategy="none")] == [
-        tag for tag in said.tags if tag != "O"
+    found = client(model).token_classification(TEXT)
+    assert [(each.entity_group, each.word, each.start, each.end, each.score) for each in found] == [
+        (each.type, each.text, each.start, each.end, each.probability) for each in said.entities
     ]
+    assert all(TEXT[each.start : each.end] == each.word for each in found)
     kinds = {each.entity_group for each in found}
     kept = client(model).token_classification(TEXT, ignore_labels=["O", min(kinds)])
     assert {each.entity_group for each in kept} == kinds - {min(kinds)}
     many = ask(model, {"inputs": [TEXT, "cat"]})
     assert len(many) == 2
     assert many[0] == ask(model, {"inputs": TEXT})
+
+
+def test_tokens_are_told_and_aggregated_where_that_is_asked_for(randomize, client):
+    model = tagger(randomize)
+    tokens = client(model).token_classification(TEXT, aggregation_strategy="none", ignore_labels=[])
+    assert [each.word for each in tokens] == model.task.tokenizer.tokens(model.task.tokenizer.encode(TEXT))
+    kept = client(model).token_classification(TEXT, aggregation_strategy="none")
+    assert kept == [each for each in tokens if each.entity != "O"]
+    groups = client(model).token_classification(TEXT, aggregation_strategy="simple", ignore_labels=[])
+    assert {each.entity_group for each in groups} == {each.entity.rpartition("-")[2] for each in tokens}
+    assert (groups[0].start, groups[-1].end) == (0, len(TEXT))
+    with pytest.raises(InputError, match="with an aggregation_strategy the model reads 16 at once; leave that out"):
+        client(model).token_classification(f"{TEXT} {TEXT}", aggregation_strategy="max")
 
 
 def test_tags_that_mark_no_spans_are_told_word_by_word(randomize, client):
@@ -390,7 +394,6 @@ def test_tags_that_mark_no_spans_are_told_word_by_word(randomize, client):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"aggregation_strategy": "simple"}, "is 'simple', and the model tags words by their first token"),
         ({"stride": 2}, "parameters.stride: is 2, and is not followed here; leave it out"),
         ({"ignore_labels": ["LOK", "O"]}, "parameters.ignore_labels: the model has no 'LOK'; did you mean 'LOC'"),
         ({"ignore_labels": ["LOC"]}, "name 'O' too"),

@@ -62,7 +62,7 @@ class ClassificationRequest(TaskRequest, kw_only=True):
 
 
 class TagParameters(Strict):
-    """Of taggers: spans as the model marks them (`first`, the default), or words (`none`); and types that are left out."""
+    """Of taggers: how tokens become entities, by the model's own rules where it is not said; and types that are left out."""
 
     aggregation_strategy: Literal["none", "simple", "first", "average", "max"] | None = None
     ignore_labels: list[str] | None = None

@@ -38,6 +38,7 @@ from regard.serving.answers import (
     Vectors,
     Writings,
 )
+from regard.serving.entities import aggregated, type_of
 from regard.serving.task_requests import (
     AnswerParameters,
     AnswerRequest,
@@ -147,32 +148,32 @@ def _classified(predictor: LabelledPredictor[Any], request: ClassificationReques
 
 
 def _tagged(predictor: Tagger, request: TagRequest) -> Any:
-    """The spans that the tags mark, or the words with their tags."""
+    """What the model says by its own rules, or the tokens aggregated as is asked for by name."""
     asked, task = request.parameters or TagParameters(), predictor.task
-    how = asked.aggregation_strategy or "first"
-    if how not in ("first", "none"):
-        raise InputError(
-            f"parameters.aggregation_strategy: is {how!r}, and the model tags words by their first token; give 'first' or "
-            "'none', or leave it out"
-        )
-    by_word = how == "none" or task.scheme is None
-    key = "entity" if how == "none" else "entity_group"
-    known = list(task.tags) if by_word else sorted({tag.partition("-")[2] for tag in task.tags} - {""} | {"O"})
+    how = asked.aggregation_strategy
+    by_tag = how == "none" if how is not None else task.scheme is None
+    key = "entity_group" if how != "none" else "entity"
+    types = [type_of(tag) for tag in task.tags]
+    known = list(task.tags) if by_tag else list(dict.fromkeys(types))
     ignored = ["O"] if asked.ignore_labels is None else asked.ignore_labels
     for label in asked.ignore_labels or ():
         if label not in known:
             raise InputError(f"parameters.ignore_labels: the model has no {label!r:.60}; {nearest(label, known)}")
-    if not by_word and "O" not in ignored:
+    if how is None and not by_tag and "O" not in ignored:
         raise InputError(
-            "parameters.ignore_labels: words outside of spans are told apart by aggregation_strategy 'none' alone; name 'O' too"
+            "parameters.ignore_labels: words outside of spans are told where an aggregation_strategy is named; name 'O' too"
         )
+    if how is not None:
+        texts = _several(request.inputs)
+        answers = [[row for row in aggregated(predictor, text, how) if row[key] not in ignored] for text in texts]
+        return _as_asked(request.inputs, answers)
 
     def row(label: str, word: str, score: float, start: int, end: int) -> dict[str, Any]:
         return {key: label, "score": score, "word": word, "start": start, "end": end}
 
     answers = []
     for found in predictor.tag_batch(_several(request.inputs)):
-        if by_word:
+        if by_tag:
             each = zip(found.tags, found.words, found.probabilities, found.spans, strict=True)
             rows = [row(tag, word, score, *span) for tag, word, score, span in each]
         else:

@@ -429,6 +429,13 @@ class Tokenizer(Vocabulary):
         backend.encode_special_tokens = False
         return backend
 
+    @cached_property
+    def library(self) -> tokenizers.Tokenizer:
+        """A copy as an object of the tokenizers library, for what has no name here."""
+        backend = tokenizers.Tokenizer.from_str(self._backend.to_str())
+        backend.encode_special_tokens = True  # not part of what was copied
+        return backend
+
     def encode_with_spans(self, text: str) -> tuple[list[int], list[Span]]:
         """The token ids of `text` and where each stands in it; see `spans`.
 
