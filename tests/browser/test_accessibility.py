@@ -139,6 +139,14 @@ def test_the_studio_has_no_violation(browser, studio, scheme):  # noqa: F811
     page.click("#switch-off")
     page.wait_for_selector("#changed li")
     found += violations(page)
+    for summary in page.query_selector_all("summary"):
+        summary.click()
+    page.click("#write")
+    page.wait_for_selector("#lens tbody tr")
+    page.click("#effects-start")
+    page.wait_for_selector("#effects-table tbody tr")
+    page.wait_for_selector("#compared canvas")
+    found += violations(page)
     context.close()
     assert found == []
 

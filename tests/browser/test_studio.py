@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvicorn
 from tests.serving.test_attention import InProcess, language_model
-from tests.serving.test_tasks import classifier, translator
+from tests.serving.test_tasks import classifier, png, translator, viewer
 
 from regard.serving.app import Server, create_app
 from regard.serving.studio import CALLS
@@ -19,7 +19,8 @@ from regard.serving.studio import CALLS
 @pytest.fixture
 def studio(randomize: Any) -> Iterator[str]:
     """The address of a studio over a small language model and a classifier."""
-    link = InProcess(lm=language_model(randomize), yesno=classifier(randomize), pair=translator(randomize))
+    models = {"lm": language_model, "yesno": classifier, "pair": translator, "sees": viewer}
+    link = InProcess(**{name: make(randomize) for name, make in models.items()})
     app = create_app(Server(link=link, more=CALLS))  # type: ignore[arg-type]
     config = uvicorn.Config(app, port=0, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
@@ -40,7 +41,8 @@ def opened(browser: Any) -> Iterator[Any]:
         context = browser.new_context(viewport={"width": 1280, "height": 900})
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: faults.append(message.text))
+        refused = "Failed to load resource: the server responded with a status of 400"  # which the page says in words
+        page.on("console", lambda message: message.text.startswith(refused) or faults.append(message.text))
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda request: request.url.startswith("http://127.0.0.1:") or faults.append(request.url))
         page.goto(address)
@@ -193,3 +195,97 @@ def test_a_translation_is_played_over_its_tokens(opened, studio):
     wait_for(page, f"{TOKENS} === {count}")
     assert page.evaluate("regard.state.row") == count - 1
     assert not page.is_visible("#write")
+
+
+def test_vectors_of_another_text_are_put_in(opened, studio):
+    page = opened(studio)
+    page.fill("#reads", "a cat sat")
+    wait_for(page, f"{TOKENS} === 10")
+    page.click("#patching summary")
+    page.fill("#patch-text", "the mat")
+    page.fill("#patch-address", "layers.1")
+    page.fill("#patch-positions", "4, 5")
+    page.fill("#patch-from", "2 3")
+    page.click("#patch button")
+    wait_for(page, "document.querySelector('#answer-title').textContent.includes('with the changes')")
+    assert page.inner_text("#changed li").startswith("layers.1 at 4,5 from “the mat” at 2,3")
+    page.fill("#patch-positions", "99")
+    page.fill("#patch-from", "")
+    page.click("#patch button")
+    wait_for(page, "document.querySelector('#problem').textContent.includes('99')")
+
+
+def test_heads_are_ranked_by_what_the_answer_loses_and_choosing_one_shows_it(opened, studio):
+    page = opened(studio)
+    page.fill("#reads", "a cat sat")
+    wait_for(page, f"{TOKENS} === 10")
+    page.focus("#effects summary")
+    page.keyboard.press("Enter")
+    page.focus("#effects-start")
+    page.keyboard.press("Enter")
+    wait_for(page, "document.querySelector('#effects-note').textContent === '12 heads'")
+    moved = [float(text) for text in page.locator("#effects-table tbody td:nth-child(3)").all_inner_texts()]
+    assert [abs(each) for each in moved] == sorted(map(abs, moved), reverse=True)
+    name = page.inner_text("#effects-table tbody button >> nth=0")
+    page.click("#effects-table tbody button >> nth=0")
+    wait_for(page, f"`${{regard.state.map.address}} head ${{regard.state.head}}` === {name!r}")
+    page.fill("#reads", "a cat")
+    wait_for(page, "document.querySelector('#effects-table').hidden")
+
+
+def test_ranking_heads_can_be_cancelled(opened, studio):
+    page = opened(studio)
+    page.route("**/studio/effects", lambda route: None)  # a layer that takes for ever
+    page.click("#effects summary")
+    page.click("#effects-start")
+    page.wait_for_selector("#effects-progress:not([hidden])")
+    page.click("#effects-start")
+    wait_for(page, "document.querySelector('#effects-progress').hidden")
+    assert page.inner_text("#effects-start") == "switch each head off in turn"
+
+
+def test_the_changed_model_stands_beside_the_one_without_changes(opened, studio):
+    page = opened(studio)
+    page.fill("#reads", "a cat sat")
+    wait_for(page, f"{TOKENS} === 10")
+    page.select_option("#address", "layers.0.attention")
+    page.select_option("#head", "0")
+    page.click("#switch-off")
+    page.click("#compare summary")
+    wait_for(page, "document.querySelectorAll('#compared canvas').length === 3")
+    assert "Largest difference 0. " in page.inner_text("#compare-note")  # its own map is from before it is switched off
+    page.select_option("#address", "layers.2.attention")
+    wait_for(page, "!document.querySelector('#compare-note').textContent.includes('difference 0. ')")
+    page.focus("#compared canvas >> nth=2")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    read = page.inner_text("#compare-readout")
+    values = [float(part.split()[-1]) for part in read.split("; ")]
+    assert values[2] == pytest.approx(values[1] - values[0], abs=0.01)
+    page.fill("#other-text", "a cat sat on")
+    wait_for(page, "document.querySelector('#compare-note').textContent.includes('no difference of the two')")
+    page.select_option("#other-model", "yesno")
+    wait_for(page, "document.querySelectorAll('#other-bars tr').length === 3")
+
+
+def test_a_picture_is_chosen_and_pasted(opened, studio):
+    page = opened(studio)
+    page.select_option("#model", "sees")
+    wait_for(page, "document.querySelector('#problem').textContent.includes('Drop a picture')")
+    page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"a"})
+    wait_for(page, "document.querySelector('#problem').textContent.includes('a.txt is no picture')")
+    page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": png()})
+    wait_for(page, "document.querySelectorAll('#answer-bars tr').length === 5")
+    assert page.evaluate("regard.data.maps[0].key.patches !== null")
+    before = page.inner_text("#answer-bars")
+    page.evaluate(
+        """bytes => {
+          const data = new DataTransfer();
+          data.items.add(new File([new Uint8Array(bytes)], "b.png", { type: "image/png" }));
+          dispatchEvent(new ClipboardEvent("paste", { clipboardData: data }));
+        }""",
+        list(png(20, 5)),
+    )
+    wait_for(page, f"document.querySelector('#answer-bars').innerText !== {before!r}")
+    assert page.inner_text("#file-name") == "b.png"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import struct
 import subprocess
@@ -15,10 +16,21 @@ import numpy as np
 import pytest
 import torch
 from tests.serving.test_attention import PROMPT, InProcess, language_model, read_tokens
-from tests.serving.test_tasks import answerer, captioner, classifier, masked, sentence_encoder, tagger, translator
+from tests.serving.test_tasks import (
+    answerer,
+    captioner,
+    classifier,
+    masked,
+    png,
+    sentence_encoder,
+    tagger,
+    translator,
+    viewer,
+)
 
 import regard
-from regard.inspection import ScaleHeads, change
+from regard.attention import BatchInvariant
+from regard.inspection import ScaleHeads, SetOutput, ablate, attention_addresses, change
 from regard.inspection.analysis import LogitLens
 from regard.layers import Tokens
 from regard.serving.app import Server, create_app
@@ -137,7 +149,7 @@ def test_what_the_page_cannot_show_is_refused(randomize: Any) -> None:
         assert answer.status_code == 400
         return answer.json()["error"]["message"]
 
-    assert "reads no texts" in said(InProcess(m=captioner(randomize)), text="a")
+    assert "reads a picture" in said(InProcess(m=captioner(randomize)), text="a")
     assert said(InProcess(m=answerer(randomize)), text="who ?").startswith("second is empty")
     assert "reads one text" in said(InProcess(m=masked(randomize)), text="a [MASK]", second="b")
     assert said(InProcess(m=masked(randomize)), text=" ").startswith("text is empty")
@@ -250,3 +262,96 @@ def test_the_lens_says_what_each_layer_would_say_under_the_changes_too(changed: 
             shares = [each["probability"] for each in layer["top"]]
             assert shares == pytest.approx(own.probabilities[n, place].tolist(), rel=1e-5)
             assert layer["rank"] == own.rank[n, place]
+
+
+HEAD = {"kind": "scale", "address": "layers.0.attention", "heads": [1], "factor": 0}
+
+
+def effects(link: InProcess, **body: Any) -> Any:
+    answer = asked(link, "POST", "/studio/effects", json={"model": "m", **body})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_heads_switched_off_one_by_one_are_those_of_ablate(changed: bool, randomize: Any) -> None:
+    predictor = language_model(randomize)
+    address = "layers.1.attention"
+    found = effects(
+        InProcess(m=predictor), text=PROMPT, address=address, **({"interventions": [HEAD]} if changed else {})
+    )
+
+    def logs() -> torch.Tensor:
+        read = predictor.model.read(read_tokens(predictor, PROMPT), predictor.model.start(1))
+        return read[0][0, -1].log_softmax(-1)
+
+    edits = [ScaleHeads(address="layers.0.attention", heads=[1])] if changed else []
+    with torch.no_grad(), change(predictor.model, *edits):
+        best = int(logs().argmax())
+        own = ablate(predictor, lambda: logs()[best].item(), [address])
+    assert found["baseline"] == own.baseline
+    rows = [(row["address"], row["head"], row["score"], row["effect"]) for row in found["rows"]]
+    assert rows == [(row.address, row.part, row.score, row.effect) for row in own.rows]
+
+
+@pytest.mark.parametrize(
+    ("make", "body", "about"),
+    [
+        (classifier, {"text": "the cat sat"}, "log p("),
+        (classifier, {"text": "the cat sat", "second": "a mat"}, "log p("),
+        (tagger, {"text": "Ann Lee saw Paris"}, "log p("),
+        (answerer, {"text": "who sat ?", "second": "the cat sat on a mat in Paris"}, "log p("),
+        (masked, {"text": "the [MASK] sat"}, "log p("),
+        (translator, {"text": "abc def"}, "log p("),
+        (sentence_encoder, {"text": "the cat sat"}, "cosine"),
+        (viewer, {"image": base64.b64encode(png()).decode()}, "log p("),
+    ],
+)
+def test_every_answer_with_a_score_tells_what_its_heads_do(make: Any, body: Any, about: str, randomize: Any) -> None:
+    predictor = make(randomize)
+    (address, *_) = attention_addresses(predictor.model)
+    found = effects(InProcess(m=predictor), address=address, **body)
+    assert found["about"].startswith(about)
+    assert all(row["effect"] == row["score"] - found["baseline"] for row in found["rows"])
+    assert any(row["effect"] for row in found["rows"])
+
+
+def test_a_picture_is_looked_at_and_what_reads_none_takes_none(randomize: Any) -> None:
+    picture = base64.b64encode(png()).decode()
+    head, weights = looked(InProcess(m=viewer(randomize)), image=picture)
+    assert len(head["answer"]["bars"]) == 5
+    assert head["images"][0]
+    assert weights[0].max() > 0
+    head, _ = looked(InProcess(m=captioner(randomize)), image=picture)
+    assert head["answer"]["text"]
+    for make, body in (
+        (classifier, {"image": picture}),
+        (viewer, {"image": picture, "text": "a"}),
+        (viewer, {"text": "a"}),
+    ):
+        answer = asked(InProcess(m=make(randomize)), "POST", "/studio/look", json={"model": "m", **body})
+        assert answer.status_code == 400
+        assert "picture" in answer.json()["error"]["message"]
+
+
+def test_a_patch_is_that_of_change_to_the_bit(randomize: Any) -> None:
+    predictor = language_model(randomize)
+    other = "the cat sat on a mat"
+    patch = {"kind": "patch", "address": "layers.1", "from": other, "positions": [4], "from_positions": [6]}
+    head, _ = looked(InProcess(m=predictor), text=PROMPT, interventions=[patch])
+    start, model = predictor.model.start, predictor.model
+    with torch.no_grad(), BatchInvariant():
+        with regard.look(model, hidden=["layers.1"]) as seen:
+            model.prefill(read_tokens(predictor, other), start(1))
+        theirs = seen.hidden("layers.1")
+
+        def patched(output: torch.Tensor) -> torch.Tensor:
+            changed = output.clone()
+            changed[:, 4] = theirs[:, 6]
+            return changed
+
+        with change(model, SetOutput(address="layers.1", to=patched)):
+            logits = model.read(read_tokens(predictor, PROMPT), start(1))[0][0, -1]
+    top = logits.log_softmax(-1).topk(10)
+    assert [bar["log_probability"] for bar in head["answer"]["bars"]] == pytest.approx(top.values.tolist(), abs=1e-6)
+    assert head["plain"] != head["answer"]

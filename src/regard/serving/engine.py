@@ -24,7 +24,7 @@ from regard.generation.turns import Turns
 from regard.inspection import attention_addresses
 from regard.machine import keep_freed_memory
 from regard.serving.attention import Interventions
-from regard.serving.examining import lens
+from regard.serving.examining import effects, lens
 from regard.serving.first_texts import first_texts
 from regard.serving.looking import answered
 from regard.serving.messages import (
@@ -161,8 +161,13 @@ class Engine:
             return tokenizer.decode(given["ids"])
         if request.what == "lens":
             return lens(predictor, given, msgspec.convert(given["interventions"], Interventions))
+        if request.what == "effects" and request.model in self.writing:
+            asked = (given["ids"], msgspec.convert(given["interventions"], Interventions))
+            return effects(predictor, None, asked, given["address"])
         route = ROUTES[given["route"]]
         asked = msgspec.convert(given["request"], route.request)
+        if request.what == "effects":
+            return effects(predictor, route, asked, given["address"])
         if asked.attention is None and not asked.interventions:
             return route.answer(predictor, asked)
         return answered(predictor, route, asked)

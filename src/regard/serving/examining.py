@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 
 from regard.attention import BatchInvariant
 from regard.errors import InputError
 from regard.layers import Tokens
-from regard.serving.looking import language_model_changes
+from regard.serving.looking import language_model_changes, task_changes
+from regard.serving.tasks import picture_of
 from regard.serving.tokens import token_names
 from regard.serving.writing import check_ids
 from regard.tasks.language_modelling import LanguageModel
@@ -64,6 +67,90 @@ def lens(predictor: Any, given: Mapping[str, Any], interventions: Any) -> dict[s
             for place in range(first, len(ids))
         ],
     }
+
+
+def effects(predictor: Any, route: Any, request: Any, address: str) -> dict[str, Any]:
+    """What the answer loses without each head of a layer, one at a time (`regard.inspection.ablate`).
+
+    Arguments:
+        predictor: the model.
+        route: of its task; None for a language model.
+        request: of the route, or (token ids, interventions) of a language model's text.
+        address: of the attention layer.
+
+    Raises:
+        InputError: for a layer that is not there, and an answer that has no score.
+    """
+    from regard.inspection import ablate
+
+    if route is None:
+        ids, interventions = request
+        changes = language_model_changes(
+            predictor.model, interventions, len(ids), lambda source: _ids(predictor, source)
+        )
+    else:
+        interventions = request.interventions
+        changes = task_changes(predictor, route, request)
+    with torch.no_grad(), changes() if interventions else nullcontext():
+        about, score = _next_token(predictor, request[0]) if route is None else _answer(predictor, request)
+        found = ablate(predictor, score, [address])
+    return {
+        "about": about,
+        "baseline": found.baseline,
+        "rows": [
+            {"address": row.address, "head": row.part, "score": row.score, "effect": row.effect} for row in found.rows
+        ],
+    }
+
+
+def _next_token(predictor: LanguageModel, ids: Sequence[int]) -> tuple[str, Callable[[], float]]:
+    """The log-probability of the token that is most probable after a text."""
+    check_ids(predictor.task.tokenizer, ids)
+    model, tokens = predictor.model, Tokens.pad([list(ids)])
+
+    def logs() -> torch.Tensor:
+        return model.read(tokens, model.start(1))[0][0, -1].float().log_softmax(dim=-1)
+
+    best = int(logs().argmax())
+    named = token_names(predictor.task.tokenizer)
+    return f"log p({named(best)[0]})", lambda: logs()[best].item()
+
+
+def _answer(predictor: Any, request: Any) -> tuple[str, Callable[[], float]]:
+    """How sure a model is of its answer: the log-probability of it in most cases, natural log."""
+    from regard.inspection.analysis import SCORES
+
+    name, inputs = predictor.task.name, request.inputs
+    if name == "sentence_embedding":
+        own = predictor.embed([inputs])[0]
+
+        def likeness() -> float:
+            now = predictor.embed([inputs])[0]
+            return float(own @ now / (np.linalg.norm(own) * np.linalg.norm(now)))
+
+        return "cosine to the vector without it", likeness
+    if name == "picture_classification":
+        pixels = picture_of(request, predictor.task.size.channels)
+        shares = predictor.classify(pixels).probabilities
+        label = max(shares, key=shares.__getitem__)
+        return f"log p({label})", lambda: math.log(predictor.classify(pixels).probabilities[label])
+    if name not in SCORES:
+        raise InputError(f"there is no score of what a model for {name} answers; choose another model")
+    kind: Any = SCORES[name]
+    if name == "question_answering":
+        question = kind(question=inputs.question, context=inputs.context)
+    elif name == "tagging":
+        tags = predictor.tag(inputs).tags
+        question = kind(text=inputs, word=next((place for place, tag in enumerate(tags) if tag != "O"), 0))
+    elif "source" in kind.__dataclass_fields__:
+        question = kind(source=inputs)
+    else:
+        pair = getattr(inputs, "text_pair", None)
+        text = getattr(inputs, "text", inputs)
+        question = kind(text=text if pair is None else (text, pair))
+    scored = question.of(predictor)
+    read = [Tokens.pad([list(part.ids)]) for part in scored.read]
+    return f"{scored.quantity}({scored.target})", lambda: scored.score(read)[0].item()
 
 
 def _ids(predictor: LanguageModel, source: Any) -> list[int]:

@@ -169,6 +169,24 @@ def language_model_changes(
     )
 
 
+def task_changes(predictor: Predictor[Any], route: Any, request: Any) -> Changes:
+    """The interventions of a request to a task's route.
+
+    Raises:
+        InputError: as `Changes`.
+    """
+
+    def act(source: Any) -> None:
+        plain = {"inputs": source, "parameters": msgspec.to_builtins(request.parameters, builtin_types=(bytes,))}
+        try:
+            other = msgspec.convert(plain, route.request)
+        except msgspec.ValidationError as error:
+            raise InputError(f"it is not what inputs may be: {error}") from None
+        route.answer(predictor, other)
+
+    return Changes(predictor.model, request.interventions or (), act)
+
+
 def answered(predictor: Predictor[Any], route: Any, request: Any) -> Any:
     """The answer of a task's route, changed by the request's interventions and with the attention that it asks for beside it.
 
@@ -179,16 +197,7 @@ def answered(predictor: Predictor[Any], route: Any, request: Any) -> Any:
         raise InputError("inputs: attention and interventions are for one at a time; give one")
     within: AbstractContextManager[object] = nullcontext()
     if request.interventions:
-
-        def act(source: Any) -> None:
-            plain = {"inputs": source, "parameters": msgspec.to_builtins(request.parameters, builtin_types=(bytes,))}
-            try:
-                other = msgspec.convert(plain, route.request)
-            except msgspec.ValidationError as error:
-                raise InputError(f"it is not what inputs may be: {error}") from None
-            route.answer(predictor, other)
-
-        within = Changes(predictor.model, request.interventions, act)()
+        within = task_changes(predictor, route, request)()
     asked: Attention | None = request.attention
     if asked is None:
         with within:

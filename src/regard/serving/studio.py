@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -22,6 +22,7 @@ from regard.serving.attention import EVERYTHING, Attention, Interventions, Seen,
 from regard.serving.description import Call
 from regard.serving.messages import Began, Card
 from regard.serving.requests import BadRequest, read
+from regard.serving.responses import Json
 from regard.serving.tasks import ROUTES
 from regard.web import page
 
@@ -30,17 +31,19 @@ MIME = {"js": "text/javascript", "css": "text/css"}
 NEXT = 10
 """Tokens that are told of what a language model expects next."""
 
-READS_TEXT = (
-    "text-classification",
-    "token-classification",
-    "question-answering",
-    "fill-mask",
-    "translation",
-    "summarization",
-    "text2text-generation",
-    "feature-extraction",
-)
-"""Routes of which the page asks: their inputs are a text, or two."""
+READS: Mapping[str, Literal["text", "image"]] = {
+    "text-classification": "text",
+    "token-classification": "text",
+    "question-answering": "text",
+    "fill-mask": "text",
+    "translation": "text",
+    "summarization": "text",
+    "text2text-generation": "text",
+    "feature-extraction": "text",
+    "image-classification": "image",
+    "image-to-text": "image",
+}
+"""Routes of which the page asks, and what their inputs are: a text, or two; or a picture."""
 
 
 class LookRequest(Strict):
@@ -50,13 +53,25 @@ class LookRequest(Strict):
         model: by the name it is served under.
         text: what it reads.
         second: a second text, where it reads two; the text in which the answer is, where it answers questions.
+        image: the bytes of a picture, in base64, of a model that reads one; then there is no text.
         interventions: what is changed in it; the answer without them is then told too.
     """
 
     model: str
-    text: str
+    text: str = ""
     second: str | None = None
+    image: bytes | None = None
     interventions: Interventions | None = None
+
+
+class EffectsRequest(LookRequest, kw_only=True):
+    """A layer of which each head is switched off in turn.
+
+    Arguments:
+        address: of the attention layer.
+    """
+
+    address: str
 
 
 async def studio(server: Server, request: Request) -> Response:
@@ -87,10 +102,31 @@ async def look(server: Server, request: Request) -> Response:
     as levels (`regard.inspection.viewer`).
     """
     wanted: LookRequest = read(request.state.body, LookRequest)
-    check_model(server, wanted.model)
-    if not wanted.text.strip():
-        raise BadRequest("text is empty; there is nothing to look at", "text")
+    _check(server, wanted)
     return await watched(server, request, _looked(server, wanted, client_of(server, request, None)))
+
+
+async def effects(server: Server, request: Request) -> Response:
+    """What an answer loses without each head of one layer: `about` says what of the answer, `rows` have a score for each head."""
+    wanted: EffectsRequest = read(request.state.body, EffectsRequest)
+    _check(server, wanted)
+    return await watched(server, request, _effects(server, wanted, client_of(server, request, None)))
+
+
+def _check(server: Server, wanted: LookRequest) -> None:
+    check_model(server, wanted.model)
+    if not wanted.text.strip() and wanted.image is None:
+        raise BadRequest("text is empty; there is nothing to look at", "text")
+
+
+async def _effects(server: Server, wanted: EffectsRequest, client: list[str]) -> Response:
+    card, interventions = server.link.models[wanted.model], wanted.interventions or []
+    if card.routes:
+        given = _asked(card, wanted, interventions, None)
+    else:
+        tokens = await server.link.ask(card.name, "tokenize", {"text": wanted.text, "special": True}, client=client)
+        given = {"ids": tokens["ids"], "interventions": msgspec.to_builtins(interventions)}
+    return Json(await server.link.ask(card.name, "effects", {**given, "address": wanted.address}, client=client))
 
 
 async def _looked(server: Server, wanted: LookRequest, client: list[str]) -> Response:
@@ -136,14 +172,22 @@ async def _of_task(
     attention: Attention | None,
 ) -> tuple[Any, Any]:
     """A task's answer, and the attention it was made with where that is asked for."""
-    route, inputs = _inputs(card, wanted)
-    body = {"inputs": inputs, "attention": attention, "interventions": list(interventions)}
-    asked = msgspec.convert(msgspec.to_builtins(body, builtin_types=(bytes,)), ROUTES[route].request)
-    given = {"route": route, "request": msgspec.to_builtins(asked, builtin_types=(bytes,))}
+    given = _asked(card, wanted, interventions, attention)
+    route = given["route"]
     found = await server.link.ask(card.name, "task", given, client=client)
     if attention is None:
         return told(route, found), None
     return told(route, found["answer"]), msgspec.convert(found["attention"], Seen)
+
+
+def _asked(
+    card: Card, wanted: LookRequest, interventions: Sequence[Any], attention: Attention | None
+) -> dict[str, Any]:
+    """What the engine is asked for a task's answer."""
+    route, inputs = _inputs(card, wanted)
+    body = {"inputs": inputs, "attention": attention, "interventions": list(interventions)}
+    request = msgspec.convert(msgspec.to_builtins(body, builtin_types=(bytes,)), ROUTES[route].request)
+    return {"route": route, "request": msgspec.to_builtins(request, builtin_types=(bytes,))}
 
 
 def _inputs(card: Card, wanted: LookRequest) -> tuple[str, Any]:
@@ -152,9 +196,17 @@ def _inputs(card: Card, wanted: LookRequest) -> tuple[str, Any]:
     Raises:
         BadRequest: for what the model does not read.
     """
-    route = next((name for name in card.routes if name in READS_TEXT), None)
+    route = next((name for name in card.routes if name in READS), None)
     if route is None:
-        raise BadRequest(f"the model {card.name!r} reads no texts, and this page has no other input yet", "model")
+        raise BadRequest(f"the model {card.name!r} reads neither a text nor a picture", "model")
+    if READS[route] == "image":
+        if wanted.image is None:
+            raise BadRequest(f"the model {card.name!r} reads a picture; give one", "image")
+        if wanted.text.strip() or wanted.second is not None:
+            raise BadRequest("text: the model reads a picture alone; leave it out", "text")
+        return route, wanted.image
+    if wanted.image is not None:
+        raise BadRequest(f"image: the model {card.name!r} reads no pictures; leave it out", "image")
     if route == "question-answering":
         if not (wanted.second or "").strip():
             raise BadRequest("second is empty; give the text in which the answer is", "second")
@@ -196,6 +248,7 @@ CALLS = (
     Call("GET", "/studio", studio, "The studio's page.", str, media="text/html", key=False),
     Call("GET", "/static/{path:path}", static, "A file of the studio's page.", str, media="text/javascript", key=False),
     Call("POST", "/studio/look", look, "Attention and an answer, for the page.", bytes, LookRequest),
+    Call("POST", "/studio/effects", effects, "What each head of a layer does, for the page.", dict, EffectsRequest),
     Call("POST", "/studio/write", playing.write, "A text token by token, for the page.", bytes, playing.PlayRequest),
     Call("POST", "/studio/lens", playing.lens, "What layers would say, for the page.", dict, playing.LensRequest),
 )

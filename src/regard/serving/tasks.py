@@ -392,7 +392,8 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 """Pictures that are read: no format for which Pillow starts another program, as it does for PostScript."""
 
 
-def _pixels(request: PictureRequest, channels: int) -> np.ndarray:
+def picture_of(request: PictureRequest, channels: int) -> np.ndarray:
+    """The picture of a request, (height, width, channels) uint8."""
     from regard.data.pictures import decoded_picture
 
     return decoded_picture(request.inputs, "inputs", colour=channels == 3, formats=FORMATS)
@@ -400,7 +401,7 @@ def _pixels(request: PictureRequest, channels: int) -> np.ndarray:
 
 def _picture_classified(predictor: PictureClassifierPredictor, request: PictureClassRequest) -> list[dict[str, Any]]:
     """The classes of a picture, five unless told otherwise."""
-    found = predictor.classify(_pixels(request, predictor.task.size.channels))
+    found = predictor.classify(picture_of(request, predictor.task.size.channels))
     asked = request.parameters or ScoreParameters()
     rows = _scores(predictor, found.probabilities, found.probabilities.values(), asked)
     return rows if asked.top_k else rows[:5]
@@ -414,7 +415,7 @@ def _captioned(predictor: Captioner, request: CaptionRequest) -> list[dict[str, 
             raise InputError("parameters.max_new_tokens: is there twice; give it once")
         how = msgspec.structs.replace(how, max_new_tokens=asked.max_new_tokens)
     settings = _settings(predictor.task.generation, how, where)
-    return [{"generated_text": predictor.caption(_pixels(request, predictor.task.size.channels), settings).text}]
+    return [{"generated_text": predictor.caption(picture_of(request, predictor.task.size.channels), settings).text}]
 
 
 # --- routes -----------------------------------------------------------------------------------------------

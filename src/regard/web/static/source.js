@@ -15,6 +15,13 @@ export function bytesOf(text) {
   return bytes;
 }
 
+/** @param {Uint8Array} bytes @returns {string} base64 */
+export function base64Of(bytes) {
+  let text = "";
+  for (let i = 0; i < bytes.length; i += 32768) text += String.fromCharCode(...bytes.subarray(i, i + 32768));
+  return btoa(text);
+}
+
 /** What deflated bytes hold. @param {Uint8Array} packed @returns {Promise<Uint8Array>} */
 export async function inflated(packed) {
   const stream = new Blob([/** @type {any} */ (packed)]).stream().pipeThrough(new DecompressionStream("deflate"));

@@ -16,7 +16,7 @@ export const shown = (text) => text.replaceAll(" ", "␣").replaceAll("\n", "↵
  */
 export function barRows(bars, { old, chosen, take } = {}) {
   return bars.map((bar) => {
-    const row = element("tr"), cell = element("td", undefined, "bar"), line = element("span"), name = element("td");
+    const row = element("tr"), cell = element("td", undefined, "share"), line = element("span"), name = element("td");
     const before = old?.find((one) => one.label === bar.label);
     line.style.width = 100 * share(bar) + "%";
     cell.append(line);

@@ -26,13 +26,33 @@ export function addChanges(studio) {
         });
         item.append(`${change.address}${change.heads ? " head " + change.heads : ""} ×`, factor);
       } else {
-        item.append(`${change.address} at ${change.positions} from `, element("bdi", `“${change.from.question ?? change.from.text ?? change.from}”`));
-        if (change.from_positions) item.append(` at ${change.from_positions}`);
+        const said = element("span", `${change.address} at ${change.positions} from `);
+        said.append(element("bdi", `“${change.from.question ?? change.from.text ?? change.from}”`));
+        if (change.from_positions) said.append(` at ${change.from_positions}`);
+        item.append(said);
       }
       item.append(away);
       return item;
     }));
   }
+  /** Numbers as they are written between commas or spaces. @param {string} id */
+  const numbers = (id) => $(id).value.split(/[\s,;]+/).filter(Boolean).map(Number);
+  $("patch").addEventListener("submit", (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const { second } = studio.wanted(), routes = studio.model().routes, text = $("patch-text").value;
+    const from = !second ? text : routes.includes("question-answering") ? { question: text, context: second } : { text, text_pair: second };
+    const positions = numbers("patch-positions"), theirs = numbers("patch-from");
+    if (!text.trim()) return studio.problem("Type the other text, of which vectors are put in.");
+    if (!positions.length && studio.viewer) positions.push(studio.viewer.state.row);
+    studio.changes.push({ kind: "patch", address: $("patch-address").value, from, positions, ...(theirs.length ? { from_positions: theirs } : {}) });
+    studio.ask();
+  });
+  studio.answered.push(() => {
+    $("patching").hidden = Boolean(studio.seen?.wanted.image);
+    const modules = [...new Set(studio.model().attention.map((/** @type {string} */ one) => one.split(".").slice(0, -1).join(".")).filter(Boolean))];
+    $("patch-modules").replaceChildren(...modules.map((value) => Object.assign(element("option"), { value })));
+    if (!modules.includes($("patch-address").value)) $("patch-address").value = modules[Math.floor(modules.length / 2)] ?? "";
+  });
   $("switch-off").addEventListener("click", () => {
     if (!studio.viewer) return;
     const { map, head } = studio.viewer.state;

@@ -5,7 +5,7 @@
 /** @typedef {{ kind: "scale", address: string, heads: number[], factor: number }} Scale */
 /** @typedef {{ kind: "patch", address: string, from: any, positions: number[], from_positions?: number[] }} Patch */
 /** @typedef {Scale | Patch} Change */
-/** @typedef {{ model: string, text: string, second?: string | null, interventions: Change[] }} Wanted */
+/** @typedef {{ model: string, text: string, second?: string | null, image?: string, interventions: Change[] }} Wanted */
 /** @typedef {{ head: any, bytes: Uint8Array, places: number[] }} Packed what a view is made of: see `packed` in `regard/serving/attention.py` */
 /** @typedef {import("../source.js").Source} Source */
 

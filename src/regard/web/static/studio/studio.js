@@ -6,7 +6,10 @@ import { mount } from "../viewer/viewer.js";
 import { strongest } from "../viewer/weights.js";
 import { barRows } from "./bars.js";
 import { addChanges } from "./changes.js";
+import { addCompare } from "./compare.js";
+import { addEffects } from "./effects.js";
 import { models, see, sourceOf } from "./look.js";
+import { addPicture, readsPictures } from "./picture.js";
 import { addPlayback } from "./playback.js";
 
 const READS_TWO = ["question-answering", "text-classification"];
@@ -17,13 +20,18 @@ export async function startStudio(root) {
   let asking = false, again = false;
   /** @type {import("./types").Studio} */
   const studio = {
-    $, root, key: address().get("key") ?? "", viewer: null, models: [], changes: [], seen: null, typed: false, took: [],
+    $, root, key: address().get("key") ?? "", viewer: null, models: [], changes: [], seen: null, image: null, typed: false, took: [],
     answered: [], kept: [], opened: [],
     model: () => studio.models.find((one) => one.id === $("model").value),
-    wanted: () => ({
-      model: $("model").value, text: $("reads").value,
-      second: $("second-label").hidden || !$("second").value.trim() ? null : $("second").value, interventions: studio.changes,
-    }),
+    wanted: () => {
+      const asked = { model: $("model").value, text: "", interventions: studio.changes };
+      if (readsPictures(studio.model())) return { ...asked, image: studio.image ?? "" };
+      return { ...asked, text: $("reads").value, second: $("second-label").hidden || !$("second").value.trim() ? null : $("second").value };
+    },
+    async choose(address, head) {
+      await studio.viewer?.choose("address", address);
+      await studio.viewer?.choose("head", head);
+    },
     problem(text) {
       $("problem").textContent = text;
       $("problem").hidden = !text;
@@ -50,7 +58,9 @@ export async function startStudio(root) {
       studio.viewer.move(last, strongest(state.matrix.row(last), 1)[0], true);
     },
     async ask(since = performance.now()) {
-      if (!$("reads").value.trim()) return studio.problem("Type a text for the model to read.");
+      const { text, image } = studio.wanted();
+      if (image === "") return studio.problem("Drop a picture on this page, paste one, or choose a file.");
+      if (image === undefined && !text.trim()) return studio.problem("Type a text for the model to read.");
       if (asking) {
         again = true;
         return;
@@ -101,6 +111,9 @@ export async function startStudio(root) {
   }
   function fill() {
     const routes = studio.model()?.routes ?? [];
+    const pictures = readsPictures(studio.model());
+    $("reads-label").hidden = pictures;
+    $("picture-drop").hidden = !pictures;
     $("second-label").hidden = !routes.some((/** @type {string} */ route) => READS_TWO.includes(route));
   }
 
@@ -130,7 +143,10 @@ export async function startStudio(root) {
     studio.ask();
   });
   addChanges(studio); // first: what follows is asked for under the changes
+  addPicture(studio);
   addPlayback(studio);
+  addEffects(studio);
+  addCompare(studio);
   addEventListener("hashchange", open);
   await studio.trying(async () => {
     studio.models = (await models(studio.key)).filter((one) => one.attention.length);

@@ -21,6 +21,8 @@ export interface Studio {
   models: any[];
   changes: Change[];
   seen: Answered | null;
+  /** A picture in base64; none where null. */
+  image: string | null;
   /** Whether somebody wrote the text. */
   typed: boolean;
   /** Milliseconds from a change to the picture, of each. */
@@ -33,6 +35,8 @@ export interface Studio {
   ask(since?: number): Promise<void>;
   /** Shows a view in place of the one before, its row chosen where one is given. */
   show(source: Source, row?: number): Promise<void>;
+  /** Chooses a layer and a head in the viewer. */
+  choose(address: string, head: number): Promise<void>;
   /** Says what is wrong; nothing where the text is empty. */
   problem(text: string): void;
   /** Runs what may go wrong, and says it where it does. */

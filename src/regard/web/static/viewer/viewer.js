@@ -86,7 +86,7 @@ export async function mount(root, source) {
 }
 
 /** A view's data with the sides of its maps in their place: maps share them. @param {any} data @returns {import("./types").ViewData} */
-function viewData(data) {
+export function viewData(data) {
   data.maps.forEach((/** @type {any} */ map, /** @type {number} */ i) => {
     map.index = i;
     map.query = data.sides[map.query];
