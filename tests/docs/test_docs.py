@@ -287,8 +287,15 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def is_made_later(target: str) -> bool:
-    """Whether `make results` or `make demo` makes it."""
-    return "results" in target or target.endswith(".png")
+    """Whether `make results` makes it."""
+    return "results" in target
+
+
+def test_pictures_are_shown_and_small() -> None:
+    shown = set(re.findall(r"images/([\w.-]+\.png)", "".join(page.read_text("utf-8") for page in EVERY)))
+    pictures = {path.name: path.stat().st_size for path in (DOCS / "images").glob("*.png")}
+    assert shown == set(pictures)
+    assert max(pictures.values()) < 200_000
 
 
 @pytest.mark.parametrize("page", EVERY, ids=called)

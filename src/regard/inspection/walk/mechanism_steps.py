@@ -577,7 +577,9 @@ def _softmax(
     if not seen.any():
         notes = ["This query may attend nowhere: its weights are exactly zero."]
     elif not seen.all():
-        notes.append(f"{int((~seen).sum())} keys may not be seen from here; they get exactly zero.")
+        unseen = int((~seen).sum())
+        named, gets = ("key", "it gets") if unseen == 1 else ("keys", "they get")
+        notes.append(f"{unseen} {named} may not be seen from here; {gets} exactly zero.")
     return Step(
         title=title,
         sentence="The exponential makes every score positive, and dividing by the sum over the keys makes them weights: shares "

@@ -62,7 +62,12 @@ export function addImage(viewer) {
       const shape = held ? held.plain.width / held.plain.height : columns / rows;
       this.many = state.picture === "every" && !this.sides().both;
       const count = this.many ? labelsOf(this.sides().other, state.merge).length : 1;
-      this.width = Math.round(clamp((this.many ? 165 : Math.min(space.width - 30, (space.height - 70) * shape, 520)) * state.zoom, 60, 2400));
+      // As large as all of them have room for side by side; of very many a few rows are seen.
+      const widthOf = (/** @type {number} */ across) =>
+        Math.min((space.width - 10) / across - 14, ((space.height - 4) / Math.ceil(count / across) - 34) * shape);
+      const usual = this.many ? Math.max(150, ...Array.from({ length: count }, (_, i) => widthOf(i + 1)))
+        : Math.min(space.width - 30, (space.height - 60) * shape);
+      this.width = Math.round(clamp(usual * state.zoom, 60, 2400));
       this.height = Math.round(this.width / shape);
       this.across = this.many ? Math.max(1, Math.floor((space.width - 10) / (this.width + 14))) : 1;
       this.stepX = this.width + 14;
