@@ -9,6 +9,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -141,11 +142,14 @@ class Server:
         )
 
 
-def create_app(server: Server) -> Starlette:
-    """The application over a server whose engine was started, or is by whoever runs it.
+def create_app(
+    server: Server, lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]] | None = None
+) -> Starlette:
+    """The application over a server.
 
     Arguments:
         server: what all routes share.
+        lifespan: starts the engine and ends it; None where whoever runs the application does.
     """
 
     async def missing(request: Request, error: Any) -> Response:
@@ -158,7 +162,7 @@ def create_app(server: Server) -> Starlette:
     routes = [
         Route(call.path, _told(_guarded(call), call.path), methods=[call.method]) for call in (*server.more, *CALLS)
     ]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: missing})
+    app = Starlette(routes=routes, exception_handlers={HTTPException: missing}, lifespan=lifespan)
     app.router.redirect_slashes = False
     app.state.server = server
     return app

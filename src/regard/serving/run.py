@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
 import uvicorn
+from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 
 from regard.errors import InputError
@@ -141,6 +143,53 @@ def serve(
         asyncio.run(_serve(options, web, listener, progress, started))
 
 
+def application(
+    options: EngineOptions, web: WebOptions | None = None, *, progress: Callable[[Loading], None] = lambda loading: None
+) -> Starlette:
+    """The server as an ASGI application, for a program that runs one, such as uvicorn, hypercorn or Ray Serve.
+
+    Its lifespan starts the engine, in a process of its own, and ends it: the program has to run the lifespan. Requests are logged
+    to the logger `regard.access`. It is for one process: each worker of a program with several has an engine of its own.
+
+    Arguments:
+        options: of the engine.
+        web: who may call it, and limits. `host` says who can reach the program that runs it: this machine alone, as 127.0.0.1 is
+            the default. Where it listens, with which certificate and for how long it drains is that program's to say.
+        progress: told of each model before it is loaded.
+
+    Raises:
+        InputError: in the lifespan, for a model that cannot be loaded.
+
+    >>> application(EngineOptions(folders={"writer": "runs/gpt"})).state.server.loopback
+    True
+    """
+    web = WebOptions() if web is None else web
+    server = Server(
+        link=EngineLink(options, progress),
+        limits=web.limits,
+        api_keys=web.api_keys,
+        origins=web.origins,
+        loopback=web.host in LOOPBACK and not web.api_keys,
+        more=STUDIO if web.studio else (),
+    )
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        try:
+            await server.link.start()
+            yield
+        finally:
+            server.closing = True
+            await server.link.close()
+
+    app = create_app(server, lifespan)
+    if web.origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(web.origins), allow_methods=["GET", "POST"], allow_headers=["*"]
+        )
+    return app
+
+
 async def _serve(
     options: EngineOptions,
     web: WebOptions,
@@ -148,29 +197,16 @@ async def _serve(
     progress: Callable[[Loading], None],
     started: Callable[[str, Sequence[str]], None],
 ) -> None:
-    link = EngineLink(options, progress)
-    try:
-        await link.start()
-        server = Server(
-            link=link,
-            limits=web.limits,
-            api_keys=web.api_keys,
-            origins=web.origins,
-            loopback=web.host in LOOPBACK and not web.api_keys,
-            more=STUDIO if web.studio else (),
-        )
-        app = create_app(server)
-        if web.origins:
-            app.add_middleware(
-                CORSMiddleware, allow_origins=list(web.origins), allow_methods=["GET", "POST"], allow_headers=["*"]
-            )
+    app = application(options, web, progress=progress)
+    server: Server = app.state.server
+    async with app.router.lifespan_context(app):
         if web.access_log:
             _log_to(sys.stderr)
         config = uvicorn.Config(
             app,
             log_level="warning",
             access_log=False,
-            lifespan="off",
+            lifespan="off",  # it runs already: what is wrong with a model is said before anything listens
             timeout_graceful_shutdown=web.drain_seconds + READ_SECONDS + 1,
             ssl_certfile=web.certificate,
             ssl_keyfile=web.private_key,
@@ -178,10 +214,8 @@ async def _serve(
         scheme = "http" if web.certificate is None else "https"
         host = f"[{web.host}]" if ":" in web.host else web.host
         url = f"{scheme}://{host}:{listener.getsockname()[1]}"
-        listening = _Uvicorn(config, server, lambda: started(url, list(link.models)), web.drain_seconds)
+        listening = _Uvicorn(config, server, lambda: started(url, list(server.link.models)), web.drain_seconds)
         await listening.serve(sockets=[listener])
-    finally:
-        await link.close()
 
 
 def _listening(host: str, port: int) -> socket.socket:
