@@ -294,6 +294,14 @@ def test_heads_switched_off_one_by_one_are_those_of_ablate(changed: bool, random
     assert rows == [(row.address, row.part, row.score, row.effect) for row in own.rows]
 
 
+def test_heads_are_ranked_under_a_patch_of_a_task_too(randomize: Any) -> None:
+    patch = {"kind": "patch", "address": "layers.0", "from": "a mat in Paris", "positions": [1]}
+    link, address = InProcess(m=classifier(randomize)), "layers.0.attention"
+    plain = effects(link, text="the cat sat", address=address)
+    patched = effects(link, text="the cat sat", address=address, interventions=[patch])
+    assert patched["baseline"] != plain["baseline"]
+
+
 @pytest.mark.parametrize(
     ("make", "body", "about"),
     [

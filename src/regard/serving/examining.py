@@ -93,7 +93,12 @@ def effects(predictor: Any, route: Any, request: Any, address: str) -> dict[str,
         changes = task_changes(predictor, route, request)
     with torch.no_grad(), changes() if interventions else nullcontext():
         about, score = _next_token(predictor, request[0]) if route is None else _answer(predictor, request)
-        found = ablate(predictor, score, [address])
+
+        def again() -> float:
+            changes.restart()
+            return score()
+
+        found = ablate(predictor, again, [address])
     return {
         "about": about,
         "baseline": found.baseline,

@@ -74,6 +74,7 @@ class Changes:
         self.model = model
         self.first = 0
         self._length = length
+        self._called: set[int] = set()
         self._edits: list[Edit] = []
         for number, each in enumerate(interventions):
             where = f"interventions[{number}]"
@@ -87,6 +88,10 @@ class Changes:
     def __call__(self) -> AbstractContextManager[None]:
         """A block in which the model is changed."""
         return change(self.model, *self._edits)
+
+    def restart(self) -> None:
+        """The model reads its text anew: a module that is patched may be called once more."""
+        self._called.clear()
 
     def _patch(self, asked: Patch, act: Callable[[Any], object], where: str) -> Edit:
         known = addresses_of(self.model)
@@ -116,14 +121,14 @@ class Changes:
         if self._length is not None:
             places = _places(asked.positions, self._length, what)
             return SetOutput(address=asked.address, to=lambda output: self._put(output, vectors, places))
-        calls: list[int] = []
+        number = len(self._edits)
 
         def at_once(output: Tensor) -> Tensor:
-            calls.append(output.shape[1])
-            if len(calls) > 1:
+            if number in self._called:
                 raise InputError(
                     f"{where}.address: {asked.address} is called for each token that is written; choose one that reads the text"
                 )
+            self._called.add(number)
             return self._put(output, vectors, _places(asked.positions, output.shape[1], what))
 
         return SetOutput(address=asked.address, to=at_once)

@@ -17,7 +17,7 @@ const READS_TWO = ["question-answering", "text-classification"];
 /** @param {HTMLElement} root the element that holds the page's markup */
 export async function startStudio(root) {
   const $ = finder(root), address = () => new URLSearchParams(location.hash.slice(1));
-  let asking = false, again = false;
+  let asking = false, waiting = 0; // since when a change waits to be asked for
   /** @type {import("./types").Studio} */
   const studio = {
     $, root, key: address().get("key") ?? "", viewer: null, models: [], changes: [], seen: null, image: null, typed: false, took: [],
@@ -62,7 +62,7 @@ export async function startStudio(root) {
       if (image === "") return studio.problem("Drop a picture on this page, paste one, or choose a file.");
       if (image === undefined && !text.trim()) return studio.problem("Type a text for the model to read.");
       if (asking) {
-        again = true;
+        waiting ||= since;
         return;
       }
       asking = true;
@@ -73,16 +73,16 @@ export async function startStudio(root) {
         tell(found.answer, found.plain);
         await studio.show(sourceOf(packed));
         for (const listener of studio.answered) listener(found);
-        requestAnimationFrame(() => {
+        // A timer that is set in a frame is called when that frame is painted.
+        requestAnimationFrame(() => setTimeout(() => {
           studio.took.push(performance.now() - since);
           $("took").textContent = `${Math.round(studio.took[studio.took.length - 1])} ms`;
-        });
+        }));
       });
       asking = false;
-      if (again) {
-        again = false;
-        await studio.ask();
-      }
+      const next = waiting;
+      waiting = 0;
+      if (next) await studio.ask(next);
     },
   };
 
