@@ -128,6 +128,57 @@ def test_errors_of_the_engine_are_told(error: Exception, status: int) -> None:
     assert broken.text.endswith("data: [DONE]\n\n")
 
 
+def test_errors_of_tasks_are_all_of_one_shape() -> None:
+    def said(answer: httpx.Response) -> str:
+        found = answer.json()
+        assert list(found) == ["error"]
+        assert isinstance(found["error"], str)
+        return found["error"]
+
+    ask = ("POST", "/models/writer", {"json": {"inputs": "a"}})
+    (keyless,) = called(server_of(Engine(), api_keys=("secret",)), ask)
+    assert (keyless.status_code, keyless.headers["www-authenticate"]) == (401, "Bearer")
+    assert said(keyless).startswith("the API key is missing")
+    full = server_of(Engine(), limits=Limits(waiting=0))
+    (refused,) = called(full, ask)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert "ask again later" in said(refused)
+    closing = server_of(Engine())
+    closing.closing = True
+    (closed,) = called(closing, ask)
+    assert (closed.status_code, said(closed)) == (503, "the server is shutting down")
+    server = server_of(Engine(), limits=Limits(body=10))
+    long, nobody, wrong, other = called(
+        server,
+        ("POST", "/models/writer", {"content": b" " * 11}),
+        ("POST", "/models/nobody", {}),
+        ("GET", "/models/writer", {}),
+        ("POST", "/v1/models/nobody", {}),
+    )
+    assert [each.status_code for each in (long, nobody, wrong)] == [413, 404, 405]
+    assert "this server has writer" in said(nobody)
+    assert all(map(said, (long, wrong)))
+    assert isinstance(other.json()["error"], dict)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            {"stream_options": {"usage": True}},
+            "stream_options: there is no field 'usage'; choose from include_obfuscation, include_usage",
+        ),
+        ({"tempereture": 1}, "the body: there is no field 'tempereture'; did you mean 'temperature'?"),
+        ({"top_k": 2**80}, "top_k: is a number of more than 64 bits; change it"),
+    ],
+)
+def test_a_field_is_called_by_its_place_and_only_fields_of_that_place_are_advised(
+    body: dict[str, Any], said: str
+) -> None:
+    (answer,) = called(server_of(Engine()), ("POST", "/v1/completions", {"json": BODY | body}))
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, said)
+
+
 def logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [json.loads(record.message) for record in caplog.records if record.name == "regard.access"]
 

@@ -37,9 +37,9 @@ class Refusal(Struct, kw_only=True):
 
 
 class TaskRefusal(Struct, kw_only=True):
-    """An error in the shape of Hugging Face's inference API where the request is wrong, else in OpenAI's."""
+    """An error in the shape of Hugging Face's inference API."""
 
-    error: str | Problem
+    error: str
 
 
 class ModelCard(Struct, kw_only=True):

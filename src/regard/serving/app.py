@@ -27,7 +27,7 @@ from regard.inspection.viewer import html_page
 from regard.serving import answers
 from regard.serving.attention import Attention, Pages, Seen, laid_out, view_of
 from regard.serving.description import Call, described
-from regard.serving.link import EngineLink, Rejected
+from regard.serving.link import EngineLink
 from regard.serving.messages import Card
 from regard.serving.metrics import Metrics
 from regard.serving.openai import (
@@ -50,7 +50,7 @@ from regard.serving.requests import (
     TokenizeRequest,
     read,
 )
-from regard.serving.responses import RETRY_AFTER, UNFORESEEN, Deadlines, Ending, Json, Stream, refusal
+from regard.serving.responses import RETRY_AFTER, UNFORESEEN, Deadlines, Ending, Json, Refusal, Stream
 from regard.serving.tasks import ROUTES, decode
 
 ACCESS = logging.getLogger("regard.access")
@@ -155,12 +155,13 @@ def create_app(
     async def missing(request: Request, error: Any) -> Response:
         async def refused(server: Server, request: Request) -> Response:
             message = f"{request.method} {request.url.path[:200]}: {error.detail}; docs/serving.md lists the routes"
-            return refusal(message, status=error.status_code, headers=error.headers)
+            return Refusal(message, status=error.status_code, headers=error.headers)
 
-        return await _told(refused, NO_ROUTE)(request)
+        return await _told(refused, NO_ROUTE, tasks=request.url.path.startswith("/models/"))(request)
 
     routes = [
-        Route(call.path, _told(_guarded(call), call.path), methods=[call.method]) for call in (*server.more, *CALLS)
+        Route(call.path, _told(_guarded(call), call.path, tasks=call.tasks), methods=[call.method])
+        for call in (*server.more, *CALLS)
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: missing}, lifespan=lifespan)
     app.router.redirect_slashes = False
@@ -174,8 +175,8 @@ NO_ROUTE = "none"
 Handler = Callable[[Server, Request], Awaitable[Response]]
 
 
-def _told(handler: Handler, path: str) -> Callable[[Request], Awaitable[Response]]:
-    """A route that is logged and counted, and that checks who calls it."""
+def _told(handler: Handler, path: str, *, tasks: bool = False) -> Callable[[Request], Awaitable[Response]]:
+    """A route that is logged and counted, and that checks who calls it; errors of `tasks` are as Hugging Face's API has them."""
 
     async def checked(server: Server, request: Request) -> Response:
         server.check_caller(request)
@@ -185,6 +186,8 @@ def _told(handler: Handler, path: str) -> Callable[[Request], Awaitable[Response
         server: Server = request.app.state.server
         started = time.perf_counter()
         response = await _answered(checked, server, request)
+        if tasks and isinstance(response, Refusal):
+            response = response.of_a_task()
         response.headers["x-regard-version"] = __version__
         server.metrics.answered(path, response.status_code)
         if isinstance(response, Stream):
@@ -202,7 +205,7 @@ def _guarded(call: Call) -> Handler:
 
     async def checked(server: Server, request: Request) -> Response:
         if call.key and server.api_keys and not server.allowed(server.key_of(request)):
-            return refusal(
+            return Refusal(
                 "the API key is missing or wrong; send it as 'Authorization: Bearer KEY'",
                 status=401,
                 code="invalid_api_key",
@@ -218,10 +221,10 @@ def _counted(handler: Handler) -> Handler:
 
     async def route(server: Server, request: Request) -> Response:
         if server.closing:
-            return refusal("the server is shutting down", status=503, headers={"retry-after": RETRY_AFTER})
+            return Refusal("the server is shutting down", status=503, headers={"retry-after": RETRY_AFTER})
         if server.open >= server.limits.waiting:
             server.metrics.turned_away.inc()
-            return refusal(
+            return Refusal(
                 f"{server.open} requests wait for an answer, which is as many as there may be; ask again later",
                 status=429,
                 code="queue_full",
@@ -255,7 +258,7 @@ async def _answered(handler: Handler, server: Server, request: Request) -> Respo
     try:
         return await handler(server, request)
     except BadRequest as error:
-        return refusal(error.message, status=error.status, parameter=error.parameter, code=error.code)
+        return Refusal(error.message, status=error.status, parameter=error.parameter, code=error.code)
     except ClientDisconnect:
         return Response(status_code=499)  # nobody reads it
     except Exception as error:
@@ -410,26 +413,22 @@ def answer(
 
 
 async def task(server: Server, request: Request) -> Response:
-    """A task of Hugging Face's inference API, at /models/NAME; its errors are as that API has them."""
+    """A task of Hugging Face's inference API, at /models/NAME."""
     name = request.path_params["name"]
+    check_model(server, name)
+    card = server.link.models[name]
+    wanted = request.path_params.get("task") or next(iter(card.routes), None)
+    if wanted is None:
+        raise BadRequest(f"the model {name!r} is a language model; ask at /v1/completions", status=404)
+    if wanted not in card.routes:
+        raise BadRequest(f"the model {name!r} is served at {', '.join(card.routes) or '/v1/completions'}", status=404)
     try:
-        check_model(server, name)
-        card = server.link.models[name]
-        wanted = request.path_params.get("task") or next(iter(card.routes), None)
-        if wanted is None:
-            raise BadRequest(f"the model {name!r} is a language model; ask at /v1/completions", status=404)
-        if wanted not in card.routes:
-            raise BadRequest(
-                f"the model {name!r} is served at {', '.join(card.routes) or '/v1/completions'}", status=404
-            )
         asked = decode(ROUTES[wanted], request.state.body, request.headers.get("content-type", ""))
-        given = {"route": wanted, "request": msgspec.to_builtins(asked, builtin_types=(bytes,))}
-        work = server.link.ask(name, "task", given, client=client_of(server, request, None))
-        return await watched(server, request, _task_answer(server, request, work, asked.attention))
-    except BadRequest as error:
-        return Json({"error": error.message}, status_code=error.status)
-    except (InputError, Rejected) as error:
-        return Json({"error": str(error)}, status_code=400)
+    except InputError as error:
+        raise BadRequest(str(error)) from error
+    given = {"route": wanted, "request": msgspec.to_builtins(asked, builtin_types=(bytes,))}
+    work = server.link.ask(name, "task", given, client=client_of(server, request, None))
+    return await watched(server, request, _task_answer(server, request, work, asked.attention))
 
 
 async def _task_answer(

@@ -47,9 +47,27 @@ def read_body(body: bytes, wanted: type[Any]) -> Any:
     except InputError as error:
         raise WrongBody(str(error)) from None
     try:
-        return msgspec.convert(value, wanted)
+        found = msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
         raise _wrong(wanted, str(error)) from None
+    try:
+        msgspec.msgpack.encode(value)  # as it is sent on to the engine
+    except OverflowError:
+        place = next(_too_large(value, ""))
+        raise WrongBody(f"{place}: is a number of more than 64 bits; change it", place) from None
+    return found
+
+
+def _too_large(value: Any, place: str) -> Iterator[str]:
+    """Where a number is of more than 64 bits."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _too_large(part, f"{place}.{name}".lstrip("."))
+    elif isinstance(value, list):
+        for number, part in enumerate(value):
+            yield from _too_large(part, f"{place}[{number}]")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**64:
+        yield place
 
 
 def _wrong(wanted: type[Any], message: str) -> WrongBody:
@@ -59,7 +77,7 @@ def _wrong(wanted: type[Any], message: str) -> WrongBody:
     where = place or "the body"
     if name := re.fullmatch("Object contains unknown field `(.*)`", what, re.DOTALL):
         return WrongBody(
-            f"{where}: there is no field {name[1]!r:.80}; {nearest(name[1], sorted(set(_names(wanted))))}",
+            f"{where}: there is no field {name[1]!r:.80}; {nearest(name[1], _names(wanted, place))}",
             ".".join(filter(None, (place, name[1][:80]))),
         )
     if name := re.fullmatch("Object missing required field `(.*)`", what):
@@ -70,12 +88,19 @@ def _wrong(wanted: type[Any], message: str) -> WrongBody:
     return WrongBody(f"{where}: {what[:1].lower()}{what[1:]}; change it", place or None)
 
 
-def _names(hint: Any) -> Iterator[str]:
-    """The names of all fields of the objects that a value may be."""
+def _names(hint: Any, place: str) -> list[str]:
+    """The names of the fields of the object at a place, or of all that it may be."""
+    structs = list(_structs(hint))
+    for name in re.findall(r"[^.\[\]]+(?![^\[]*\])", place):
+        fields = [each for struct in structs for each in msgspec.structs.fields(struct) if each.encode_name == name]
+        structs = [struct for each in fields for struct in _structs(each.type)]
+    return sorted({each.encode_name for struct in structs for each in msgspec.structs.fields(struct)})
+
+
+def _structs(hint: Any) -> Iterator[type[msgspec.Struct]]:
+    """The objects that a value may be, or a part of a list."""
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        for field in msgspec.structs.fields(hint):
-            yield field.name
-            yield from _names(field.type)
+        yield hint
     else:
         for part in get_args(hint):
-            yield from _names(part)
+            yield from _structs(part)

@@ -99,14 +99,14 @@ class Engine:
                 raise InputError(f"there is no model {request.model!r}")
             if isinstance(request, Ask) and request.what == "embed":
                 if request.model not in self.encoding:
-                    raise InputError("the model makes no vectors of texts; serve an encoder for that")
+                    raise InputError(f"model: {request.model!r} makes no vectors of texts; serve an encoder for that")
                 self.encoding[request.model].add(request)
                 return []
             if isinstance(request, Ask):
                 self._asked.add(request, request.client)
                 return []
             if request.model not in self.writing:
-                raise InputError(f"the model {request.model!r} is no language model and continues no texts")
+                raise InputError(f"model: {request.model!r} is no language model and continues no texts")
             model = self.writing[request.model]
             if request.interventions:  # written by itself: what it changes, nobody else's text may see
                 changed = model.changed(request)

@@ -8,6 +8,7 @@ import itertools
 import logging
 import multiprocessing
 import queue
+import re
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,11 +60,13 @@ class Rejected(Exception):
     Arguments:
         message: the sentence.
         code: OpenAI's word for it; empty where there is none.
+        parameter: the field that it is about, where that is known.
     """
 
-    def __init__(self, message: str, code: str = "") -> None:
+    def __init__(self, message: str, code: str = "", parameter: str | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.parameter = parameter
 
 
 @dataclass(slots=True, eq=False)
@@ -168,7 +171,7 @@ class EngineLink:
                 reply = await waiting.get()
                 if isinstance(reply, Failure):
                     if reply.blame == "request":
-                        raise Rejected(reply.message, reply.code)
+                        raise Rejected(reply.message, reply.code, field_of(reply.message, request))
                     raise (EngineFault if reply.blame == "engine" else EngineLost)(reply.message)
                 yield reply
         finally:
@@ -238,6 +241,21 @@ class EngineLink:
             return
         self.restarts += 1
         self._launch(asyncio.get_running_loop())
+
+
+def field_of(message: str, request: Ask | Write) -> str | None:
+    """The field that a refusal of the engine's is about: that with which the sentence begins, else the text that was to be read.
+
+    >>> field_of("attention.heads: layers.0.attention has heads 0 to 1", Write(key=1, model="a", prompt="b"))
+    'attention.heads'
+    >>> field_of("the model has tokens from 0 to 8", Ask(key=1, model="a", what="detokenize", given={}))
+    'tokens'
+    """
+    if found := re.match(r"((?:[a-z_]+)(?:\[\d+\]|\.[a-z_]+)*):", message):
+        return found[1]
+    if isinstance(request, Write):
+        return "prompt" if request.messages is None else "messages"
+    return {"embed": "input", "tokenize": "prompt", "detokenize": "tokens", "task": "inputs"}.get(request.what)
 
 
 def _end(process: Any, patience: float) -> None:

@@ -34,16 +34,33 @@ class Json(JSONResponse):
         return msgspec.json.encode(content)
 
 
-def refusal(
-    message: str,
-    *,
-    status: int = 400,
-    parameter: str | None = None,
-    code: str | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    """An error in OpenAI's shape."""
-    return Json(error_of(message, status, parameter, code), status_code=status, headers=headers)
+class Refusal(Json):
+    """An error in OpenAI's shape.
+
+    Arguments:
+        message: a sentence.
+        status: of HTTP.
+        parameter: the field that it is about.
+        code: one word.
+        headers: of the response.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        parameter: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.message = message
+        self.own_headers = headers
+        super().__init__(error_of(message, status, parameter, code), status_code=status, headers=headers)
+
+    def of_a_task(self) -> Json:
+        """The same as Hugging Face's inference API has it."""
+        return Json({"error": self.message}, status_code=self.status_code, headers=self.own_headers)
 
 
 def error_of(message: str, status: int, parameter: str | None = None, code: str | None = None) -> dict[str, Any]:
@@ -102,12 +119,14 @@ class Ending:
         message: a sentence.
         code: one word.
         how: it ended, as the log has it.
+        parameter: the field that it is about.
     """
 
     status: int
     message: str
     code: str | None
     how: str
+    parameter: str | None = None
 
     @classmethod
     def of(cls, error: Exception, seconds: float) -> Ending | None:
@@ -118,7 +137,7 @@ class Ending:
             seconds: that the request could take.
         """
         if isinstance(error, Rejected):
-            return cls(400, str(error), error.code or None, "refused")
+            return cls(400, str(error), error.code or None, "refused", error.parameter)
         if isinstance(error, EngineFault):
             return cls(500, str(error), "engine_fault", "error")
         if isinstance(error, EngineLost):
@@ -132,11 +151,11 @@ class Ending:
     def response(self) -> Response:
         """As an answer."""
         headers = {"retry-after": RETRY_AFTER} if self.status == 503 else None
-        return refusal(self.message, status=self.status, code=self.code, headers=headers)
+        return Refusal(self.message, status=self.status, parameter=self.parameter, code=self.code, headers=headers)
 
     def body(self) -> dict[str, Any]:
         """As an event of a stream."""
-        return error_of(self.message, self.status, code=self.code)
+        return error_of(self.message, self.status, self.parameter, self.code)
 
 
 UNFORESEEN = Ending(500, "the server failed at this request; its log says why", None, "error")

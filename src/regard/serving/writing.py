@@ -122,7 +122,7 @@ class WritingModel:
         """
         if asked.copies > self.batch.rows:
             raise InputError(
-                f"{asked.copies} texts of one prompt are asked for; ask for 1 to {self.batch.rows} (--rows)"
+                f"n: {asked.copies} texts of one prompt are asked for; ask for 1 to {self.batch.rows} (--rows)"
             )
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.settings.items()}
         settings = from_mapping(GenerationSettings, {**self._own, **values}, "the request")
