@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.generation.test_batch_invariance import NATIVE, VOCABULARY, banded, gpt2, llama, odd
+from tests.generation.test_batch_invariance import VOCABULARY, banded, gpt2, llama, odd
 
 from regard.errors import InputError
 from regard.generation import (
@@ -78,8 +78,6 @@ SLOW = ("gpt2", "banded", "llama bfloat16", "gpt2 float32 kernel")
     "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in MODELS]
 )
 def test_a_text_is_the_same_bits_alone_and_among_texts_that_join_and_leave(kind: str) -> None:
-    if kind == "llama bfloat16" and NATIVE:
-        pytest.skip("with AVX512-BF16 the last bits of bfloat16 are not the same in every batch (docs/serving.md)")
     model = MODELS[kind]()
     draw = random.Random(7)
     common = [draw.randrange(3, VOCABULARY) for _ in range(18)]
@@ -172,20 +170,47 @@ def test_a_request_that_fails_ends_alone(error: Exception) -> None:
 
 def test_a_prompt_that_cannot_be_read_ends_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     model = gpt2()
-    prefill = model.prefill
+    embedded = model.embedding.forward
 
-    def broken(tokens: Any, state: Any) -> Any:
-        if 7 in tokens.ids:
+    def broken(ids: Any, positions: Any) -> Any:
+        if 7 in ids:
             raise MemoryError
-        return prefill(tokens, state)
+        return embedded(ids, positions)
 
-    monkeypatch.setattr(model, "prefill", broken)
-    batch = ContinuousBatch(model)
-    for name, prompt in (("good", [4, 5, 6]), ("bad", [4, 7, 6]), ("late", [4, 5])):
+    monkeypatch.setattr(model.embedding, "forward", broken)
+    batch = ContinuousBatch(model, chunk=8)
+    long = [4, 5, 6] * 4
+    for name, prompt in (
+        ("good", [4, 5, 6]),
+        ("bad", [4, 7, 6]),
+        ("late", [4, 5]),
+        ("long", [*long, 7, 6]),
+        ("end", long),
+    ):
         batch.add(name, prompt, [wanted(model, 0, limit=5)])
     events = all_of(batch)
-    assert [(event.key, type(event.error)) for event in events if isinstance(event, Refused)] == [("bad", MemoryError)]
-    assert {event.key for event in events if isinstance(event, Told) and event.end} == {"good", "late"}
+    assert [(event.key, type(event.error)) for event in events if isinstance(event, Refused)] == [
+        ("bad", MemoryError),
+        ("long", MemoryError),
+    ]
+    assert {event.key for event in events if isinstance(event, Told) and event.end} == {"good", "late", "end"}
+
+
+def test_short_prompts_are_read_together_and_make_up_a_chunk_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = llama()
+    read, groups = model.read_texts, []
+
+    def counted(texts: Any, *rest: Any) -> Any:
+        groups.append([len(text) for text in texts])
+        return read(texts, *rest)
+
+    monkeypatch.setattr(model, "read_texts", counted)
+    batch = ContinuousBatch(model, chunk=8, rows=4)
+    for key, length in enumerate((3, 1, 4, 3, 2, 9, 2)):
+        batch.add(key, list(range(3, 3 + length)), [wanted(model, 0, limit=2)])
+    events = all_of(batch)
+    assert {event.key for event in events if isinstance(event, Told) and event.end} == set(range(7))
+    assert groups == [[2, 0, 3], [2], [1], [1]]
 
 
 def test_a_step_that_fails_ends_those_who_write_and_nobody_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -200,10 +201,18 @@ def kept(x: Tensor, p: float, seed: int) -> Tensor:
 
 # The same bits for a row whatever the other rows of its batch are.
 
-ROWS = 4
-"""Products of a multiple of so many rows are computed alike in float32, row by row; of fewer, by other kernels (measured with MKL
-on AVX2, 1 to 1100 rows and 1 to 8 threads: `benchmarks/cache.py`). In bfloat16 the number of rows changes
-nothing there; with AVX512-BF16 a product of one row, or of few, now and then has other last bits than one of many."""
+ROWS, AVX512_ROWS = 4, 16
+"""Products of a multiple of so many rows are computed alike in float32, row by row; of fewer, by other kernels (measured with
+MKL, 1 to 1100 rows and 1 to 8 threads: `benchmarks/cache.py`). The second is for processors with AVX-512, where 8 rows at most
+have a kernel of their own."""
+
+FLOAT64_BLOCK = 64
+"""Rows of a product in float64 that are computed alike: from 200 on another kernel takes them."""
+
+BFLOAT16_ROWS, BFLOAT16_BLOCK = 8, 32
+"""Where oneDNN computes bfloat16 (processors with AVX-512), a product of 1 row, or of 2 to 4, now and then has another last bit
+than one of more rows, and with AMX one of more than 32 rows has. Products of 8, 16, 24 and 32 rows agree. Elsewhere the number of
+rows changes nothing in bfloat16."""
 
 VECTOR, SERIAL = 32, 32768
 """PyTorch computes elementwise functions on so many numbers at a time, and the rest at the end of a thread's share by another
@@ -216,10 +225,11 @@ ALIGNED = 64
 class BatchInvariant(TorchFunctionMode):
     """Within it the numbers of a row have the same bits on a processor, alone and in any batch.
 
-    Linear maps in float32 run on a multiple of `ROWS` rows, with zeros behind the last. Attention runs row by row, from the first
-    key that the row sees. Activations run on whole vectors. That is enough for models of linear maps, norms and fused attention
-    without a bias by position, such as GPT-2, in evaluation. Only the last bits change. In float32 a single row takes longer: its
-    products are of 4 rows instead of one. The mode is of the thread that enters it.
+    Linear maps in float32 run on a multiple of `ROWS` rows, of `AVX512_ROWS` on processors with AVX-512, with zeros behind the
+    last; in bfloat16, where oneDNN computes it, on a multiple of `BFLOAT16_ROWS`, at most `BFLOAT16_BLOCK` at a time. Attention
+    runs row by row, from the first key that the row sees. Activations run on whole vectors. That is enough for models of linear
+    maps, norms and fused attention without a bias by position, such as GPT-2, in evaluation. Only the last bits change. A single
+    row takes longer: its products are of so many rows instead of one. The mode is of the thread that enters it.
 
     >>> linear, x = torch.nn.Linear(8, 8), torch.randn(5, 8)
     >>> with torch.no_grad(), BatchInvariant():
@@ -238,11 +248,31 @@ class BatchInvariant(TorchFunctionMode):
 
 def _linear_of_rows(function: Callable[..., Tensor], x: Tensor, *args: Any, **named: Any) -> Tensor:
     rows = x.shape[:-1].numel()
-    if x.dtype not in (torch.float32, torch.float64) or not rows % ROWS or torch.is_autocast_enabled("cpu"):
+    step, block = _rows_alike(x.dtype, rows)
+    if (not rows % step and rows <= block) or torch.is_autocast_enabled("cpu"):
         return function(x, *args, **named)
-    filled = x.new_zeros(rows + -rows % ROWS, x.shape[-1])
-    filled[:rows] = x.reshape(rows, -1)
-    return function(filled, *args, **named)[:rows].unflatten(0, x.shape[:-1])
+    filled = x.reshape(rows, -1)
+    if rows % step:
+        filled = F.pad(filled, (0, 0, 0, -rows % step))
+    parts = [function(part, *args, **named) for part in filled.split(block)]
+    made = parts[0] if len(parts) == 1 else torch.cat(parts)
+    return made[:rows].unflatten(0, x.shape[:-1])
+
+
+def _rows_alike(dtype: torch.dtype, rows: int) -> tuple[int, int]:
+    """A product gives a row the same bits in any multiple of the first number of rows, up to the second."""
+    if dtype in (torch.float32, torch.float64):
+        least = AVX512_ROWS if torch.cpu._is_avx512_supported() else ROWS
+        return least, rows + least if dtype == torch.float32 else FLOAT64_BLOCK
+    if dtype == torch.bfloat16 and computes_bfloat16():
+        return BFLOAT16_ROWS, BFLOAT16_BLOCK
+    return 1, max(1, rows)
+
+
+@cache
+def computes_bfloat16() -> bool:
+    """Whether oneDNN computes products in bfloat16 on this processor."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _vectors_of_rows(function: Callable[..., Tensor], x: Tensor, *args: Any, **named: Any) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import AttentionLayer, BatchInvariant
-from regard.attention.kernels import ALIGNED, VECTOR
+from regard.attention.kernels import ALIGNED, VECTOR, computes_bfloat16
 from regard.errors import InputError
 from regard.generation.choosing import check_choosable, inverse_transform
 from regard.generation.hypothesis import Hypothesis, Paths
@@ -78,7 +78,8 @@ class Continuation(Generic[S]):
             that one reading of it serves any number of prompts.
         batch_invariant: whether the logits of a text have the same bits alone and in any batch, on a processor
             (`regard.attention.BatchInvariant`). In float32 a text alone takes longer for it, some two times as long with a GPT-2;
-            in bfloat16 it costs next to nothing. None for true in bfloat16 and false otherwise. Decoders prepared for inference
+            in bfloat16 it costs next to nothing on processors without AVX-512, and up to half as much again on those with it.
+            None for true in bfloat16 and false otherwise. Decoders prepared for inference
             (`regard.quantization.InferenceDecoder`) are so with compiled kernels in any case.
     """
 
@@ -155,7 +156,7 @@ class Continuation(Generic[S]):
 
 def _same_alone(model: object) -> bool:
     """Whether `BatchInvariant` changes no bit of a step of one text without padding, which then does without the mode's cost."""
-    if not isinstance(model, CausalStack) or not model.packs_texts or any(model.sliding_windows):
+    if not isinstance(model, CausalStack) or not model.packs_texts or any(model.sliding_windows) or computes_bfloat16():
         return False
     layers: list[Any] = [part for part in model.modules() if isinstance(part, AttentionLayer)]
     heads = [layer.key.out_features // layer.key_heads for layer in layers]

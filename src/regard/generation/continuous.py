@@ -3,18 +3,20 @@
 Orca (Yu et al. 2022, section 3.1) schedules a language model by the step and not by the batch: a text that ends leaves at once,
 and one that waits takes its place. Here a text and its log-probabilities also have the same bits alone and beside any others:
 
-    each prompt is read by itself, in chunks that begin at multiples of `chunk`, so its keys and values depend on it alone;
+    each prompt is read as if by itself, in chunks that begin at multiples of `chunk`, so its keys and values depend on it alone
+    (`CausalStack.read_texts`, `regard.attention.BatchInvariant`);
     a step's logits of a row do not depend on the other rows (`regard.attention.BatchInvariant`, or a kernel that is so);
     each row has its own rules and its own random numbers.
 
-Between two steps one chunk of one prompt is read, so nobody waits for a long prompt of somebody else.
+Between two steps one chunk of one prompt is read, or short prompts that make up a chunk together, so nobody waits for a long
+prompt of somebody else.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
@@ -175,9 +177,12 @@ class ContinuousBatch:
         self._reading: _Request | None = None
         self._active: list[_Row] = []
         self._state: Any = None
+        self._places: list[int] | None = None
+        """Where the rows that are active stand in the state; None where those are all of its rows."""
         self._kept = KeptPrompts(kept_bytes)
         self._invariant = isinstance(model, CausalStack) and model.batch_invariant_steps
         self.in_parts = bool(getattr(model, "reads_in_parts", True))
+        self._packs = self.in_parts and isinstance(model, CausalStack) and model.packs_texts
 
     @property
     def writing(self) -> int:
@@ -242,28 +247,66 @@ class ContinuousBatch:
 
     @torch.no_grad()
     def turn(self) -> list[Event]:
-        """One token of every text that is being written, then one chunk of a prompt."""
+        """One token of every text that is being written, then one chunk of a prompt, or several short prompts."""
         events: list[Event] = []
         if self._active:
             events += self._step()
         if self._reading is None:
             self._reading = self._next()
-        if self._reading is not None:
-            request = self._reading
-            try:
-                events += self._read(request)
-            except Exception as error:
-                self._reading = None
-                events.append(Refused(request.key, error))
+        if self._reading is None:
+            return events
+        request = self._reading
+        if self._is_short(request):
+            self._reading = None
+            return events + self._read_together(self._with_others(request))
+        try:
+            events += self._read(request)
+        except Exception as error:
+            self._reading = None
+            events.append(Refused(request.key, error))
         return events
 
-    def _next(self) -> _Request | None:
-        """The request whose turn it is, where its texts have room."""
-        if not self._waiting or self.writing + len(self._waiting.first().wanted) > self.rows:
+    def _next(self, texts: int = 0, most: int | None = None) -> _Request | None:
+        """The request whose turn it is, where its texts have room.
+
+        Arguments:
+            texts: others that will begin with it.
+            most: it has to be short, of so many tokens at most; None where any will do.
+        """
+        if not self._waiting:
+            return None
+        first = self._waiting.first()
+        if self.writing + texts + len(first.wanted) > self.rows:
             return None  # nobody overtakes one that asks for several, who would wait for ever
+        if most is not None and not (self._is_short(first) and len(first.prompt) <= most):
+            return None
         return self._waiting.take()
 
-    def _read(self, request: _Request) -> Iterator[Event]:
+    def _is_short(self, request: _Request) -> bool:
+        """Whether a prompt is read together with others: less than a chunk, so that no beginning of it was kept."""
+        return self._packs and not request.scored and len(request.prompt) <= self.chunk
+
+    def _with_others(self, first: _Request) -> list[_Request]:
+        """A short prompt and those after it in the queue, as many as make up a chunk."""
+        requests, texts, left = [first], len(first.wanted), self.chunk - len(first.prompt)
+        while (another := self._next(texts, left)) is not None:
+            requests.append(another)
+            texts, left = texts + len(another.wanted), left - len(another.prompt)
+        return requests
+
+    def _read_together(self, requests: Sequence[_Request]) -> list[Event]:
+        """Short prompts, each as by itself; then their texts begin. After an error each is read alone."""
+        model: Any = self.model
+        try:
+            with BatchInvariant():
+                state = model.read_texts([torch.tensor(each.prompt[:-1], dtype=torch.long) for each in requests])
+        except Exception as error:
+            if len(requests) == 1:
+                return [Refused(requests[0].key, error)]
+            return [event for each in requests for event in self._read_together([each])]
+        return self._begun(requests, state)
+
+    def _read(self, request: _Request) -> list[Event]:
         """A chunk more of a prompt, all but its last token, which the first step reads; at its end the texts begin."""
         before = request.prompt[:-1]
         if request.state is None:
@@ -285,11 +328,11 @@ class ContinuousBatch:
                 else:
                     request.state = self.model.prefill(tokens, request.state)
             if done + len(part) < len(before):
-                return iter(())
+                return []
         self._reading = None
         if self.in_parts:
             self._kept.keep(before, request.state, self.chunk)
-        return self._begun(request)
+        return self._begun([request], request.state)
 
     def _score(self, request: _Request, logits: Tensor, told: Sequence[int]) -> None:
         """The log-probabilities of a chunk's tokens, each place by itself."""
@@ -299,27 +342,46 @@ class ContinuousBatch:
             request.log_probabilities.append(float(log_probabilities[token]))
             request.top.append(_top(log_probabilities, count))
 
-    def _begun(self, request: _Request) -> Iterator[Event]:
-        yield PromptRead(request.key, request.reused, tuple(request.log_probabilities), tuple(request.top))
-        last = request.prompt[-1]
-        rows = [
-            _Row(key=request.key, copy=copy, wanted=wanted, token=last, paths=Paths.begin(1, "cpu"))
-            for copy, wanted in enumerate(request.wanted)
-            if wanted.limit
-        ]
-        if not rows:
-            return
-        state: DecoderState = request.state
-        if len(rows) > 1:
-            state = state.select(torch.zeros(len(rows), dtype=torch.long))
-        self._state = state if self._state is None else join([self._state, state])
-        self._active += rows
+    def _begun(self, requests: Sequence[_Request], state: DecoderState) -> list[Event]:
+        """The texts of requests begin, whose prompts are the rows of a state."""
+        events: list[Event] = []
+        rows: list[_Row] = []
+        of: list[int] = []
+        for place, request in enumerate(requests):
+            told = (tuple(request.log_probabilities), tuple(request.top))
+            events.append(PromptRead(request.key, request.reused, *told))
+            for copy, wanted in enumerate(request.wanted):
+                if wanted.limit:
+                    rows.append(
+                        _Row(
+                            key=request.key,
+                            copy=copy,
+                            wanted=wanted,
+                            token=request.prompt[-1],
+                            paths=Paths.begin(1, "cpu"),
+                        )
+                    )
+                    of.append(place)
+        if rows:
+            own = state if of == list(range(len(requests))) else state.select(torch.tensor(of))
+            self._state = join([*self._staying(), own])
+            self._active += rows
+        return events
+
+    def _staying(self) -> list[DecoderState]:
+        """The state of the rows that are active; none where there is none. Those who left are left out at last."""
+        places, self._places = self._places, None
+        if not self._active:
+            return []
+        return [self._state if places is None else self._state.select(torch.tensor(places))]
 
     def _exact(self) -> AbstractContextManager[object]:
         return nullcontext() if self._invariant else BatchInvariant()
 
     def _step(self) -> list[Event]:
         try:
+            if self._places is not None:  # joined anew, which leaves out the columns that only those saw who are gone
+                self._state = join(self._staying())
             with self._exact():
                 logits, self._state = self.model.step(torch.tensor([row.token for row in self._active]), self._state)
         except Exception as error:  # nobody knows what became of the state, in which all rows stand
@@ -385,8 +447,9 @@ class ContinuousBatch:
         if len(places) == len(self._active):
             return
         self._active = [self._active[place] for place in places]
-        # Joined anew, which leaves out the columns that only those saw who are gone.
-        self._state = join([self._state.select(torch.tensor(places))]) if places else None
+        self._places = list(places) if self._places is None else [self._places[place] for place in places]
+        if not places:
+            self._state = self._places = None
 
 
 def _top(log_probabilities: Tensor, count: int) -> Top:

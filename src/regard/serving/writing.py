@@ -27,6 +27,7 @@ from regard.serving.looking import Changes, check_written, language_model_change
 from regard.serving.messages import Began, Failure, Likely, Piece, Reply, Token, Write
 from regard.serving.tokens import token_names
 from regard.structure import from_mapping
+from regard.text.growing import GrowingText
 
 if TYPE_CHECKING:
     from regard.generation.continuous import Event, Top
@@ -55,6 +56,8 @@ def failure(key: int, error: Exception) -> Failure:
 class _Text:
     """A text that is being written."""
 
+    growing: GrowingText | None = None
+    """Of a text that is streamed."""
     written: list[int] = field(default_factory=list)
     untold: list[Token] = field(default_factory=list)
     shown: int = 0
@@ -157,7 +160,8 @@ class WritingModel:
             for number in range(asked.copies)
         ]
         self.batch.add(asked.key, prompt, wanted, scored=asked.scored, client=asked.client)
-        texts = [_Text() for _ in range(asked.copies)]
+        tokenizer = self.predictor.task.tokenizer
+        texts = [_Text(growing=GrowingText(tokenizer, prompt) if asked.stream else None) for _ in range(asked.copies)]
         self._requests[asked.key] = _Writing(
             asked=asked, writer=writer, prompt=prompt, leading=leading, text=text, texts=texts
         )
@@ -254,12 +258,15 @@ class WritingModel:
     def _piece(self, writing: _Writing, event: Told) -> Piece | None:
         text = writing.texts[event.copy]
         tokenizer = self.predictor.task.tokenizer
-        if not (event.end == "stop" and event.token == tokenizer.end_id):
-            text.written.append(event.token)
+        added = [] if event.end == "stop" and event.token == tokenizer.end_id else [event.token]
+        text.written += added
         text.untold.append(self._token(event.token, event.log_probability, event.top))
-        if not event.end and not writing.asked.stream:
+        if event.end:
+            whole = writing.writer.decoded(writing.prompt, text.written)
+        elif text.growing is None:
             return None
-        whole = writing.writer.decoded(writing.prompt, text.written)
+        else:
+            whole = writing.writer.cut(text.growing.add(added))
         ready = len(whole) if event.end else len(whole) - writing.writer.unsure(whole)
         if not event.end and ready <= text.shown:
             return None

@@ -31,6 +31,7 @@ from regard.layers import DecoderState, Tokens
 from regard.layers.embeddings import check_finite
 from regard.tasks.language_task import LanguageModellingTask
 from regard.text import Tokenizer
+from regard.text.growing import UNFINISHED, GrowingText
 
 if TYPE_CHECKING:
     from regard.text.chat import Prompt
@@ -137,10 +138,6 @@ def most_probable(
     return found
 
 
-UNFINISHED = "�"
-"""What stands for a character whose bytes are not all there yet."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
     """What a language model wrote after a prompt.
@@ -242,11 +239,10 @@ class Writer:
         ids = self.encode(prompt)
         choose = SampleRows([self.seed_of(0, 0)]) if self.settings.sample else Greedy()
         steps = stream(self._continuation, self._source([ids]), choose=choose, **self.rules([ids]))
-        written: list[int] = []
+        growing = GrowingText(self.tokenizer, ids)
         shown = 0
         for step in steps:
-            written.extend(token for token in step.tokens if token != self.tokenizer.end_id)
-            text = self.decoded(ids, written)
+            text = self.cut(growing.add([token for token in step.tokens if token != self.tokenizer.end_id]))
             ready = len(text) if step.left else len(text) - self.unsure(text)
             if ready > shown:
                 yield text[shown:ready]
@@ -386,6 +382,10 @@ class Writer:
         before = self.tokenizer.decode(list(ids))
         whole = self.tokenizer.decode([*ids, *written])
         text = whole.removeprefix(before) if whole.startswith(before) else self.tokenizer.decode(list(written))
+        return self.cut(text)
+
+    def cut(self, text: str) -> str:
+        """The text up to where it was to stop."""
         return text if self.stop is None else self.stop.cut(text)
 
     def unsure(self, text: str) -> int:
