@@ -416,3 +416,14 @@ def test_others_reach_it_only_with_a_key() -> None:
     assert WebOptions(host="0.0.0.0", api_keys=("long",)).port == 8000
     with pytest.raises(InputError, match="empty"):
         WebOptions(api_keys=("",))
+
+
+@pytest.mark.parametrize(
+    "origin", ["foo", "example.org", "https://a.org/", "https://A.org", "https://a.org:443", "null", ""]
+)
+def test_what_is_no_origin_is_refused(origin: str) -> None:
+    """A browser never sends it, so nothing would be let in, or not what was meant."""
+    with pytest.raises(InputError, match="is no origin"):
+        WebOptions(origins=(origin,))
+    good = ("https://a.org", "http://localhost:3000", "http://[::1]:8080", "chrome-extension://abc", "*")
+    assert WebOptions(origins=good).origins == good

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -90,3 +91,21 @@ def test_the_chat_model_knows_its_lines(tmp_path: Path, monkeypatch: pytest.Monk
     found = [model.chat([{"role": "user", "content": question}]).text for question, _ in demo.EXCHANGES]
     right = sum(text == answer for text, (_, answer) in zip(found, demo.EXCHANGES, strict=True))
     assert right >= len(demo.EXCHANGES) - 1
+
+
+def test_names_and_port_are_looked_at_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        for words, said in (
+            (["chat=somewhere"], "the demonstration has a model 'chat' too"),
+            (["--dtype", "chta=int8"], "no model is called 'chta'; did you mean 'chat'"),
+            (["--allow-origin", "foo"], "is no origin"),
+            (["--port", str(other.getsockname()[1])], "cannot be listened on"),
+        ):
+            assert main(["serve", "--demo", *words]) == 2
+            assert said in capsys.readouterr().err
+    assert not [*tmp_path.rglob("*.safetensors")]

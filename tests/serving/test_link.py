@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import Any
 
 import pytest
 
 from regard.serving.engine import EngineOptions
-from regard.serving.link import EngineLink
+from regard.serving.link import UNDEALT, EngineLink
+from regard.serving.messages import Load, encode
 
 
 class Stubborn:
@@ -61,3 +63,31 @@ def test_a_process_that_ends_slowly_holds_up_nobody(ends: str, monkeypatch: pyte
     assert process.killed
     assert pipe.closed
     assert len(launched) == link.restarts == (ends == "restart")
+
+
+def test_a_web_process_without_time_is_not_filled_with_replies() -> None:
+    """The engine's messages stay in the pipe, so that the engine waits, until the event loop has a turn."""
+    count, read = 4 * UNDEALT, 0
+
+    class Flood:
+        def recv_bytes(self) -> bytes:
+            nonlocal read
+            if read == count:
+                raise EOFError
+            read += 1
+            return encode([Load(writing={"m": read}, waiting={})])
+
+    async def starve() -> tuple[int, int]:
+        link: Any = EngineLink(EngineOptions(folders={}))
+        listener = threading.Thread(target=link._listen, args=(Flood(), asyncio.get_running_loop()), daemon=True)
+        listener.start()
+        time.sleep(0.3)  # the loop has no turn
+        before = read
+        while listener.is_alive():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        return before, link.fullness.writing["m"]
+
+    before, last = asyncio.run(starve())
+    assert before <= UNDEALT + 1
+    assert last == count

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import envelope, on_terminal, print_json, say
+from regard.cli.console import Interruption, envelope, on_terminal, print_json, say
 from regard.errors import InputError, nearest
 from regard.reading import read_text
 
@@ -112,8 +112,7 @@ def serve(
         raise InputError(f"the server needs {error.name}: pip install 'regard[serve]'") from error
     from regard.serving.engine import EngineOptions
 
-    if demo:
-        folders = with_demo(folders)
+    usual, own = _dtypes(dtype or [], refuse_demo_names(folders) if demo else folders)
     keys = api_keys(api_key_file)
     web = WebOptions(
         host=host,
@@ -126,10 +125,6 @@ def serve(
         drain_seconds=drain,
         access_log=access_log,
         studio=studio,
-    )
-    usual, own = _dtypes(dtype or [], folders)
-    options = EngineOptions(
-        folders=folders, dtype=usual, dtypes=own, rows=rows, kept_bytes=prefix_cache << 20, threads=threads
     )
 
     def listening(url: str, names: Sequence[str]) -> None:
@@ -144,20 +139,35 @@ def serve(
             for line in calls(url, names, key=given if keys else "", trusted=tls_certificate is None):
                 say(f"  {line}")
 
+    def options() -> EngineOptions:
+        served = with_demo(folders) if demo else folders
+        return EngineOptions(
+            folders=served, dtype=usual, dtypes=own, rows=rows, kept_bytes=prefix_cache << 20, threads=threads
+        )
+
     run_shown(options, web, listening)
 
 
-def run_shown(options: EngineOptions, web: WebOptions, listening: Callable[[str, Sequence[str]], None]) -> None:
-    """Serve, and say what is loaded until the server listens."""
-    from regard.serving.run import serve as run
+def run_shown(
+    options: Callable[[], EngineOptions], web: WebOptions, listening: Callable[[str, Sequence[str]], None]
+) -> None:
+    """Serve, and say what is loaded until the server listens.
 
-    with LoadingShown() as shown:
+    Arguments:
+        options: of the engine; called once there is a place to listen, as it may train models.
+        web: of the web application.
+        listening: told the address and the names of the models.
+    """
+    from regard.serving import run
+
+    with run.listening(web) as listener, LoadingShown() as shown:
+        engine = options()
 
         def started(url: str, names: Sequence[str]) -> None:
             shown.end()
             listening(url, names)
 
-        run(options, web, progress=shown.loading, started=started)
+        run.serve(engine, web, listener=listener, progress=shown.loading, started=started)
 
 
 class LoadingShown:
@@ -227,18 +237,32 @@ def api_keys(file: Path | None) -> tuple[str, ...]:
 
 
 def with_demo(folders: dict[str, str]) -> dict[str, str]:
-    """The demonstration's models, and these.
+    """The demonstration's models, which are trained where there are none yet, and these.
+
+    Raises:
+        Interruption: for SIGTERM while one is trained.
+    """
+    from regard.serving.demo import models
+    from regard.training.callbacks import ProgressBar
+    from regard.training.loop import Stopped
+
+    try:
+        return models(say, [ProgressBar()]) | folders
+    except Stopped as stopped:
+        raise Interruption("ended; the model that was trained is not kept", 128 + stopped.number) from None
+
+
+def refuse_demo_names(folders: Mapping[str, str]) -> dict[str, str]:
+    """The names of the demonstration's models, and these.
 
     Raises:
         InputError: for a name that the demonstration has too.
     """
-    from regard.serving.demo import models
-    from regard.training.callbacks import ProgressBar
+    from regard.serving.demo import NAMES
 
-    shown = models(say, [ProgressBar()])
-    for name in folders.keys() & shown.keys():
+    for name in folders.keys() & {*NAMES}:
         raise InputError(f"the demonstration has a model {name!r} too; give yours another name: NAME=FOLDER")
-    return shown | folders
+    return {**dict.fromkeys(NAMES, ""), **folders}
 
 
 def named(models: list[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.console import envelope, print_json, say
-from regard.cli.serving import named, run_shown, with_demo
+from regard.cli.serving import named, refuse_demo_names, run_shown, with_demo
 from regard.cli.settings import DType
 from regard.errors import InputError
 
@@ -55,7 +55,7 @@ def studio(
     from regard.serving.engine import EngineOptions
 
     if demo:
-        folders = with_demo(folders)
+        refuse_demo_names(folders)
     key = secrets.token_urlsafe(18)
 
     def listening(url: str, names: Sequence[str]) -> None:
@@ -67,5 +67,7 @@ def studio(
         if browser:
             webbrowser.open(page)
 
-    options = EngineOptions(folders=folders, dtype=dtype, threads=threads)
+    def options() -> EngineOptions:
+        return EngineOptions(folders=with_demo(folders) if demo else folders, dtype=dtype, threads=threads)
+
     run_shown(options, WebOptions(port=port, api_keys=(key,), access_log=False, studio=True), listening)

@@ -89,6 +89,8 @@ class Server:
         api_keys: of which a client must give one; none asked for where empty.
         origins: of web pages that may call it, `*` for all; beside the server's own.
         more: routes beside `CALLS`, such as the studio's.
+        deadlines: of answers.
+        bodies: of bodies that arrive; where the server ends they are not waited for.
         loopback: whether it is for this machine alone, and then only called by the machine's own names. A page on the web may
             give its address a name that leads here; what it asks under that name is refused.
     """
@@ -102,6 +104,7 @@ class Server:
     pages: Pages = field(default_factory=Pages)
     more: tuple[Call, ...] = ()
     deadlines: Deadlines = field(default_factory=Deadlines)
+    bodies: Deadlines = field(default_factory=Deadlines)
     closing: bool = False
     open: int = 0
 
@@ -308,10 +311,11 @@ async def _body(server: Server, request: Request) -> bytes:
 
     Raises:
         BadRequest: for a longer one.
+        ShutDown: where the server ends before it is there.
     """
     found = bytearray()
     try:
-        async with asyncio.timeout(server.limits.body_seconds):
+        async with server.bodies.within(asyncio.get_running_loop().time() + server.limits.body_seconds):
             async for piece in request.stream():
                 found += piece
                 if len(found) > server.limits.body:

@@ -72,6 +72,9 @@ CHAT: Mapping[str, Any] = {
         "save_every": 700,
     },
 }
+NAMES = ("dates", "chat", "vectors")
+"""What its models are called; the last is there where a package has it."""
+
 DATES = (
     "data.dates.size=20000",
     "data.dates.validation_size=500",

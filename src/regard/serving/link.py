@@ -42,6 +42,9 @@ FAULTS = logging.getLogger("regard.serving")
 MOST_FAILURES = 3
 """Times in a row that the engine may end before its models are loaded again."""
 
+UNDEALT = 64
+"""Messages of the engine that are read ahead of a web process which has no time for them; the engine then waits."""
+
 PATIENCE = 30
 """Seconds that a request waits for an engine that is being started."""
 
@@ -120,7 +123,8 @@ class EngineLink:
         if self._pipe is not None:
             self._pipe.close()
         if self._process is not None:
-            await asyncio.to_thread(_end, self._process, 2.0)
+            # One that loads models hears nothing until it is done.
+            await asyncio.to_thread(_end, self._process, 2.0 if self._ready.is_set() else 0.0)
 
     async def ask(self, model: str, what: str, given: Any, *, client: Sequence[str] = ()) -> Any:
         """The answer to an `Ask`.
@@ -190,10 +194,18 @@ class EngineLink:
 
     def _listen(self, pipe: Connection, loop: asyncio.AbstractEventLoop) -> None:
         """In a thread: what comes through the pipe, until it ends."""
+        room = threading.Semaphore(UNDEALT)
+
+        def deal_out(replies: list[Reply]) -> None:
+            room.release()
+            self._dealt_out(replies)
+
         with contextlib.suppress(RuntimeError):  # the loop was closed
             try:
                 while True:
-                    loop.call_soon_threadsafe(self._dealt_out, decode_replies(pipe.recv_bytes()))
+                    replies = decode_replies(pipe.recv_bytes())
+                    room.acquire()
+                    loop.call_soon_threadsafe(deal_out, replies)
             except Exception:  # the pipe's end, or what no engine of ours says: either way it is of no use any more
                 loop.call_soon_threadsafe(self._ended, pipe)
 

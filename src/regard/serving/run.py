@@ -7,9 +7,11 @@ import contextlib
 import logging
 import os
 import re
+import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -28,6 +30,9 @@ from regard.serving.studio import CALLS as STUDIO
 
 WRITABLE = re.compile(r"[!-~]+")
 """What an API key may be: the characters of ASCII that are seen, without spaces."""
+
+ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://([a-z0-9._~-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", re.ASCII)
+"""An origin as browsers send it: a scheme, a name and a port that is not the usual one; or all of them."""
 
 UNREAD_SECONDS = 60
 """After which a connection is closed whose other end takes nothing of what was sent."""
@@ -48,8 +53,8 @@ class WebOptions:
         access_log: whether each request is a line of JSON on standard error, without its texts.
 
     Raises:
-        InputError: for a host that others can reach without a key, a key that no client can send, and a certificate without
-            its key.
+        InputError: for a host that others can reach without a key, a key that no client can send, what is no origin, and a
+            certificate without its key.
     """
 
     host: str = "127.0.0.1"
@@ -75,6 +80,14 @@ class WebOptions:
             raise InputError(
                 "an API key has characters that no header may have; give letters, digits and signs of ASCII alone"
             )
+        for origin in self.origins:
+            usual = re.fullmatch(r"(http://.*:80|https://.*:443)", origin)
+            if usual or not ORIGIN.fullmatch(origin):
+                raise InputError(
+                    f"--allow-origin {origin[:100]}: is no origin; give what a browser sends, such as https://example.org or "
+                    "http://localhost:3000: a scheme, a name in small letters, a port only where it is not the usual one, "
+                    "and no path; or * for all"
+                )
         if (self.certificate is None) != (self.private_key is None):
             raise InputError("a certificate and its private key belong together; give both")
         for path in (self.certificate, self.private_key):
@@ -108,6 +121,7 @@ class _Uvicorn(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait for what is under way, but not for ever."""
+        self.server.bodies.cut()
         patience = asyncio.get_running_loop().call_later(self.drain_seconds, self.server.deadlines.cut)
         try:
             await super().shutdown(sockets)
@@ -125,6 +139,7 @@ def serve(
     options: EngineOptions,
     web: WebOptions,
     *,
+    listener: socket.socket | None = None,
     progress: Callable[[Loading], None] = lambda loading: None,
     started: Callable[[str, Sequence[str]], None] = lambda url, names: None,
 ) -> None:
@@ -133,14 +148,18 @@ def serve(
     Arguments:
         options: of the engine.
         web: of the web application.
+        listener: where it listens, of `listening`; taken before the models are loaded where None.
         progress: told of each model before it is loaded, also where the engine is started again.
         started: told the address once the server listens, and the names of the models.
 
     Raises:
         InputError: for a model that cannot be loaded, and an address that cannot be listened on.
     """
-    with _listening(web.host, web.port) as listener:
-        asyncio.run(_serve(options, web, listener, progress, started))
+    with contextlib.nullcontext(listener) if listener is not None else listening(web) as taken:
+        try:
+            asyncio.run(_serve(options, web, taken, progress, started))
+        except _Ended as ended:  # by its own handler, as where nothing was served yet
+            signal.raise_signal(ended.number)
 
 
 def application(
@@ -199,7 +218,9 @@ async def _serve(
 ) -> None:
     app = application(options, web, progress=progress)
     server: Server = app.state.server
-    async with app.router.lifespan_context(app):
+    async with contextlib.AsyncExitStack() as running:
+        with _ended_by_sigterm():
+            await running.enter_async_context(app.router.lifespan_context(app))
         if web.access_log:
             _log_to(sys.stderr)
         config = uvicorn.Config(
@@ -211,15 +232,70 @@ async def _serve(
             ssl_certfile=web.certificate,
             ssl_keyfile=web.private_key,
         )
+        logging.getLogger("uvicorn.error").addFilter(_told_otherwise)
         scheme = "http" if web.certificate is None else "https"
         host = f"[{web.host}]" if ":" in web.host else web.host
         url = f"{scheme}://{host}:{listener.getsockname()[1]}"
-        listening = _Uvicorn(config, server, lambda: started(url, list(server.link.models)), web.drain_seconds)
-        await listening.serve(sockets=[listener])
+        web_server = _Uvicorn(config, server, lambda: started(url, list(server.link.models)), web.drain_seconds)
+        await web_server.serve(sockets=[listener])
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    """A socket, taken before models are loaded, so that nobody waits for what cannot be."""
+class _Ended(Exception):
+    """A signal came before there was a server.
+
+    Arguments:
+        number: of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """While models are loaded, SIGTERM ends the wait and so the engine; afterwards it goes to whom it went before.
+
+    Raises:
+        _Ended: where it came.
+    """
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    came: list[int] = []
+
+    def end(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        if task is not None:
+            loop.call_soon_threadsafe(task.cancel)
+
+    if threading.current_thread() is not threading.main_thread():  # where signals cannot be heard
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if came:
+            raise _Ended(came[0]) from None
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _told_otherwise(record: logging.LogRecord) -> bool:
+    """Whether a line of uvicorn's is kept: a stream that ends early, as for a slow reader, has its own in the access log."""
+    return "returned without completing response" not in record.getMessage()
+
+
+def listening(web: WebOptions) -> socket.socket:
+    """A socket, taken before models are loaded, so that nobody waits for what cannot be.
+
+    Arguments:
+        web: of which it is host and port.
+
+    Raises:
+        InputError: for an address that cannot be had.
+    """
+    host, port = web.host, web.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,0 +1,92 @@
+"""How `regard serve` ends: while models are loaded, while a body arrives, and what is said of who does not read."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.serving.conftest import Served
+
+COMPLETION = b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+
+
+def connected(server: Served) -> socket.socket:
+    host, port = server.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the engine in /proc")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_while_models_are_loaded_ends_server_and_engine_at_once(
+    number: signal.Signals, status: int, writer_folder: Path
+) -> None:
+    command = [sys.executable, "-m", "regard", "serve", str(writer_folder), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        children: list[str] = []
+        while not children:  # the engine begins, and needs seconds to import PyTorch
+            assert process.poll() is None
+            time.sleep(0.01)
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        began = time.monotonic()
+        process.send_signal(number)
+        said = process.communicate(timeout=30)[1]
+        assert process.returncode == status
+        assert time.monotonic() - began < 5
+    assert "Traceback" not in said
+    for child in children:  # the engine, and what else it may have begun
+        with contextlib.suppress(OSError):
+            assert "State:\tZ" in Path(f"/proc/{child}/status").read_text()
+
+
+@pytest.mark.slow
+def test_a_body_that_still_arrives_at_sigterm_is_not_waited_for(
+    start_server: Callable[..., Served], writer_folder: Path
+) -> None:
+    served = start_server(f"writer={writer_folder}")
+    with connected(served) as half:
+        half.sendall(COMPLETION + b"Content-Length: 500\r\n\r\n{")
+        time.sleep(0.3)
+        began = time.monotonic()
+        served.process.terminate()
+        told = half.recv(1 << 16)
+        while b"shut_down" not in told and (more := half.recv(1 << 16)):
+            told += more
+        assert told.startswith(b"HTTP/1.1 503")
+        assert b"retry-after: 1" in told
+        assert b"shut_down" in told
+    assert served.process.wait(20) == 143
+    assert time.monotonic() - began < 5  # and not the 30 seconds of --drain, or of a body
+
+
+@pytest.mark.slow
+def test_who_does_not_read_has_one_line_in_the_log(start_server: Callable[..., Served], writer_folder: Path) -> None:
+    served = start_server(f"writer={writer_folder}")
+    body = {
+        "model": "writer",
+        "prompt": ["line"] * 16,
+        "n": 16,
+        "max_tokens": 140,
+        "temperature": 2,
+        "stream": True,
+        "logprobs": 20,
+    }
+    sent = json.dumps(body).encode()
+    with connected(served) as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.sendall(COMPLETION + b"Content-Length: %d\r\n\r\n" % len(sent) + sent)
+        end = time.monotonic() + 60
+        while "slow_reader" not in served.log.read_text():
+            assert time.monotonic() < end
+            time.sleep(0.1)
+    time.sleep(0.5)
+    lines = [line for line in served.log.read_text().splitlines() if not re.match(r"loading|serving", line)]
+    assert [json.loads(line)["ended"] for line in lines] == ["slow_reader"]
