@@ -95,9 +95,18 @@ FOLDERS = Path(__file__).parents[1] / "golden" / "folders"
     ("name", "sentence"),
     [
         ("lstmn", "“</s>” has nothing to look at in layers.0.attention: no token stands before it; choose a later one"),
-        ("han", "a model that reads words in sentences and sentences in a document cannot be walked through"),
         ("infersent", "no layer of regard.attention"),
     ],
 )
 def test_where_there_is_nothing_to_walk_through(command, name, sentence):
     assert sentence in command("walk", FOLDERS / name, "a b", "--position", "0").refusal()
+
+
+def test_a_document_and_a_picture_are_walked_through(command, tmp_path):
+    answer = command("walk", FOLDERS / "han", "a b", "--position", "0")
+    assert "sentences.attention · ScoredAttention(Dot, Soft)" in answer.out
+    image = pytest.importorskip("PIL.Image")
+    image.new("RGB", (8, 8), "red").save(tmp_path / "red.png")
+    answer = command("walk", FOLDERS / "vit", tmp_path / "red.png", "--query", "[CLS]")
+    assert "patch␣2,2" in answer.out
+    assert "no such file" in command("walk", FOLDERS / "vit", tmp_path / "blue.png", "--query", "[CLS]").refusal()

@@ -40,12 +40,14 @@ from regard.inspection.walk.reading import layers_of
 from regard.layers import Tokens
 from regard.models import GPT2, GPT2Config, ViT, ViTConfig
 from regard.tasks import LanguageModel, LanguageModellingTask
+from regard.tasks.pairs import PairPredictor
 from regard.tasks.picture_classification import PictureClassificationTask, PictureClassifierPredictor
 from regard.tasks.pictures import PictureSize
 from regard.testing.mechanism_inputs import BLIND, visible
 from regard.text import Tokenizer
 
 KEYS = ["the", "▁cat", "sat", ".", "</s>"]
+FOLDERS = Path(__file__).parents[1] / "golden" / "folders"
 LECTURE = ["Queries, keys, values", "Scores", "Scale", "Softmax", "Weigh", "Sum"]
 
 
@@ -593,9 +595,77 @@ def test_an_encoder_is_walked_through(minilm):
     close(seen.step("Softmax")["weight"], record.weights("layers.0.attention")[0, 2, 2])
 
 
-def test_what_has_no_walk_says_what_has():
+def test_a_classifier_of_pictures_is_walked_through():
+    """Against the equation of a ViT's first layer, from the picture's patches on."""
+    torch.manual_seed(4)
     task = PictureClassificationTask(size=PictureSize(height=8, width=8), classes=("0", "1"))
     config = ViTConfig(**task.model_settings(), patch=4, width=8, heads=2, layers=1, feedforward_width=8)
     model = PictureClassifierPredictor(ViT(config), task)
-    with pytest.raises(InputError, match="a walk reads a text with a translator, a language model or an encoder"):
+    picture = np.random.default_rng(0).integers(0, 256, (8, 8, task.size.channels), dtype=np.uint8)
+    seen = walk(model, picture, "patch 1,2", head=1)
+    assert seen.queries == seen.keys == ("[CLS]", "patch 1,1", "patch 1,2", "patch 2,1", "patch 2,2")
+    assert titles(seen) == LECTURE
+    layer = model.model.layers[0].attention
+    kept = []
+    handle = layer.query.register_forward_pre_hook(lambda _, given: kept.append(given[0]))
+    model.classify(picture)
+    handle.remove()
+    with torch.no_grad():
+        q, k, v = (part(kept[0][0])[:, 4:] for part in (layer.query, layer.key, layer.value))  # head 1 of two, 4 wide
+    weights = (q[2] @ k.T / 2).softmax(dim=-1)
+    close(seen.weights, weights)
+    close(seen.step("Sum")["o"], weights @ v)
+
+
+def test_a_hierarchical_network_is_walked_through():
+    """Yang et al. 2016, equations 5 to 7: u = tanh(W h + b), a = softmax(u . u_w), s = sum a h."""
+    model = regard.load(FOLDERS / "han")
+    seen = walk(model, "a b c", position=0, layer="words.attention")
+    assert seen.queries == ("S1",)
+    assert "context vector of the words, u_w" in seen.steps[0].sentence
+    first = seen.step("Queries, keys, values")
+    assert "k = tanh(Wk y + bk)" in first.equation
+    words = [place for place in range(len(seen.keys)) if place not in seen.hidden]
+    projected = model.model.words.attention.key
+    with torch.no_grad():
+        h = torch.tensor(np.asarray(first["v"]), dtype=torch.float32)
+        u = torch.tanh(h @ projected[0].weight.T + projected[0].bias)
+        weights = (u[words] @ model.model.words.context).softmax(dim=-1)
+    close(seen.weights[words], weights)
+    close(seen.step("Sum")["o"], weights @ h[words])
+    document = walk(model, "a b c", position=0, layer="sentences.attention")
+    assert (document.queries, document.keys) == (("document",), ("S1",))
+    close(document.step("Queries, keys, values")["v"].shape, (1, h.shape[1]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["bert", "bert-tagging", "modernbert", "gpt", "gpt2", "gpt_neox", "llama", "t5-text-to-text", "bart-denoising", "bahdanau",
+     "luong", "gnmt", "transformer", "transformer-pre", "han"],
+)  # fmt: skip
+def test_every_family_is_walked_to_what_its_own_path_gives(name):
+    model = regard.load(FOLDERS / name)
+    written = {"target": "a b"} if isinstance(model, PairPredictor) else {}
+    for address in layers_of(model.model):
+        seen = walk(model, "a b c", position=0, layer=address, **written)
+        close(seen.step("Sum")["o"], seen.weights @ seen.step("Queries, keys, values")["v"])
+        assert float(seen.steps[-1]["largest difference of a weight"]) < 1e-5
+
+
+def test_another_query_of_the_same_head():
+    model = regard.load(FOLDERS / "gpt2")
+    seen = walk(model, "a b c", position=1, head=1)
+    other = seen.at(2)
+    assert (other.position, other.head, other.address) == (2, 1, seen.address)
+    close(other.weights, walk(model, "a b c", position=2, head=1).weights)
+    assert seen.at(1) is seen
+    with pytest.raises(InputError, match="position is 99; the queries are counted from 0 to"):
+        seen.at(99)
+
+
+def test_what_has_no_walk_says_what_has():
+    model = regard.load(FOLDERS / "show_attend_and_tell")
+    with pytest.raises(
+        InputError, match="a walk reads a text with a translator, a text-to-text model, a language model"
+    ):
         walk(model, "a", "a")

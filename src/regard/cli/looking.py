@@ -311,7 +311,14 @@ def _show(view: AttentionView, *, every: bool) -> None:
 
 def walk(
     model: Model,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model is to read.", show_default=False)],
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEXT",
+            help="What the model is to read; a picture's file for a classifier of pictures.",
+            show_default=False,
+        ),
+    ],
     query: Annotated[
         str | None,
         typer.Option(metavar="WORD", help="The word to follow, among the tokens that ask.", show_default=False),
@@ -361,7 +368,14 @@ def walk(
     if output is not None:
         is_page(output)  # refused before the model is loaded
     keep_freed_memory()
-    seen = walking(load(model), text, query, position=position, layer=layer, head=head, target=target, to=to)
+    opened = load(model)
+    read: Any = text
+    if opened.task.name == "picture_classification":
+        found = pictures_named([text], opened)
+        if len(found) > 1:
+            raise InputError(f"{text}: there are {len(found)} pictures; name one of them, such as {found[0].content}")
+        read = found[0].picture
+    seen = walking(opened, read, query, position=position, layer=layer, head=head, target=target, to=to)
     if output is not None:
         seen.show(output)
         say(f"{output}: {len(seen.steps)} steps of {query_text(seen)!r} through {seen.address}")

@@ -162,7 +162,7 @@ def projection_step(
     asking = (
         () if "q" not in projected else (Shown(name="x", letters="D", values=array(read), note="the vector that asks"),)
     )
-    biased = [f"b{name}" for name in projected if getattr(parts[name], "bias", None) is not None]
+    biased = [f"b{name}" for name in projected if _bias(parts[name]) is not None]
     if projected:
         notes.append(
             f"The projections have biases: {', '.join(biased)}." if biased else "The projections have no biases."
@@ -253,8 +253,15 @@ def _projected(scene: Scene, unrotated: Unrotated | None = None) -> tuple[Shown,
 def _projection(name: str, part: nn.Module, read: str) -> str:
     if isinstance(part, nn.Identity):
         return read
-    bias = f" + b{name}" if getattr(part, "bias", None) is not None else ""
-    return f"W{name} {read}{bias}"
+    bias = f" + b{name}" if _bias(part) is not None else ""
+    linear = f"W{name} {read}{bias}"
+    # A Linear under a Tanh, as a HAN projects its keys.
+    return f"tanh({linear})" if isinstance(part, nn.Sequential) and isinstance(part[-1], nn.Tanh) else linear
+
+
+def _bias(part: nn.Module) -> Tensor | None:
+    """Of a projection, or of the first layer of one that has several."""
+    return getattr(part[0] if isinstance(part, nn.Sequential) else part, "bias", None)
 
 
 def _and(words: list[str]) -> str:

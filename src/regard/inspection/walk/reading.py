@@ -12,15 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import AttentionInputs, AttentionLayer
+from regard.attention.layer import Side
 from regard.errors import InputError, nearest
-from regard.generation import search
 from regard.inspection.view import is_layer
 from regard.inspection.walk.steps import quoted
 from regard.inspection.words import shown_tokens, token_texts
 from regard.layers import PositionedEmbedding, Tokens
-from regard.models import GNMT, Bahdanau, Luong
-from regard.tasks import LanguageModel, Translator
-from regard.tasks.encoders import EncoderPredictor, join, padded
+from regard.models import GNMT, HAN, Bahdanau, Luong
+from regard.tasks import LanguageModel
+from regard.tasks.encoders import EncoderPredictor, join, padded, tokens_of
+from regard.tasks.pairs import PairPredictor
+from regard.tasks.picture_classification import PictureClassifierPredictor
 
 LONGEST = 1024
 """Tokens of a text that is walked through. The weights kept grow with the square, and nobody reads a longer one."""
@@ -45,12 +47,12 @@ class Reading:
 
 
 @singledispatch
-def read(model: Any, text: str, layer: AttentionLayer, *, target: str | None, to: str | None) -> Reading:
+def read(model: Any, text: Any, layer: AttentionLayer, *, target: str | None, to: str | None) -> Reading:
     """Let a loaded model read `text`, and keep what goes through `layer`.
 
     Arguments:
         model: what `regard.load` gives.
-        text: what to read.
+        text: what to read: a text, or for a classifier of pictures a picture.
         layer: one of the model's.
         target: for a model that writes, the text it is to have written; its own answer where None.
         to: the language wanted, of a model of several.
@@ -59,8 +61,9 @@ def read(model: Any, text: str, layer: AttentionLayer, *, target: str | None, to
         InputError: for a model of a task that has no walk, or a text that is empty or too long.
     """
     raise InputError(
-        f"a {type(model).__name__} cannot be walked through: a walk reads a text with a translator, a language model or an "
-        "encoder such as BERT; regard.look shows what others attend to"
+        f"a {type(model).__name__} cannot be walked through: a walk reads a text with a translator, a text-to-text model, a "
+        "language model or an encoder such as BERT, or a picture with a classifier of pictures; regard.look shows what others "
+        "attend to"
     )
 
 
@@ -83,13 +86,9 @@ def _encoder(
     model: EncoderPredictor, text: str, layer: AttentionLayer, *, target: str | None, to: str | None
 ) -> Reading:
     _only_a_text(text, target, to)
-    if {"sentences", "document"} & set(layer.sequences):
-        raise InputError(
-            "a model that reads words in sentences and sentences in a document cannot be walked through; regard.look shows its "
-            "weights"
-        )
     tokenizer = model.task.tokenizer
-    ids = tokenizer.encode(text)
+    # A model that reads documents has a mark between their sentences.
+    (ids,) = tokens_of(tokenizer, [text], sentences=getattr(model.task, "sentences", False))
     _check_length("the text", len(ids))
     joined = join(tokenizer, ids, maximum=model.maximum_length)
     if len(joined.ids) < len(ids):
@@ -98,7 +97,31 @@ def _encoder(
     with watching(model.model, layer) as seen:
         model.model(tokens.to(model.device), segments.to(model.device))
     named = tuple(tokenizer.tokens(joined.ids))
-    return Reading(title=text, seen=seen, queries=named, keys=named)
+    asks, held = (_members(side, seen, axis) for side, axis in zip(layer.sequences, (2, 3), strict=True))
+    return Reading(title=text, seen=seen, queries=asks or named, keys=held or named)
+
+
+def _members(side: Side, seen: Seen, axis: int) -> tuple[str, ...]:
+    """What stands for a document and its sentences, where a layer gathers words and sentences; nothing where it has tokens."""
+    if side == "document":
+        return ("document",)
+    if side != "sentences" or not seen.calls:
+        return ()
+    return tuple(f"S{number + 1}" for number in range(seen.calls[0][0].shape[axis]))
+
+
+@read.register
+def _picture(
+    model: PictureClassifierPredictor, text: Any, layer: AttentionLayer, *, target: str | None, to: str | None
+) -> Reading:
+    if isinstance(text, str):
+        _only_a_text(text, target, to)
+    with watching(model.model, layer) as seen:
+        model.model(model.read([text]))
+    rows, columns = model.model.grid
+    patches = [f"patch {row + 1},{column + 1}" for row in range(rows) for column in range(columns)]
+    named = (*(["[CLS]"] * model.model.leading), *patches)
+    return Reading(title=text if isinstance(text, str) else "a picture", seen=seen, queries=named, keys=named)
 
 
 def _check_length(what: str, count: int) -> None:
@@ -116,40 +139,40 @@ def _only_a_text(text: str, target: str | None, to: str | None) -> None:
 
 
 @read.register
-def _translation(model: Translator, text: str, layer: AttentionLayer, *, target: str | None, to: str | None) -> Reading:
+def _pairs(model: PairPredictor, text: str, layer: AttentionLayer, *, target: str | None, to: str | None) -> Reading:
     for name, given in (("the text", text), ("the target", target)):
         if given is not None and not given.strip():
             raise InputError(f"{name} is empty; there is nothing to walk through")
     task, module = model.task, model.model
-    sources = task.encode_sources([text], to)
-    _check_length("the text", len(sources[0]))
-    source = task.read(sources).to(model.device)
-    source_tokens = tuple(task.source_tokenizer.tokens(source.ids[0].tolist()))
+    source_tokenizer, target_tokenizer = task.sides
+    ids = model.encode_source(text, to)
+    _check_length("the text", len(ids))
+    source = task.read([ids]).to(model.device)
+    source_tokens = tuple(source_tokenizer.tokens(source.ids[0].tolist()))
     if layer.sequences == ("source", "source"):
         with watching(module, layer) as seen:
             module.start(source)
         notes = ("The encoder reads the source alone, whatever the target is.",) if target is not None else ()
         return Reading(title=text, seen=seen, queries=source_tokens, keys=source_tokens, notes=notes)
     if target is None:
-        best = search(module, source, task.generation.with_ids(task.target_tokenizer), forbid=task.tag_ids)[0][0]
-        written = list(best.tokens)
+        written = model.searched([ids], model.usual, lambda _, found: list(found[0].tokens))[0]
         notes = ["The target is the model's own answer, read back in one pass as in training."]
     else:
-        written = task.target_tokenizer.encode(target)
+        written = model.encode_target(target)
         _check_length("the target", len(written))
         notes = ["The target was given, and read in one pass as in training."]
-    batch = task.batch(sources, [written]).to(model.device)
+    batch = task.batch([ids], [written]).to(model.device)
     with watching(module, layer) as seen:
         module(batch.source, batch.target)
-    read_so_far = tuple(task.target_tokenizer.tokens(batch.target.ids[0].tolist()))
-    being_written = tuple(task.target_tokenizer.tokens(batch.labels[0].tolist()))
+    read_so_far = tuple(target_tokenizer.tokens(batch.target.ids[0].tolist()))
+    being_written = tuple(target_tokenizer.tokens(batch.labels[0].tolist()))
     across = layer.sequences == ("target", "source")
     if across:
         notes.append(
             "A query is called by the token being written: it is made one place earlier, before that token is known."
         )
     return Reading(
-        title=f"{text} → {task.target_tokenizer.decode(written)}",
+        title=f"{text} → {target_tokenizer.decode(written)}",
         seen=seen,
         queries=being_written if across else read_so_far,
         keys=source_tokens if across else read_so_far,
@@ -173,6 +196,12 @@ def _bahdanau(model: Bahdanau, layer: AttentionLayer, token: str) -> str:
 @asking.register
 def _luong(model: Luong, layer: AttentionLayer, token: str) -> str:
     return f"The decoder's state after the step, just before {quoted(token)} is written, hₜ,"
+
+
+@asking.register
+def _han(model: HAN, layer: AttentionLayer, token: str) -> str:
+    level = "words, u_w," if layer.sequences[1] == "source" else "sentences, u_s,"
+    return f"The context vector of the {level} the same for every text,"
 
 
 @asking.register

@@ -28,6 +28,7 @@ from regard.inspection.walk.mechanism_steps import check_step, gathering_steps, 
 from regard.inspection.walk.reading import Found, Reading, asking, chosen_layer, find_word, layers_of, occurs, read
 from regard.inspection.walk.steps import Scene, Step, quoted, walked_as
 from regard.inspection.words import shown_tokens
+from regard.tasks.pictures import Picture
 from regard.tasks.predictor import Predictor
 
 FORMAT_VERSION = 1
@@ -163,7 +164,7 @@ def is_page(path: str | os.PathLike[str]) -> bool:
 
 def walk(
     model: Predictor,
-    text: str,
+    text: str | Picture,
     query: str | None = None,
     *,
     position: int | None = None,
@@ -179,7 +180,7 @@ def walk(
 
     Arguments:
         model: what `regard.load` gives.
-        text: what the model is to read.
+        text: what the model is to read; for a classifier of pictures a picture, as a file or an array.
         query: the word to follow: among the output tokens where a layer looks at the source, else among the tokens it reads.
         position: which token, counted from 0, where the word occurs more than once, or in place of a word.
         layer: the address of an attention layer; the last that looks from what is written at what was read where None.
