@@ -196,7 +196,7 @@ def test_a_prompt_that_cannot_be_read_ends_its_request_alone(monkeypatch: pytest
     assert {event.key for event in events if isinstance(event, Told) and event.end} == {"good", "late", "end"}
 
 
-def test_short_prompts_are_read_together_and_make_up_a_chunk_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_prompts_are_read_together_and_make_up_two_chunks_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     model = llama()
     read, groups = model.read_texts, []
 
@@ -205,8 +205,8 @@ def test_short_prompts_are_read_together_and_make_up_a_chunk_at_most(monkeypatch
         return read(texts, *rest)
 
     monkeypatch.setattr(model, "read_texts", counted)
-    batch = ContinuousBatch(model, chunk=8, rows=4)
-    for key, length in enumerate((3, 1, 4, 3, 2, 9, 2)):
+    batch = ContinuousBatch(model, chunk=4, rows=4)
+    for key, length in enumerate((3, 1, 4, 3, 2, 5, 2)):
         batch.add(key, list(range(3, 3 + length)), [wanted(model, 0, limit=2)])
     events = all_of(batch)
     assert {event.key for event in events if isinstance(event, Told) and event.end} == set(range(7))

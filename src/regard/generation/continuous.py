@@ -8,7 +8,7 @@ and one that waits takes its place. Here a text and its log-probabilities also h
     a step's logits of a row do not depend on the other rows (`regard.attention.BatchInvariant`, or a kernel that is so);
     each row has its own rules and its own random numbers.
 
-Between two steps one chunk of one prompt is read, or short prompts that make up a chunk together, so nobody waits for a long
+Between two steps one chunk of one prompt is read, or short prompts that make up two chunks together, so nobody waits for a long
 prompt of somebody else.
 """
 
@@ -35,6 +35,9 @@ from regard.layers import CausalLM, CausalStack, DecoderState, Tokens, join
 
 CHUNK = 128
 """Tokens of a prompt that are read between two steps."""
+
+TOGETHER = 2
+"""Chunks that short prompts make up which are read together: a reading of twice as many tokens takes less than twice as long."""
 
 Top = tuple[tuple[int, float], ...]
 """Ids and log-probabilities of the most probable tokens at a place, the most probable first."""
@@ -287,8 +290,8 @@ class ContinuousBatch:
         return self._packs and not request.scored and len(request.prompt) <= self.chunk
 
     def _with_others(self, first: _Request) -> list[_Request]:
-        """A short prompt and those after it in the queue, as many as make up a chunk."""
-        requests, texts, left = [first], len(first.wanted), self.chunk - len(first.prompt)
+        """A short prompt and those after it in the queue, as many as make up `TOGETHER` chunks."""
+        requests, texts, left = [first], len(first.wanted), TOGETHER * self.chunk - len(first.prompt)
         while (another := self._next(texts, left)) is not None:
             requests.append(another)
             texts, left = texts + len(another.wanted), left - len(another.prompt)
