@@ -134,6 +134,7 @@ def test_the_studio_has_no_violation(browser, studio, scheme):  # noqa: F811
     page = context.new_page()
     page.goto(studio)
     page.wait_for_selector("body[data-ready]")
+    assert page.evaluate("regard.canvas.clientHeight") > 400  # the map has the room that the window has
     found = violations(page)
     page.set_viewport_size({"width": 390, "height": 800})
     page.click("#switch-off")

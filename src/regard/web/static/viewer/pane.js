@@ -13,7 +13,7 @@ export function addPane(viewer) {
   const room = () => {
     const above = pane.hidden ? 0 : pane.getBoundingClientRect().top + window.scrollY, least = window.innerHeight * 0.6;
     return {
-      width: Math.max(280, /** @type {Element} */ (root.querySelector(".columns")).clientWidth - (window.innerWidth > 900 ? $("aside").offsetWidth + 40 : 6)),
+      width: Math.max(280, /** @type {Element} */ (pane.closest(".columns")).clientWidth - (window.innerWidth > 900 ? $("aside").offsetWidth + 40 : 6)),
       height: Math.round(Math.max(260, least, window.innerHeight - above - $("legend").offsetHeight - 64)),
     };
   };
