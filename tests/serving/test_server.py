@@ -444,4 +444,4 @@ def test_a_second_sigterm_ends_at_once(start_server: Callable[..., Served], writ
         time.sleep(0.3)
         assert served.process.poll() is None  # it waits for the stream
         served.process.terminate()
-        assert served.process.wait(5) in (0, 143, -signal.SIGTERM)
+        assert served.process.wait(10) in (0, 143, -signal.SIGTERM)

@@ -97,6 +97,8 @@ class EngineLink:
     _restarting: asyncio.Task[None] | None = None
     closing: bool = False
     """Whether an engine that ends is not started again."""
+    patience: float = 2.0
+    """Seconds that an engine has to end by itself."""
 
     @property
     def ready(self) -> bool:
@@ -124,7 +126,7 @@ class EngineLink:
             self._pipe.close()
         if self._process is not None:
             # One that loads models hears nothing until it is done.
-            await asyncio.to_thread(_end, self._process, 2.0 if self._ready.is_set() else 0.0)
+            await asyncio.to_thread(_end, self._process, self.patience if self._ready.is_set() else 0.0)
 
     async def ask(self, model: str, what: str, given: Any, *, client: Sequence[str] = ()) -> Any:
         """The answer to an `Ask`.

@@ -131,6 +131,8 @@ class _Uvicorn(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """New work is refused from now on; a second signal ends what is under way at once."""
         self.force_exit = self.should_exit
+        if self.force_exit:
+            self.server.link.patience = 0.0
         self.server.closing = self.server.link.closing = True
         super().handle_exit(sig, frame)
 
