@@ -157,9 +157,8 @@ def main() -> None:
         target="under 150 ms from a keystroke to the painted picture with MiniLM and 64 tokens",
         figures=figures,
         note=f"`regard studio` and headless Chromium on one machine without a GPU; {given.keys} keys each, one at a time. The "
-        "decoder is of GPT-2 small's shape with random weights; all heads of all layers come with each keystroke, and the ten most "
-        "probable next tokens. Frames while a map is scrolled that is larger than its pane, after one such passage that does not "
-        "count.",
+        "decoder is of GPT-2 small's shape with random weights. All heads of all layers come with each keystroke. Frames while a "
+        "map is scrolled that is larger than its pane, after one such passage that does not count.",
     )
 
 

@@ -289,3 +289,20 @@ def test_a_picture_is_chosen_and_pasted(opened, studio):
     )
     wait_for(page, f"document.querySelector('#answer-bars').innerText !== {before!r}")
     assert page.inner_text("#file-name") == "b.png"
+
+
+def test_a_beam_is_drawn_with_what_it_dropped(opened, studio):
+    page = opened(studio)
+    assert not page.is_visible("#beam")
+    page.select_option("#model", "pair")
+    page.fill("#reads", "abc def")
+    page.wait_for_selector("#beam:not([hidden])")
+    page.focus("#beam summary")
+    page.keyboard.press("Enter")
+    wait_for(page, "document.querySelectorAll('#tree svg text').length > 8")
+    assert page.locator("#tree text[text-decoration=line-through]").count() > 0
+    dropped = page.evaluate("document.querySelectorAll('#tree text').length")
+    page.fill("#beam-width", "2")
+    page.press("#beam-width", "Tab")
+    wait_for(page, f"document.querySelectorAll('#tree text').length < {dropped}")
+    assert page.locator("#hypotheses tbody tr").count() >= 1

@@ -8,6 +8,7 @@ import json
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -363,3 +364,17 @@ def test_a_patch_is_that_of_change_to_the_bit(randomize: Any) -> None:
     top = logits.log_softmax(-1).topk(10)
     assert [bar["log_probability"] for bar in head["answer"]["bars"]] == pytest.approx(top.values.tolist(), abs=1e-6)
     assert head["plain"] != head["answer"]
+
+
+def test_what_a_beam_tried_is_told_with_its_hypotheses(randomize: Any) -> None:
+    predictor = translator(randomize)
+    body = {"model": "m", "text": "abc def", "beam": 3}
+    found = asked(InProcess(m=predictor), "POST", "/studio/beam", json=body).json()
+    own = predictor.translate("abc def", replace(predictor.task.generation, beam=3))
+    assert found["hypotheses"][0]["text"] == own.text
+    assert found["hypotheses"][0]["score"] == own.score
+    assert {each["fate"] for each in found["tried"]} == {"kept", "ended", "dropped"}
+    link, picture = InProcess(m=captioner(randomize)), base64.b64encode(png()).decode()
+    assert asked(link, "POST", "/studio/beam", json={"model": "m", "image": picture}).json()["tried"]
+    refusal = asked(InProcess(m=classifier(randomize)), "POST", "/studio/beam", json=body)
+    assert "no beam" in refusal.json()["error"]["message"]

@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING
 
 from regard.generation.beam import beam_search
+from regard.generation.beam_tree import BeamTree, Tried
 from regard.generation.choosing import Chooser, Greedy, Sample, SampleRows
 from regard.generation.continuation import Continuation, PositionLimit, Speculated, Speculation
 from regard.generation.continuous import ContinuousBatch, PromptRead, Refused, Told, Wanted
-from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver
+from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver, SearchStep, StepObserver
 from regard.generation.penalties import (
     AverageLength,
     CoveragePenalty,
@@ -38,6 +39,7 @@ from regard.old_names import old_attributes
 
 __all__ = [
     "AverageLength",
+    "BeamTree",
     "Chooser",
     "Continuation",
     "ContinuousBatch",
@@ -66,15 +68,18 @@ __all__ = [
     "Sample",
     "SampleRows",
     "SearchObserver",
+    "SearchStep",
     "Speculated",
     "Speculation",
     "Step",
+    "StepObserver",
     "StopRule",
     "StopSequence",
     "Temperature",
     "Told",
     "TopK",
     "TopP",
+    "Tried",
     "Wanted",
     "beam_search",
     "biases_by_id",

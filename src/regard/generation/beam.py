@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import insort_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.generation.choosing import check_choosable, leading_sums
-from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver
+from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver, SearchStep
 from regard.generation.penalties import (
     CoveragePenalty,
     GnmtLength,
@@ -91,7 +91,7 @@ def beam_search(
         forced_end: whether the last token that the limit allows is the end token, with probability 1.
         forced_start: the token that every hypothesis begins with, with probability 1; None for any.
         end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any.
-        observer: called at the beginning and the end.
+        observer: called at the beginning and the end; a `StepObserver` after each step too.
 
     Returns:
         For each source row at most `n_best` distinct hypotheses by falling score, those that the limit left
@@ -138,6 +138,7 @@ def beam_search(
         forced_start=forced_start,
         ends=end_tokens or (decoder.config.end_id,),
         estimated=search_end == "estimate",
+        stepped=getattr(observer, "search_stepped", None),
         results=[NBest(beam if search_end == "estimate" else n_best) for _ in range(len(source))],
     )
     hypotheses = [found[:n_best] for found in search.run(source)]
@@ -191,6 +192,7 @@ class _BeamSearch(Generic[S]):
     forced_start: int | None
     ends: tuple[int, ...]
     estimated: bool
+    stepped: Callable[[SearchStep], None] | None
     results: list[NBest]
 
     def run(self, source: Source) -> list[list[Hypothesis]]:
@@ -216,8 +218,22 @@ class _BeamSearch(Generic[S]):
             coverage = coverage + self.decoder.alignment(state)
         beams = replace(beams, state=state, coverage=coverage)
         candidates = self.ranked(logits, beams)
-        self.finish(candidates, beams)
-        return self.go_on(candidates, beams)
+        ending = self.ending(candidates, beams)
+        self.finish(candidates, ending, beams)
+        after = self.go_on(candidates, beams)
+        if self.stepped is not None:
+            nothing = candidates.tokens.new_empty(0)
+            step = SearchStep(
+                sources=tuple(beams.sentences),
+                parents=candidates.parents,
+                tokens=candidates.tokens,
+                totals=candidates.totals,
+                ended=torch.nn.functional.pad(ending, (0, candidates.tokens.shape[1] - ending.shape[1])),
+                next_parents=nothing if after is None else after.paths.rows[:, -1],
+                next_tokens=nothing if after is None else after.tokens,
+            )
+            self.stepped(step)
+        return after
 
     def ranked(self, logits: Tensor, beams: _Beams[S]) -> _Candidates:
         """All continuations in order, as far as they matter."""
@@ -260,11 +276,15 @@ class _BeamSearch(Generic[S]):
         length = beams.paths.length + 1
         return torch.tensor([length >= self.limits[sentence] for sentence in beams.sentences], device=device)
 
-    def finish(self, candidates: _Candidates, beams: _Beams[S]) -> None:
-        """Score the candidates that end, or reach the limit, and keep the best of their sentence."""
+    def ending(self, candidates: _Candidates, beams: _Beams[S]) -> Tensor:
+        """(R, beam) bool: which of the leading candidates end, or reach the limit."""
         first = slice(0, self.beam)
         last = self.at_limit(beams, candidates.tokens.device)[:, None]
-        ending = (are_among(candidates.tokens[:, first], self.ends) | last) & (candidates.totals[:, first] > -torch.inf)
+        return (are_among(candidates.tokens[:, first], self.ends) | last) & (candidates.totals[:, first] > -torch.inf)
+
+    def finish(self, candidates: _Candidates, ending: Tensor, beams: _Beams[S]) -> None:
+        """Score the candidates that end, or reach the limit, and keep the best of their sentence."""
+        first = slice(0, self.beam)
         if not ending.any():
             return
         parents = candidates.parents[:, first][ending]

@@ -163,3 +163,33 @@ class SearchObserver(Protocol):
     def search_finished(self, hypotheses: list[list[Hypothesis]]) -> None:
         """Called last: for each source row its hypotheses, best first."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class SearchStep:
+    """One step of a beam search: the continuations that it ranked, and which of them go on.
+
+    Arguments:
+        sources: R source rows, those that are not done.
+        parents: (R, C) int64, the batch row of the call just made that each continuation continues; best first.
+        tokens: (R, C) int64, by which token.
+        totals: (R, C) float32, log-probability of the whole; minus infinity for a place that nothing fills.
+        ended: (R, C) bool, whether it is complete and was scored.
+        next_parents, next_tokens: (N,) int64, of each row of the next call; empty after the last.
+    """
+
+    sources: tuple[int, ...]
+    parents: Tensor
+    tokens: Tensor
+    totals: Tensor
+    ended: Tensor
+    next_parents: Tensor
+    next_tokens: Tensor
+
+
+class StepObserver(SearchObserver, Protocol):
+    """A search observer that a beam search also tells of each of its steps."""
+
+    def search_stepped(self, step: SearchStep) -> None:
+        """Called after each call of the decoder."""
+        ...

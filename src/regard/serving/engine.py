@@ -24,7 +24,7 @@ from regard.generation.turns import Turns
 from regard.inspection import attention_addresses
 from regard.machine import keep_freed_memory
 from regard.serving.attention import Interventions
-from regard.serving.examining import effects, lens
+from regard.serving.examining import beam, effects, lens
 from regard.serving.first_texts import first_texts
 from regard.serving.looking import answered
 from regard.serving.messages import (
@@ -166,6 +166,8 @@ class Engine:
             return effects(predictor, None, asked, given["address"])
         route = ROUTES[given["route"]]
         asked = msgspec.convert(given["request"], route.request)
+        if request.what == "beam":
+            return beam(predictor, route, asked)
         if request.what == "effects":
             return effects(predictor, route, asked, given["address"])
         if asked.attention is None and not asked.interventions:

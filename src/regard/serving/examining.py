@@ -69,6 +69,53 @@ def lens(predictor: Any, given: Mapping[str, Any], interventions: Any) -> dict[s
     }
 
 
+def beam(predictor: Any, route: Any, request: Any) -> dict[str, Any]:
+    """What a beam search tried while it wrote, as `regard.generation.BeamTree` keeps it, with what its tokens are called.
+
+    Arguments:
+        predictor: the model.
+        route: of its task.
+        request: of the route.
+
+    Raises:
+        InputError: for a model that writes nothing.
+    """
+    from regard.generation import BeamTree
+
+    sides = getattr(predictor.task, "sides", None)
+    tokenizer = sides[1] if sides is not None else getattr(predictor.task, "tokenizer", None)
+    tree = BeamTree()
+    with (
+        task_changes(predictor, route, request)() if request.interventions else nullcontext(),
+        predictor.observing(tree),
+    ):
+        route.answer(predictor, request)
+    if tokenizer is None or not tree.hypotheses:
+        raise InputError("the model writes nothing, so it searches nothing; choose a translator or one that captions")
+    named = token_names(tokenizer)
+    return {
+        "tried": [
+            {
+                "step": each.step,
+                "parent": each.parent,
+                "label": named(each.token)[0],
+                "log_probability": each.log_probability,
+                "fate": each.fate,
+            }
+            for each in tree.tried
+        ],
+        "hypotheses": [
+            {
+                "place": tree.place_of(each),
+                "text": tokenizer.decode(each.tokens),
+                "log_probability": each.log_probability,
+                "score": each.score,
+            }
+            for each in tree.hypotheses
+        ],
+    }
+
+
 def effects(predictor: Any, route: Any, request: Any, address: str) -> dict[str, Any]:
     """What the answer loses without each head of a layer, one at a time (`regard.inspection.ablate`).
 

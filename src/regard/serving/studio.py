@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -46,6 +47,15 @@ READS: Mapping[str, Literal["text", "image"]] = {
 """Routes of which the page asks, and what their inputs are: a text, or two; or a picture."""
 
 
+WRITES: Mapping[str, str] = {
+    "translation": "generate_parameters",
+    "summarization": "generate_parameters",
+    "text2text-generation": "generate_parameters",
+    "image-to-text": "generation_parameters",
+}
+"""Routes of models that write, and where their parameters say how."""
+
+
 class LookRequest(Strict):
     """What the page asks for.
 
@@ -72,6 +82,16 @@ class EffectsRequest(LookRequest, kw_only=True):
     """
 
     address: str
+
+
+class BeamRequest(LookRequest):
+    """A text or a picture for which something is written by beam search.
+
+    Arguments:
+        beam: texts that are followed at once.
+    """
+
+    beam: Annotated[int, Meta(ge=2, le=16)] = 4
 
 
 async def studio(server: Server, request: Request) -> Response:
@@ -111,6 +131,23 @@ async def effects(server: Server, request: Request) -> Response:
     wanted: EffectsRequest = read(request.state.body, EffectsRequest)
     _check(server, wanted)
     return await watched(server, request, _effects(server, wanted, client_of(server, request, None)))
+
+
+async def beam(server: Server, request: Request) -> Response:
+    """What a beam search tried: `tried`, each with its `parent` in that list and its `fate`; and the best `hypotheses`."""
+    wanted: BeamRequest = read(request.state.body, BeamRequest)
+    _check(server, wanted)
+    return await watched(server, request, _beam(server, wanted, client_of(server, request, None)))
+
+
+async def _beam(server: Server, wanted: BeamRequest, client: list[str]) -> Response:
+    card = server.link.models[wanted.model]
+    route, _ = _inputs(card, wanted)
+    if route not in WRITES:
+        raise BadRequest(f"the model {wanted.model!r} writes no text for another, so there is no beam", "model")
+    parameters = {WRITES[route]: {"num_beams": wanted.beam}}
+    given = _asked(card, wanted, wanted.interventions or [], None, parameters=parameters)
+    return Json(await server.link.ask(card.name, "beam", given, client=client))
 
 
 def _check(server: Server, wanted: LookRequest) -> None:
@@ -181,11 +218,15 @@ async def _of_task(
 
 
 def _asked(
-    card: Card, wanted: LookRequest, interventions: Sequence[Any], attention: Attention | None
+    card: Card,
+    wanted: LookRequest,
+    interventions: Sequence[Any],
+    attention: Attention | None,
+    parameters: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What the engine is asked for a task's answer."""
     route, inputs = _inputs(card, wanted)
-    body = {"inputs": inputs, "attention": attention, "interventions": list(interventions)}
+    body = {"inputs": inputs, "attention": attention, "interventions": list(interventions), "parameters": parameters}
     request = msgspec.convert(msgspec.to_builtins(body, builtin_types=(bytes,)), ROUTES[route].request)
     return {"route": route, "request": msgspec.to_builtins(request, builtin_types=(bytes,))}
 
@@ -249,6 +290,7 @@ CALLS = (
     Call("GET", "/static/{path:path}", static, "A file of the studio's page.", str, media="text/javascript", key=False),
     Call("POST", "/studio/look", look, "Attention and an answer, for the page.", bytes, LookRequest),
     Call("POST", "/studio/effects", effects, "What each head of a layer does, for the page.", dict, EffectsRequest),
+    Call("POST", "/studio/beam", beam, "What a beam search tried, for the page.", dict, BeamRequest),
     Call("POST", "/studio/write", playing.write, "A text token by token, for the page.", bytes, playing.PlayRequest),
     Call("POST", "/studio/lens", playing.lens, "What layers would say, for the page.", dict, playing.LensRequest),
 )

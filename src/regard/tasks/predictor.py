@@ -23,7 +23,7 @@ from regard.checkpoints.tensors import SHARD
 from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
 from regard.files import new_folder
-from regard.generation import Hypothesis, SearchObserver
+from regard.generation import Hypothesis, SearchObserver, SearchStep
 from regard.layers import Source, Tokens
 from regard.machine import device_named
 from regard.old_names import old_members
@@ -331,6 +331,12 @@ class Observers:
         """Tell them all."""
         for observer in self._observers:
             observer.search_started(source)
+
+    def search_stepped(self, step: SearchStep) -> None:
+        """Tell those that want to know of steps."""
+        for observer in self._observers:
+            if (stepped := getattr(observer, "search_stepped", None)) is not None:
+                stepped(step)
 
     def search_finished(self, hypotheses: list[list[Hypothesis]]) -> None:
         """Tell them all."""

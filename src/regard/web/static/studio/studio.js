@@ -5,6 +5,7 @@ import { element } from "../viewer/names.js";
 import { mount } from "../viewer/viewer.js";
 import { strongest } from "../viewer/weights.js";
 import { barRows } from "./bars.js";
+import { addBeam } from "./beam.js";
 import { addChanges } from "./changes.js";
 import { addCompare } from "./compare.js";
 import { addEffects } from "./effects.js";
@@ -145,6 +146,7 @@ export async function startStudio(root) {
   addChanges(studio); // first: what follows is asked for under the changes
   addPicture(studio);
   addPlayback(studio);
+  addBeam(studio);
   addEffects(studio);
   addCompare(studio);
   addEventListener("hashchange", open);
