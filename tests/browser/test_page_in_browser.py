@@ -365,3 +365,11 @@ def test_it_works_inside_a_notebooks_frame(browser):
     page.wait_for_timeout(400)
     assert faults == []
     context.close()
+
+
+def test_all_heads_say_what_they_do(visit):
+    weights = np.stack([np.eye(5)[[0, 0, 1, 2, 3]], np.full((5, 5), 0.2)])
+    page = visit(AttentionView.of(weights, list("abcde"), list("abcde")), "view=model")
+    root = ElementTree.fromstring(saved(page, "svg"))
+    texts = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"previous token", "broad"} <= texts

@@ -68,6 +68,8 @@ export function addModel(viewer) {
       const layers = inSight(frame.y, frame.y + frame.height - 28, step, maps.length);
       const across = inSight(frame.x, frame.x + frame.width - left, step, heads);
       const until = performance.now() + 12, size = step - gap;
+      // Under each picture, where there is room, what its head does.
+      const said = step >= 84 && maps.some((/** @type {AttentionMap} */ map) => map.heads > 1 && map.kinds.some(Boolean)), high = said ? size - 15 : size;
       surface.within(left - 4, 24, frame.width - left + 4, frame.height - 24, () => {
         for (let layer = layers.first; layer <= layers.last; layer++) {
           const map = maps[layer];
@@ -75,16 +77,17 @@ export function addModel(viewer) {
             const known = thumbs.has([map.index, head, theme()].join());
             if (known || (viewer.isLoaded(map) && (frame.whole || performance.now() < until))) {
               const { bitmap } = thumbOf(map, head);
-              surface.image(bitmap, [0, 0, bitmap.width, bitmap.height], [x(head), y(layer), size, size]);
+              surface.image(bitmap, [0, 0, bitmap.width, bitmap.height], [x(head), y(layer), size, high]);
             } else {
-              surface.rect(x(head), y(layer), size, size, ink.band);
+              surface.rect(x(head), y(layer), size, high, ink.band);
               if (viewer.isLoaded(map)) setTimeout(viewer.redraw);
               else if (weights.loading.has(map) || weights.loadingBytes() < 1e8) viewer.load(map).then(viewer.redraw, () => {});
             }
             const isChosen = layer === chosen.layer && head === chosen.head && !frame.whole;
             const under = hover && hover.layer === layer && hover.head === head;
-            surface.frame(x(head) - 0.5, y(layer) - 0.5, size + 1, size + 1, ink.line, 1);
-            if (isChosen || under) surface.frame(x(head) - 1.5, y(layer) - 1.5, size + 3, size + 3, ink.mark, isChosen ? 3 : 1.5);
+            surface.frame(x(head) - 0.5, y(layer) - 0.5, size + 1, high + 1, ink.line, 1);
+            if (said) surface.text(map.kinds[head] ?? "", x(head), y(layer) + high + 9, { size: 11, colour: ink.faint, width: size });
+            if (isChosen || under) surface.frame(x(head) - 1.5, y(layer) - 1.5, size + 3, high + 3, ink.mark, isChosen ? 3 : 1.5);
           }
         }
       });
