@@ -14,8 +14,9 @@ import pytest
 import torch
 from tests.browser.test_studio import studio  # noqa: F401  # a fixture
 
+import regard
 from regard.attention import AttentionInputs, ScaledDot, ScoredAttention
-from regard.inspection import walk_attention
+from regard.inspection import walk, walk_attention
 from regard.inspection.view import AttentionMap, AttentionView, Patches
 from regard.inspection.viewer import save_page
 from regard.word_embeddings import WordVectors
@@ -125,6 +126,22 @@ def test_the_other_pages_have_no_violation(visit, tmp_path, name, scheme):
     page.set_viewport_size({"width": 390, "height": 800})
     page.keyboard.press("?")
     assert found + violations(page) == []
+
+
+@needs_axe
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_slides_of_a_models_walk_have_no_violation(visit, tmp_path, scheme):
+    model = regard.load(Path(__file__).parents[1] / "golden" / "folders" / "gpt2")
+    seen = walk(model, "a b c", position=2)
+    seen.show(tmp_path / "walk.html")
+    page = visit(tmp_path / "walk.html", ready=READY["walk"], color_scheme=scheme)
+    page.click("button[data-position='1']")
+    page.keyboard.press("f")
+    found = []
+    for _ in seen.steps:
+        found += violations(page)
+        page.keyboard.press("PageDown")
+    assert found == []
 
 
 @needs_axe
