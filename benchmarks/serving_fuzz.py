@@ -26,9 +26,9 @@ WAIT = 30
 """Seconds after which an answer that has not come is a hang."""
 
 
-def fuzzed(url: str, command: str, examples: int, seed: int) -> str:
+def fuzzed(url: str, command: str, examples: int, seed: int, checks: str) -> str:
     """What Schemathesis says of the server at an address."""
-    words = [command, "run", f"{url}/openapi.json", "--phases", "coverage,fuzzing", "--checks", "not_a_server_error"]
+    words = [command, "run", f"{url}/openapi.json", "--phases", "coverage,fuzzing", "--checks", checks]
     words += ["--continue-on-failure", "--max-examples", str(examples), "--workers", "6", "--seed", str(seed)]
     words += ["--request-timeout", str(WAIT), "--generation-database", "none", "--no-shrink", "--no-color"]
     words += ["--suppress-health-check", "all"]
@@ -43,6 +43,11 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=300, help="at most, of each operation")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--schemathesis", default="schemathesis", help="the command")
+    parser.add_argument(
+        "--checks",
+        default="not_a_server_error",
+        help="of Schemathesis, such as all; recorded is only what the server counts",
+    )
     parser.add_argument("--into", type=Path, help="where the record goes")
     given = parser.parse_args()
     words = ["regard", "serve", *given.models, "--port", "0", "--json", "--no-access-log", "--threads", "1"]
@@ -60,7 +65,7 @@ def main() -> None:
             print(url, flush=True)
             paths = httpx.get(f"{url}/openapi.json").json()["paths"].values()
             operations = sum(len(each.keys() & {"get", "post"}) for each in paths)
-            said = fuzzed(url, given.schemathesis, given.examples, given.seed)
+            said = fuzzed(url, given.schemathesis, given.examples, given.seed, given.checks)
             counts = httpx.get(f"{url}/metrics").text
             restarts = httpx.get(f"{url}/ready").json()["restarts"]
         finally:

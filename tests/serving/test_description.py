@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.serving.conftest import Served
 
-from regard.serving import answers, requests, task_requests
+from regard.serving import answers, attention, requests, task_requests
 from regard.serving.app import CALLS
 from regard.serving.description import described
 from regard.serving.messages import Card
@@ -51,7 +51,7 @@ def test_every_reference_leads_somewhere_and_no_two_classes_share_a_name() -> No
     names = {each.partition('"')[0] for each in referred}
     assert names <= set(made["components"]["schemas"])
     structs: dict[str, Any] = {}
-    for module in (answers, requests, task_requests):
+    for module in (answers, attention, requests, task_requests):
         for name, value in vars(module).items():
             if isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__module__ == module.__name__:
                 assert name not in structs

@@ -104,7 +104,7 @@ class AttentionWeights(Struct, kw_only=True):
     example: int | UnsetType = UNSET
 
 
-class Attention(Struct, kw_only=True):
+class ShownAttention(Struct, kw_only=True):
     """What was looked at: maps, and of several examples what each is called; or the address of a page that shows them."""
 
     maps: list[AttentionWeights] | UnsetType = UNSET
@@ -116,7 +116,7 @@ class WithAttention(Struct, kw_only=True):
     """A task's answer beside the attention that was asked for with it."""
 
     answer: Any
-    attention: Attention
+    attention: ShownAttention
 
 
 class CompletionChoice(Struct, kw_only=True):
@@ -126,7 +126,7 @@ class CompletionChoice(Struct, kw_only=True):
     text: str
     logprobs: CompletionLogs | None
     finish_reason: Literal["stop", "length"] | None
-    attention: Attention | UnsetType = UNSET
+    attention: ShownAttention | UnsetType = UNSET
 
 
 class Completion(Struct, kw_only=True):
@@ -176,7 +176,7 @@ class ChatChoice(Struct, kw_only=True):
     message: ChatMessage
     logprobs: ChatLogs | None
     finish_reason: Literal["stop", "length"]
-    attention: Attention | UnsetType = UNSET
+    attention: ShownAttention | UnsetType = UNSET
 
 
 class ChatCompletion(Struct, kw_only=True):
@@ -205,7 +205,7 @@ class ChatPieceChoice(Struct, kw_only=True):
     delta: ChatDelta
     logprobs: ChatLogs | None
     finish_reason: Literal["stop", "length"] | None
-    attention: Attention | UnsetType = UNSET
+    attention: ShownAttention | UnsetType = UNSET
 
 
 class ChatPiece(Struct, kw_only=True):
