@@ -31,7 +31,7 @@ from tests.serving.test_tasks import (
 
 import regard
 from regard.attention import BatchInvariant
-from regard.inspection import ScaleHeads, SetOutput, ablate, attention_addresses, change
+from regard.inspection import ScaleHeads, SetOutput, SetWeights, ablate, attention_addresses, change
 from regard.inspection.analysis import LogitLens
 from regard.layers import Tokens
 from regard.serving.app import Server, create_app
@@ -378,3 +378,35 @@ def test_what_a_beam_tried_is_told_with_its_hypotheses(randomize: Any) -> None:
     assert asked(link, "POST", "/studio/beam", json={"model": "m", "image": picture}).json()["tried"]
     refusal = asked(InProcess(m=classifier(randomize)), "POST", "/studio/beam", json=body)
     assert "no beam" in refusal.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("make", [language_model, classifier])
+def test_weights_set_by_hand_are_those_of_change(make: Any, randomize: Any) -> None:
+    predictor, address, row = make(randomize), "layers.0.attention", 3
+    text = PROMPT if make is language_model else "the cat sat on a mat"
+    plain, _ = looked(InProcess(m=predictor), text=text)
+    count = row + 1 if make is language_model else len(plain["sides"][0]["tokens"])
+    given = [1.0] + [0.0] * (count - 1)
+    edit = {"kind": "weights", "address": address, "head": 1, "row": row, "weights": given}
+    head, _ = looked(InProcess(m=predictor), text=text, interventions=[edit])
+
+    def set_row(weights: torch.Tensor) -> torch.Tensor:
+        changed = weights.clone()
+        changed[:, 1, row] = 0
+        changed[:, 1, row, 0] = 1
+        return changed
+
+    with torch.no_grad(), change(predictor.model, SetWeights(address=address, to=set_row, heads=[1])):
+        if make is language_model:
+            logits = predictor.model.read(read_tokens(predictor, text), predictor.model.start(1))[0][0, -1]
+            own = logits.log_softmax(-1).topk(10).values.tolist()
+        else:
+            own = sorted(predictor.classify(text).probabilities.values(), reverse=True)
+    said = [bar.get("log_probability", bar.get("probability")) for bar in head["answer"]["bars"]]
+    assert said == pytest.approx(own, abs=1e-5)
+    assert head["answer"] != head["plain"]
+    refusal = {**edit, "weights": [1.0, 0.0]}
+    answer = asked(
+        InProcess(m=predictor), "POST", "/studio/look", json={"model": "m", "text": text, "interventions": [refusal]}
+    )
+    assert f"looks at {count} keys" in answer.json()["error"]["message"]

@@ -97,7 +97,23 @@ class Patch(Strict, tag_field="kind", tag="patch"):
     )
 
 
-Interventions = Annotated[list[Scale | Patch], Meta(max_length=MOST_INTERVENTIONS)]
+class Weigh(Strict, tag_field="kind", tag="weights"):
+    """Put given weights in place of those of one query of one attention head.
+
+    Arguments:
+        address: of one attention layer.
+        head: from 0.
+        row: of the query: a token of this text, or of the prompt, from 0 or from -1 backwards.
+        weights: a number for each key; of a language model for each token up to the query.
+    """
+
+    address: Name
+    head: Annotated[int, Meta(ge=0, lt=2**31)]
+    row: Place
+    weights: Annotated[list[Annotated[float, Meta(ge=-1e6, le=1e6)]], Meta(min_length=1, max_length=65536)]
+
+
+Interventions = Annotated[list[Scale | Patch | Weigh], Meta(max_length=MOST_INTERVENTIONS)]
 
 
 class Grid(msgspec.Struct, frozen=True, array_like=True):

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from regard.attention import BatchInvariant
 from regard.errors import InputError, nearest
-from regard.inspection import Record, ScaleHeads, SetOutput, attention_addresses, change, look
+from regard.inspection import Record, ScaleHeads, SetOutput, SetWeights, attention_addresses, change, look
 from regard.inspection.hooks import addresses_of
 from regard.inspection.view import AttentionMap, Patches, is_layer
 from regard.layers import Tokens
-from regard.serving.attention import Attention, Grid, Map, Patch, Scale, Seen
+from regard.serving.attention import Attention, Grid, Map, Patch, Scale, Seen, Weigh
 
 if TYPE_CHECKING:
     from regard.inspection.editing import Edit
@@ -66,7 +66,7 @@ class Changes:
     def __init__(
         self,
         model: Any,
-        interventions: Sequence[Scale | Patch],
+        interventions: Sequence[Scale | Patch | Weigh],
         act: Callable[[Any], object],
         *,
         length: int | None = None,
@@ -80,6 +80,8 @@ class Changes:
             where = f"interventions[{number}]"
             if isinstance(each, Scale):
                 self._edits.append(ScaleHeads(address=each.address, heads=each.heads, factor=each.factor))
+            elif isinstance(each, Weigh):
+                self._edits.append(self._weigh(each, where))
             else:
                 self._edits.append(self._patch(each, act, where))
         with change(model, *self._edits):  # an address that nothing has is refused here
@@ -92,6 +94,44 @@ class Changes:
     def restart(self) -> None:
         """The model reads its text anew: a module that is patched may be called once more."""
         self._called.clear()
+
+    def _weigh(self, asked: Weigh, where: str) -> Edit:
+        known = list(attention_addresses(self.model))
+        if asked.address not in known:
+            raise InputError(
+                f"{where}.address: no attention layer is called {asked.address!r}; {nearest(asked.address, known)}"
+            )
+        number, what = len(self._edits), f"{where}: row {{}}"
+        row = asked.row if self._length is None else _places([asked.row], self._length, what)[0]
+
+        def weighed(weights: Tensor) -> Tensor:
+            heads, queries, keys = weights.shape[1:]
+            if asked.head >= heads:
+                raise InputError(
+                    f"{where}.head: {asked.address} has heads 0 to {heads - 1}, and {asked.head} is none of them"
+                )
+            if self._length is None:
+                if number in self._called:
+                    raise InputError(
+                        f"{where}.address: {asked.address} is called for each token written; choose one that reads the text"
+                    )
+                self._called.add(number)
+                place, wanted = _places([row], queries, what)[0], keys
+            else:
+                place, wanted = row - self.first, row + 1
+                if not 0 <= place < queries:
+                    return weights
+            if len(asked.weights) != wanted or keys < wanted:
+                raise InputError(
+                    f"{where}.weights: {len(asked.weights)} are given, and the query looks at {min(wanted, keys)} keys; "
+                    "give as many"
+                )
+            changed = weights.clone()
+            changed[:, asked.head, place] = 0
+            changed[:, asked.head, place, :wanted] = weights.new_tensor(asked.weights)
+            return changed
+
+        return SetWeights(address=asked.address, heads=[asked.head], to=weighed)
 
     def _patch(self, asked: Patch, act: Callable[[Any], object], where: str) -> Edit:
         known = addresses_of(self.model)
@@ -153,7 +193,7 @@ def _places(given: Sequence[int], count: int, what: str) -> list[int]:
 
 
 def language_model_changes(
-    model: Any, interventions: Sequence[Scale | Patch], prompt: int, ids_of: Callable[[Any], Sequence[int]]
+    model: Any, interventions: Sequence[Scale | Patch | Weigh], prompt: int, ids_of: Callable[[Any], Sequence[int]]
 ) -> Changes:
     """Interventions while a language model writes after a prompt of so many tokens.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from regard.serving.attention import Attention, Patch, Scale, Seen
+from regard.serving.attention import Attention, Patch, Scale, Seen, Weigh
 
 
 class Write(msgspec.Struct, tag="write", frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class Write(msgspec.Struct, tag="write", frozen=True, kw_only=True):
     scored: bool = False
     stream: bool = False
     attention: Attention | None = None
-    interventions: list[Scale | Patch] = []
+    interventions: list[Scale | Patch | Weigh] = []
 
 
 class Cancel(msgspec.Struct, tag="cancel", frozen=True):

@@ -25,6 +25,8 @@ export function addChanges(studio) {
           studio.ask();
         });
         item.append(`${change.address}${change.heads ? " head " + change.heads : ""} ×`, factor);
+      } else if (change.kind === "weights") {
+        item.append(`${change.address} head ${change.head}, row ${change.row} set by hand`);
       } else {
         const said = element("span", `${change.address} at ${change.positions} from `);
         said.append(element("bdi", `“${change.from.question ?? change.from.text ?? change.from}”`));

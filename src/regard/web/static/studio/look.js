@@ -4,7 +4,8 @@
 /** @typedef {{ what: string, text?: string, bars?: Bar[] }} Told */
 /** @typedef {{ kind: "scale", address: string, heads: number[], factor: number }} Scale */
 /** @typedef {{ kind: "patch", address: string, from: any, positions: number[], from_positions?: number[] }} Patch */
-/** @typedef {Scale | Patch} Change */
+/** @typedef {{ kind: "weights", address: string, head: number, row: number, weights: number[] }} Weigh */
+/** @typedef {Scale | Patch | Weigh} Change */
 /** @typedef {{ model: string, text: string, second?: string | null, image?: string, interventions: Change[] }} Wanted */
 /** @typedef {{ head: any, bytes: Uint8Array, places: number[] }} Packed what a view is made of: see `packed` in `regard/serving/attention.py` */
 /** @typedef {import("../source.js").Source} Source */
