@@ -133,6 +133,15 @@ def test_the_inference_client_gets_the_predictors_answers(server: Served, minilm
         assert (answer.status_code, type(answer.json()["error"])) == (status, str)
 
 
+def test_the_inference_client_chats(server: Served, client: Any) -> None:
+    from huggingface_hub import InferenceClient
+
+    asked: dict[str, Any] = {"messages": [{"role": "user", "content": "line"}], "max_tokens": 6, "temperature": 0}
+    found = InferenceClient(server.url).chat_completion(model="writer", **asked)
+    wanted = client.chat.completions.create(model="writer", **asked)
+    assert found.choices[0].message.content == wanted.choices[0].message.content
+
+
 def test_models_are_listed_with_what_they_are_for(client: Any) -> None:
     listed = {model.id: model for model in client.models.list().data}
     assert {name: model.task for name, model in listed.items()} == {  # type: ignore[attr-defined]
