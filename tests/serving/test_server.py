@@ -394,10 +394,11 @@ def test_an_engine_that_dies_fails_its_requests_and_is_started_again(
     asking = threading.Thread(target=ask)
     asking.start()
     until(lambda: running(served) > 0)
-    killed = time.monotonic()
     os.kill(served.engine, signal.SIGKILL)
+    killed = time.monotonic()
     asking.join(10)
-    assert time.monotonic() - killed < 3
+    assert time.monotonic() - killed < 1
+    assert httpx.get(f"{served.url}/health").status_code == 200  # nothing else is lost
     assert found[0].status_code == 503
     assert "started again" in found[0].json()["error"]["message"]
     assert posted(served, "/v1/completions", model="writer", prompt="line", max_tokens=3).status_code == 200

@@ -29,6 +29,24 @@ def test_a_call_of_the_page_is_answered(server: Served, call: str) -> None:
     assert done.stdout.startswith("# HELP") if call.endswith("/metrics") else json.loads(done.stdout)
 
 
+def shape(value: object) -> object:
+    """The names of an answer's fields at every depth; of lists that of the first entry. Those of top_logprobs are tokens."""
+    if isinstance(value, dict):
+        return {name: name == "top_logprobs" or shape(each) for name, each in value.items()}
+    return [shape(each) for each in value[:1]] if isinstance(value, list) else type(value).__name__
+
+
+@pytest.mark.parametrize(
+    ("call", "shown"), re.findall(r"^(curl [^\n]+)\n```\n(?:\n[^`\n]+\n)?\n```json\n(.*?)^```", PAGE, re.M | re.S)
+)
+def test_an_answer_on_the_page_has_the_fields_of_a_real_one(server: Served, call: str, shown: str) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("there is no curl")
+    here = call.replace("http://127.0.0.1:8000", server.url) + " --silent"
+    done = subprocess.run(here, shell=True, capture_output=True, text=True, timeout=60, check=True)
+    assert shape(json.loads(shown)) == shape(json.loads(done.stdout))
+
+
 def test_the_routes_all_have_a_call_on_the_page() -> None:
     from regard.serving.app import Server, create_app
     from regard.serving.engine import EngineOptions

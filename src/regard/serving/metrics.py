@@ -1,4 +1,4 @@
-"""What is counted, for Prometheus; names as vLLM's, with the prefix `regard:`."""
+"""What is counted, for Prometheus; where vLLM counts the same, under its name with the prefix `regard:`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ class Metrics:
         self.asked = Counter("regard:request", "Requests to write texts.", model, **with_registry)
         self.succeeded = Counter("regard:request_success", "Those answered to the end.", model, **with_registry)
         self.read_tokens = Counter("regard:prompt_tokens", "Tokens of prompts.", model, **with_registry)
+        self.kept_tokens = Counter(
+            "regard:prompt_tokens_cached", "Those of them that were not read anew.", model, **with_registry
+        )
         self.written_tokens = Counter("regard:generation_tokens", "Tokens written.", model, **with_registry)
         self.turned_away = Counter("regard:request_rejected", "Requests turned away by 429.", **with_registry)
         self.seconds = Histogram(
@@ -54,6 +57,7 @@ class Metrics:
             done: whether it was answered to its end.
         """
         self.read_tokens.labels(model).inc(usage["prompt_tokens"])
+        self.kept_tokens.labels(model).inc(usage["prompt_tokens_details"]["cached_tokens"])
         self.written_tokens.labels(model).inc(usage["completion_tokens"])
         if first is not None:
             self.first_seconds.labels(model).observe(first)
