@@ -206,11 +206,15 @@ class Watcher:
 
     def __init__(self) -> None:
         self.source: Tokens | None = None
+        self.pauses = 0
         self.hypotheses = None
 
     def search_started(self, source: Tokens) -> None:
         assert self.source is None
         self.source = source
+
+    def search_paused(self) -> None:
+        self.pauses += 1
 
     def search_finished(self, hypotheses) -> None:
         assert self.source is not None

@@ -166,6 +166,7 @@ def test_who_else_is_in_the_batch_changes_nothing(toys, sentences, coverage):
 def test_rows_spell_the_hypothesis_when_replayed(toys, sentences, beam, watcher):
     toy = toys.Toy(seed=7, end_bias=1.0)
     found = beam_search(toy, sentences, beam=beam, n_best=beam, observer=watcher)
+    assert watcher.pauses == len(toy.calls)
     moved = False
     for sentence, row in enumerate(found):
         for hypothesis in row:

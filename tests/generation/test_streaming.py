@@ -51,6 +51,7 @@ def test_rows_spell_the_hypothesis_and_leave_the_batch(toys, sentences, choose, 
     toy = toys.Toy(seed=3, end_bias=1.0)
     chooser = None if choose is None else Sample(torch.Generator().manual_seed(choose))
     found = generate(toy, sentences, choose=chooser, observer=watcher)
+    assert watcher.pauses == len(toy.calls)
     for hypothesis in found:
         consumed = [toy.calls[call][place] for call, place in enumerate(hypothesis.rows)]
         emitted = (*hypothesis.tokens, toy.config.end_id) if hypothesis.finished else hypothesis.tokens

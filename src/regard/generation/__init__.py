@@ -7,7 +7,7 @@ from regard.generation.beam_tree import BeamTree, Tried
 from regard.generation.choosing import Chooser, Greedy, Sample, SampleRows
 from regard.generation.continuation import Continuation, PositionLimit, Speculated, Speculation
 from regard.generation.continuous import ContinuousBatch, PromptRead, Refused, Told, Wanted
-from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver, SearchStep, StepObserver
+from regard.generation.hypothesis import Hypothesis, Paths, PauseObserver, SearchObserver, SearchStep, StepObserver
 from regard.generation.penalties import (
     AverageLength,
     CoveragePenalty,
@@ -59,6 +59,7 @@ __all__ = [
     "MinimumLength",
     "NextToken",
     "Paths",
+    "PauseObserver",
     "PositionLimit",
     "PresencePenalty",
     "PromptRead",

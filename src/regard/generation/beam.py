@@ -91,7 +91,7 @@ def beam_search(
         forced_end: whether the last token that the limit allows is the end token, with probability 1.
         forced_start: the token that every hypothesis begins with, with probability 1; None for any.
         end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any.
-        observer: called at the beginning and the end; a `StepObserver` after each step too.
+        observer: called at the beginning and the end; a `StepObserver` and a `PauseObserver` after each step too.
 
     Returns:
         For each source row at most `n_best` distinct hypotheses by falling score, those that the limit left
@@ -139,6 +139,7 @@ def beam_search(
         ends=end_tokens or (decoder.config.end_id,),
         estimated=search_end == "estimate",
         stepped=getattr(observer, "search_stepped", None),
+        paused=getattr(observer, "search_paused", None),
         results=[NBest(beam if search_end == "estimate" else n_best) for _ in range(len(source))],
     )
     hypotheses = [found[:n_best] for found in search.run(source)]
@@ -193,6 +194,7 @@ class _BeamSearch(Generic[S]):
     ends: tuple[int, ...]
     estimated: bool
     stepped: Callable[[SearchStep], None] | None
+    paused: Callable[[], None] | None
     results: list[NBest]
 
     def run(self, source: Source) -> list[list[Hypothesis]]:
@@ -208,6 +210,8 @@ class _BeamSearch(Generic[S]):
             )
             while beams is not None:
                 beams = self.step(beams)
+                if self.paused is not None:
+                    self.paused()
         return [best.hypotheses for best in self.results]
 
     def step(self, beams: _Beams[S]) -> _Beams[S] | None:

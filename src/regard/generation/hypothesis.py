@@ -193,3 +193,11 @@ class StepObserver(SearchObserver, Protocol):
     def search_stepped(self, step: SearchStep) -> None:
         """Called after each call of the decoder."""
         ...
+
+
+class PauseObserver(SearchObserver, Protocol):
+    """A search observer that is also called between the steps of any search, beam or not."""
+
+    def search_paused(self) -> None:
+        """Called after each call of the decoder and the choice that follows from it; what it raises ends the search."""
+        ...

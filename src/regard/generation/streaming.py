@@ -172,6 +172,7 @@ def stream(
         if draws > 1:  # what was read once goes on as often
             state = state.select(rows)
         sources = tuple(range(len(rows)))
+        paused = getattr(observer, "search_paused", None)
         while sources:
             logits, state = decoder.step(tokens, state)
             paths, finished = following(logits.float(), paths, limits)
@@ -194,6 +195,8 @@ def stream(
                 sources = tuple(paths.sources.tolist())
                 if sources:
                     state = state.select(staying)
+            if paused is not None:
+                paused()
             yield step
     if observer is not None:
         answers = [results[row] for row in range(len(rows))]
@@ -236,7 +239,7 @@ def generate(
         forced_end: whether the last token that the limit allows is the end token.
         forced_start: the token that every answer begins with; None for whichever is chosen.
         end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any.
-        observer: called at the beginning and the end.
+        observer: called at the beginning and the end; a `PauseObserver` after each step too.
 
     Returns:
         B hypotheses in the order of the source; of B * draws, those of one sentence next to one another.

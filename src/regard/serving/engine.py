@@ -1,7 +1,8 @@
 """The engine: loaded models and what they are asked, in a process of their own that nothing on the web can block.
 
 `Engine` takes requests and gives replies, step by step; `main` runs one behind a pipe. Language models write by continuous
-batching (`regard.generation.ContinuousBatch`); whatever else is asked is answered between two steps.
+batching (`regard.generation.ContinuousBatch`); whatever else is asked is answered between two steps, and they go on writing
+between the steps of its search.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,9 +60,18 @@ class Engine:
         predictors: loaded models by the names they are served under; one may have several.
         rows: texts that a language model writes together.
         kept_bytes: memory of each language model for the beginnings of prompts.
+        exchange: sends replies and returns the requests that came meanwhile; called between the steps of searches, so that a long
+            translation or caption keeps nobody waiting, and ends where it is cancelled.
     """
 
-    def __init__(self, predictors: Mapping[str, Any], *, rows: int = 16, kept_bytes: int = 2**28) -> None:
+    def __init__(
+        self,
+        predictors: Mapping[str, Any],
+        *,
+        rows: int = 16,
+        kept_bytes: int = 2**28,
+        exchange: Callable[[Sequence[Reply]], Sequence[Request]] | None = None,
+    ) -> None:
         from regard.tasks.language_modelling import LanguageModel
         from regard.tasks.sentence_embedding import SentenceEncoder
 
@@ -79,6 +90,9 @@ class Engine:
         self._batches = list(made.values())
         self._encoders = list(encoders.values())
         self._asked: Turns[Ask] = Turns()
+        self._exchange = exchange
+        self._answering: int | None = None
+        """The key of the request whose search goes on; None where none does, or it was cancelled."""
         self._changed: Turns[tuple[Write, WritingModel]] = Turns()
 
     @property
@@ -92,6 +106,8 @@ class Engine:
             for model in (*self._batches, *self._encoders):
                 model.cancel(request.key)
             self._asked.remove(lambda each: each.key == request.key)
+            if self._answering == request.key:
+                self._answering = None
             self._changed.remove(lambda each: each[0].key == request.key)
             return []
         try:
@@ -123,10 +139,21 @@ class Engine:
         replies: list[Reply] = []
         if self._asked:
             request = self._asked.take()
+            self._answering = request.key
             try:
                 replies.append(Answer(request.key, self._answer(request)))
+            except _Cancelled:
+                pass
+            except EOFError:  # nobody is there any more who could be answered
+                raise
             except Exception as error:
                 replies.append(failure(request.key, error))
+            self._answering = None
+        return replies + self._step()
+
+    def _step(self) -> list[Reply]:
+        """One step of every model that writes or makes vectors."""
+        replies: list[Reply] = []
         for model in self._encoders:
             if model.busy:
                 replies += model.turn(brief=any(each.busy for each in self._batches) or bool(self._changed))
@@ -139,6 +166,20 @@ class Engine:
             if model.busy:
                 self._changed.add((asked, model), asked.client)
         return replies
+
+    def _pause(self) -> None:
+        """Between two steps of a search: the others go on, and what came meanwhile is taken.
+
+        Raises:
+            _Cancelled: where the answer that is searched for is not wanted any more.
+        """
+        if self._exchange is None:
+            return
+        replies = self._step()
+        while requests := self._exchange(replies):
+            replies = [reply for request in requests for reply in self.take(request)]
+        if self._answering is None:
+            raise _Cancelled
 
     def load(self) -> Load:
         """How full it is."""
@@ -171,8 +212,32 @@ class Engine:
         if request.what == "effects":
             return effects(predictor, route, asked, given["address"])
         if asked.attention is None and not asked.interventions:
-            return route.answer(predictor, asked)
+            with predictor.observing(_Pauses(self._pause)) if self._exchange is not None else nullcontext():
+                return route.answer(predictor, asked)
         return answered(predictor, route, asked)
+
+
+class _Cancelled(Exception):
+    """The answer that is searched for is not wanted any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pauses:
+    """Calls after every step of a prediction's search (`regard.tasks.PredictionObserver`)."""
+
+    search_paused: Callable[[], None]
+
+    def search_started(self, source: Any) -> None:
+        """Nothing is to be done yet."""
+
+    def search_finished(self, hypotheses: Any) -> None:
+        """The answer follows."""
+
+    def read(self, tokens: Any) -> None:
+        """Nothing is looked at."""
+
+    def predicted(self, predictions: Any, hypotheses: Any) -> None:
+        """The answer follows."""
 
 
 def _tokenizer(predictor: Any, name: str) -> Tokenizer:
@@ -285,8 +350,8 @@ def _run(pipe: Connection, options: EngineOptions) -> None:
         replies: list[Reply] = []
         if not engine.busy:
             pipe.poll(None)
-        while pipe.poll():
-            replies += engine.take(decode_request(pipe.recv_bytes()))
+        for request in _exchanged(pipe, ()):
+            replies += engine.take(request)
         if engine.busy:
             replies += engine.turn()
         load = engine.load()
@@ -295,6 +360,16 @@ def _run(pipe: Connection, options: EngineOptions) -> None:
             told = load
         if replies:
             _send(pipe, replies)
+
+
+def _exchanged(pipe: Connection, replies: Sequence[Reply]) -> list[Request]:
+    """The requests that are there, after replies were sent."""
+    if replies:
+        _send(pipe, replies)
+    found: list[Request] = []
+    while pipe.poll():
+        found.append(decode_request(pipe.recv_bytes()))
+    return found
 
 
 def _loaded(pipe: Connection, options: EngineOptions) -> Engine:
@@ -313,7 +388,8 @@ def _loaded(pipe: Connection, options: EngineOptions) -> Engine:
             folder, dtype = each
             opened_once[each] = opened(Path(folder), dtype)
         predictors[name] = opened_once[each]
-    engine = Engine(predictors, rows=options.rows, kept_bytes=options.kept_bytes)
+    exchange = partial(_exchanged, pipe)
+    engine = Engine(predictors, rows=options.rows, kept_bytes=options.kept_bytes, exchange=exchange)
     _send(pipe, [Ready(cards(predictors, {name: Path(folder) for name, folder in options.folders.items()}))])
     return engine
 

@@ -338,6 +338,12 @@ class Observers:
             if (stepped := getattr(observer, "search_stepped", None)) is not None:
                 stepped(step)
 
+    def search_paused(self) -> None:
+        """Tell those that want to know of pauses."""
+        for observer in self._observers:
+            if (paused := getattr(observer, "search_paused", None)) is not None:
+                paused()
+
     def search_finished(self, hypotheses: list[list[Hypothesis]]) -> None:
         """Tell them all."""
         for observer in self._observers:
