@@ -6,6 +6,7 @@ import secrets
 import sys
 import webbrowser
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -37,7 +38,8 @@ def studio(
     """Look at models live: type a text and see all layers and heads, switch heads off and see what becomes of the answer.
 
     The page is for this machine alone, and its address holds a key. Models that read texts are shown: encoders, classifiers,
-    language models, translators. It is the page of `regard serve --studio`.
+    language models, translators. It is the page of `regard serve --studio`. Of the folder of a run the curves of its training are
+    shown too, while it goes on.
 
     \b
     Example:
@@ -53,21 +55,26 @@ def studio(
     except ImportError as error:
         raise InputError(f"the studio needs {error.name}: pip install 'regard[serve]'") from error
     from regard.serving.engine import EngineOptions
+    from regard.serving.training import without_model
 
     if demo:
         refuse_demo_names(folders)
     key = secrets.token_urlsafe(18)
+    begun = {name: folder for name, folder in folders.items() if without_model(Path(folder))}
+    folders = {name: folder for name, folder in folders.items() if name not in begun}
+    for name in begun:
+        say(f"{name}: has no checkpoint yet; its training is shown, and its model once the studio is started again")
 
     def listening(url: str, names: Sequence[str]) -> None:
-        page = f"{url}/studio#key={key}"
+        page = f"{url}/studio{'' if names else '/training'}#key={key}"
         if as_json:
             print_json({**envelope("studio"), "url": page, "models": list(names)})
             sys.stdout.flush()
-        say(f"studio of {', '.join(names)} at {page} (Ctrl-C ends it)")
+        say(f"studio of {', '.join((*names, *begun))} at {page} (Ctrl-C ends it)")
         if browser:
             webbrowser.open(page)
 
     def options() -> EngineOptions:
         return EngineOptions(folders=with_demo(folders) if demo else folders, dtype=dtype, threads=threads)
 
-    run_shown(options, WebOptions(port=port, api_keys=(key,), access_log=False, studio=True), listening)
+    run_shown(options, WebOptions(port=port, api_keys=(key,), access_log=False, studio=True, runs=begun), listening)

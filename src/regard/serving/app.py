@@ -8,7 +8,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -89,6 +89,7 @@ class Server:
         api_keys: of which a client must give one; none asked for where empty.
         origins: of web pages that may call it, `*` for all; beside the server's own.
         more: routes beside `CALLS`, such as the studio's.
+        runs: folders whose training the studio shows where it was a run, by name.
         deadlines: of answers.
         bodies: of bodies that arrive; where the server ends they are not waited for.
         loopback: whether it is for this machine alone, and then only called by the machine's own names. A page on the web may
@@ -103,6 +104,7 @@ class Server:
     metrics: Metrics = field(default_factory=Metrics)
     pages: Pages = field(default_factory=Pages)
     more: tuple[Call, ...] = ()
+    runs: Mapping[str, str] = field(default_factory=dict)
     deadlines: Deadlines = field(default_factory=Deadlines)
     bodies: Deadlines = field(default_factory=Deadlines)
     closing: bool = False

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -50,6 +50,7 @@ class WebOptions:
         limits: of requests.
         drain_seconds: that requests under way have to finish after SIGTERM.
         studio: whether the studio's page is there too.
+        runs: folders of runs by name, that have no model yet, whose training the studio shows beside those of models.
         access_log: whether each request is a line of JSON on standard error, without its texts.
 
     Raises:
@@ -67,6 +68,7 @@ class WebOptions:
     drain_seconds: int = 30
     access_log: bool = True
     studio: bool = False
+    runs: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.host not in LOOPBACK and not self.api_keys:
@@ -192,6 +194,7 @@ def application(
         origins=web.origins,
         loopback=web.host in LOOPBACK and not web.api_keys,
         more=STUDIO if web.studio else (),
+        runs={**options.folders, **web.runs},
     )
 
     @contextlib.asynccontextmanager

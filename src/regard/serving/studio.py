@@ -25,6 +25,7 @@ from regard.serving.messages import Began, Card
 from regard.serving.requests import BadRequest, read
 from regard.serving.responses import Json
 from regard.serving.tasks import ROUTES
+from regard.serving.training import LogRequest, runs_of, training, training_log
 from regard.web import page
 
 MIME = {"js": "text/javascript", "css": "text/css"}
@@ -96,7 +97,7 @@ class BeamRequest(LookRequest):
 
 async def studio(server: Server, request: Request) -> Response:
     """The page. It holds nothing of a model: what it shows it asks for, with the key in its address."""
-    parts = {"title": "Studio", "note": "", "footer": "", "weights": []}
+    parts = {"title": "Studio", "note": "", "footer": "", "weights": [], "training": bool(runs_of(server.runs))}
     served = f"{request.scope.get('root_path', '')}/static"
     return HTMLResponse(page("studio", parts, styles=("viewer.css", "studio.css"), served=served))
 
@@ -287,6 +288,8 @@ def _name(row: dict[str, Any]) -> str:
 
 CALLS = (
     Call("GET", "/studio", studio, "The studio's page.", str, media="text/html", key=False),
+    Call("GET", "/studio/training", training, "The page of a training.", str, media="text/html", key=False),
+    Call("POST", "/studio/training/log", training_log, "What a run's log got, for that page.", dict, LogRequest),
     Call("GET", "/static/{path:path}", static, "A file of the studio's page.", str, media="text/javascript", key=False),
     Call("POST", "/studio/look", look, "Attention and an answer, for the page.", bytes, LookRequest),
     Call("POST", "/studio/effects", effects, "What each head of a layer does, for the page.", dict, EffectsRequest),

@@ -1,0 +1,156 @@
+"""The training of a run in the studio: its log, read as it grows.
+
+A run's folder is only read, without its lock: what the page costs a run is the reading of what its log has just got.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from regard.errors import InputError
+from regard.reading import read_json_object
+from regard.serving.app import Server
+from regard.serving.attention import Strict
+from regard.serving.requests import BadRequest, read
+from regard.serving.responses import Json
+from regard.tasks.loading import POINTER, pointers_of
+from regard.training.checkpoint import PROGRESS
+from regard.training.run import RECIPE
+from regard.web import page
+
+LOG = "log.jsonl"
+
+MOST = 2**20
+"""Bytes of a log that one answer tells of."""
+
+MARKED = 512
+"""Bytes before a place in a log by which it is known again: a resumed run cuts its log back and writes on."""
+
+
+class LogRequest(Strict):
+    """What the page of a training asks for, every second or so.
+
+    Arguments:
+        run: by the name it is served under; the first where None.
+        since: how many bytes of its log are known; what was written since is told.
+        mark: what the answer called the place; where the log is another by now, it is told from its beginning.
+    """
+
+    run: str | None = None
+    since: Annotated[int, Meta(ge=0)] = 0
+    mark: str = ""
+
+
+class LogPart(msgspec.Struct, kw_only=True):
+    """What was written into a log.
+
+    Arguments:
+        again: whether it is told from its beginning, and what is known of it is no more.
+        until, mark: the place to go on from.
+        more: whether there is more already.
+        events: its lines.
+    """
+
+    again: bool
+    until: int
+    mark: str
+    more: bool
+    events: list[dict[str, Any]]
+
+
+async def training(server: Server, request: Request) -> Response:
+    """The page. It holds nothing of a run: what it shows it asks for, with the key in its address."""
+    parts = {"title": "Training", "models": bool(server.link.models)}
+    served = f"{request.scope.get('root_path', '')}/static"
+    return HTMLResponse(page("training", parts, styles=("training.css",), served=served))
+
+
+async def training_log(server: Server, request: Request) -> Response:
+    """What the log of a run got since the page asked last, and where the run stands."""
+    wanted: LogRequest = read(request.state.body, LogRequest)
+    runs = runs_of(server.runs)
+    if not runs:
+        raise BadRequest("none of the folders that are served holds a run; start the studio with one that does", "run")
+    name = next(iter(runs)) if wanted.run is None else wanted.run
+    if name not in runs:
+        raise BadRequest(f"there is no run {name[:100]!r}; this studio has {', '.join(runs)}", "run", status=404)
+    try:
+        found = await asyncio.to_thread(_told, runs[name], wanted)
+    except (InputError, OSError) as error:
+        raise BadRequest(str(error), "run") from error
+    return Json({"runs": list(runs), "run": name, **found})
+
+
+def runs_of(folders: Mapping[str, str]) -> dict[str, Path]:
+    """Those of the folders that runs were trained in."""
+    return {name: Path(folder) for name, folder in folders.items() if (Path(folder) / RECIPE).is_file()}
+
+
+def without_model(folder: Path) -> bool:
+    """Whether a run has begun there that has no checkpoint yet."""
+    return (folder / RECIPE).is_file() and not any((folder / name).exists() for name in (POINTER, "config.json"))
+
+
+def read_log(path: Path, since: int = 0, mark: str = "", *, most: int = MOST) -> LogPart:
+    """The whole lines of a log after a place in it; none where it is not there yet.
+
+    Arguments:
+        path: of the file.
+        since, mark: a place in it, as an answer before has it. Where the log is shorter, or what is before that place is another,
+            it is told from its beginning.
+        most: bytes to read.
+
+    Raises:
+        InputError: for a line that is no JSON object.
+    """
+    if not path.is_file():
+        return LogPart(again=since > 0, until=0, mark="", more=False, events=[])
+    with path.open("rb") as file:
+
+        def marked(place: int) -> str:
+            file.seek(max(0, place - MARKED))
+            return hashlib.blake2b(file.read(min(place, MARKED)), digest_size=8).hexdigest() if place else ""
+
+        size = os.fstat(file.fileno()).st_size
+        again = since > size or (since > 0 and marked(since) != mark)
+        start = 0 if again else since
+        file.seek(start)
+        piece = file.read(most)
+        lines = piece[: piece.rfind(b"\n") + 1]  # one that is just being written is for the next time
+        until = start + len(lines)
+        try:
+            events = [msgspec.json.decode(line, type=dict[str, Any]) for line in lines.splitlines()]
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: has a line that is no JSON object: {error}") from error
+        if not lines and len(piece) == most:
+            raise InputError(f"{path}: has a line longer than {most:,} bytes, which no run writes")
+        return LogPart(again=again, until=until, mark=marked(until), more=len(piece) == most, events=events)
+
+
+def _told(folder: Path, wanted: LogRequest) -> dict[str, Any]:
+    path = folder / LOG
+    part = read_log(path, wanted.since, wanted.mark)
+    progress: dict[str, Any] = {}
+    last = pointers_of(folder).get("last")
+    file = folder / "checkpoints" / str(last) / PROGRESS
+    if last is not None and file.is_file():  # else it has just been replaced by the next
+        progress = read_json_object(file, "the checkpoint is damaged").get("progress", {})
+    scored = progress.get("best_value") is not None
+    return {
+        **msgspec.to_builtins(part),
+        "age": max(0.0, time.time() - path.stat().st_mtime) if path.is_file() else None,
+        "finished": progress.get("finished", ""),
+        "checkpoint": progress.get("step"),
+        "best": progress.get("best_step") if scored else None,
+    }

@@ -1,0 +1,124 @@
+"""The curves of a training in a browser: they grow with the log, tell its numbers exactly, and are saved as they are."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from tests.browser.test_accessibility import needs_axe, violations
+from tests.browser.test_studio import opened, wait_for  # noqa: F401  # opened is a fixture
+from tests.serving.test_attention import InProcess
+
+from regard.serving.app import Server, create_app
+from regard.serving.studio import CALLS
+
+EVENTS = [
+    {"event": "train", "step": 10, "loss": 2.302585092994046, "learning_rate": 0.0003, "tokens": 500, "seconds": 2.0},
+    {"event": "validation", "step": 10, "loss": 2.1, "bleu": 0.0},
+    {"event": "train", "step": 20, "loss": 1.7, "learning_rate": 0.0006, "tokens": 1500, "seconds": 4.5},
+]
+LATER = {"event": "validation", "step": 20, "loss": 1.55, "bleu": 31.25}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / "recipe.yaml").write_text("")
+    write(tmp_path, *EVENTS)
+    return tmp_path
+
+
+def write(folder: Path, *events: Any) -> None:
+    with (folder / "log.jsonl").open("a") as file:
+        file.writelines(json.dumps(event) + "\n" for event in events)
+
+
+@pytest.fixture
+def training(run: Path) -> Iterator[str]:
+    """The address of the page of a run that has no model yet."""
+    server = Server(link=InProcess(), more=CALLS, runs={"tiny": str(run)}, api_keys=("secret",))  # type: ignore[arg-type]
+    config = uvicorn.Config(create_app(server), port=0, log_level="error", lifespan="off")
+    served = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(served.serve()))
+    thread.start()
+    while not served.started:
+        pass
+    yield f"http://127.0.0.1:{served.servers[0].sockets[0].getsockname()[1]}/studio/training#key=secret"
+    served.should_exit = True
+    thread.join()
+
+
+def captions(page: Any) -> list[str]:
+    return [" ".join(text.split()) for text in page.locator("figcaption").all_inner_texts()]
+
+
+def test_curves_grow_with_the_log_and_tell_its_numbers(opened, training, run):  # noqa: F811
+    page = opened(training)
+    assert captions(page) == [
+        "loss train 1.7 validation 2.1",
+        "learning rate train 0.0006",
+        "tokens per second train 400",
+        "bleu validation 0",
+    ]
+    assert "last line, of step 20" in page.inner_text("#state")
+    page.keyboard.press("ArrowLeft")
+    assert captions(page)[0] == "loss train 2.302585092994046 validation 2.1"
+    assert captions(page)[2] == "tokens per second train 250"
+    page.keyboard.press("Escape")
+    write(run, LATER)
+    wait_for(page, "document.querySelector('figcaption').innerText.includes('1.55')")
+    assert captions(page)[3] == "bleu validation 31.25"
+    page.keyboard.press("l")
+    assert captions(page)[3] == "bleu validation 31.25 1 not above 0, which have no place on this scale"
+    box = page.locator(".plot svg").first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] / 2)
+    assert page.locator(".tip").first.inner_text() == "step 10\ntrain 2.302585092994046\nvalidation 2.1"
+    assert page.locator(".plot").first.get_attribute("aria-valuenow") == "10"
+
+
+def test_a_point_lies_where_its_number_says(opened, training):  # noqa: F811
+    page = opened(training)
+    # Of the rate: its two points lie on the lines of the grid that bear their numbers.
+    points, grid, labels = page.evaluate("""() => {
+      const figure = document.querySelectorAll("figure")[1], numbers = (chosen, name) =>
+        [...figure.querySelectorAll(chosen)].map((one) => Number(name ? one.getAttribute(name) : one.textContent));
+      return [numbers("circle", "cy"), numbers(".grid", "y1"), numbers("text[text-anchor=end]")];
+    }""")
+    assert points == pytest.approx([grid[labels.index(0.0003)], grid[labels.index(0.0006)]])
+    assert points[0] > points[1]
+
+
+def test_the_figures_are_saved_as_the_log_has_them(opened, training, tmp_path):  # noqa: F811
+    page = opened(training)
+    with page.expect_download() as download:
+        page.click("#save")
+    download.value.save_as(tmp_path / "saved.csv")
+    with (tmp_path / "saved.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row, event in zip(rows, EVENTS, strict=True):
+        assert {name: json.loads(row[name]) for name in event if name != "event"} == {
+            name: value for name, value in event.items() if name != "event"
+        }
+    assert [row["tokens_per_second"] for row in rows] == ["250", "", "400"]
+
+
+@needs_axe
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_has_no_violation(browser, training, scheme):
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    page.goto(training)
+    page.wait_for_selector("body[data-ready]")
+    page.keyboard.press("ArrowLeft")
+    found = violations(page)
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.keyboard.press("?")
+    found += violations(page)
+    context.close()
+    assert found == []
