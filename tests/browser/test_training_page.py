@@ -76,6 +76,8 @@ def test_curves_grow_with_the_log_and_tell_its_numbers(opened, training, run):  
     assert captions(page)[3] == "bleu validation 31.25"
     page.keyboard.press("l")
     assert captions(page)[3] == "bleu validation 31.25 1 not above 0, which have no place on this scale"
+    labels = page.locator(".plot").first.locator("text[text-anchor=end]:not(:text('best'))").all_text_contents()
+    assert labels == ["1.6", "1.8", "2", "2.2"]  # from 1.55 to 2.30: no power of ten lies between them
     box = page.locator(".plot svg").first.bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] / 2)
     assert page.locator(".tip").first.inner_text() == "step 10\ntrain 2.302585092994046\nvalidation 2.1"

@@ -56,7 +56,8 @@ export function ticks(low, high, log) {
     for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) powers.push(power);
     const every = Math.ceil(powers.length / 6), factors = powers.length > 3 ? [1] : [1, 2, 5];
     const all = powers.filter((_, place) => place % every === 0).flatMap((power) => factors.map((factor) => Number(`${factor}e${power}`)));
-    return all.filter((value) => value >= low && value <= high);
+    const inside = all.filter((value) => value >= low && value <= high);
+    if (inside.length > 2) return inside; // of less than a power of ten, those of a linear scale
   }
   const rough = (high - low) / 4, size = 10 ** Math.floor(Math.log10(rough));
   const gap = size * (rough / size < 1.5 ? 1 : rough / size < 3.5 ? 2 : rough / size < 7.5 ? 5 : 10);
