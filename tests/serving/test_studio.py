@@ -343,7 +343,7 @@ def test_a_picture_is_looked_at_and_what_reads_none_takes_none(randomize: Any) -
         assert "picture" in answer.json()["error"]["message"]
 
 
-def test_a_patch_is_that_of_change_to_the_bit(randomize: Any) -> None:
+def test_a_patch_is_that_of_change(randomize: Any) -> None:
     predictor = language_model(randomize)
     other = "the cat sat on a mat"
     patch = {"kind": "patch", "address": "layers.1", "from": other, "positions": [4], "from_positions": [6]}
