@@ -12,7 +12,8 @@ import uvicorn
 from tests.serving.test_attention import InProcess, language_model
 from tests.serving.test_tasks import classifier, png, translator, viewer
 
-from regard.serving.app import Server, create_app
+from regard.serving.app import create_app
+from regard.serving.server import Server
 from regard.serving.studio import CALLS
 
 

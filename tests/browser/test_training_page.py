@@ -16,7 +16,8 @@ from tests.browser.test_accessibility import needs_axe, violations
 from tests.browser.test_studio import opened, wait_for  # noqa: F401  # opened is a fixture
 from tests.serving.test_attention import InProcess
 
-from regard.serving.app import Server, create_app
+from regard.serving.app import create_app
+from regard.serving.server import Server
 from regard.serving.studio import CALLS
 
 EVENTS = [

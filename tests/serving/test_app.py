@@ -17,11 +17,12 @@ import uvicorn
 
 from regard.errors import InputError
 from regard.serving import responses
-from regard.serving.app import Limits, Server, create_app
+from regard.serving.app import create_app
 from regard.serving.link import EngineLost, Rejected
 from regard.serving.messages import Began, Card, Load, Piece, Token
 from regard.serving.responses import MOST_UNSENT
 from regard.serving.run import WebOptions
+from regard.serving.server import Limits, Server
 
 CARD = Card(name="writer", task="language_modelling", created=0, positions=9, chats=False, width=None, parameters=1)
 

@@ -21,13 +21,14 @@ import regard
 from regard.inspection import ScaleHeads, SetOutput, attention_addresses, change
 from regard.layers import Tokens
 from regard.models import MODELS
-from regard.serving.app import Server, create_app
+from regard.serving.app import create_app
 from regard.serving.attention import Attention, Pages
 from regard.serving.engine import Engine
 from regard.serving.first_texts import first_texts
 from regard.serving.link import EngineFault, Rejected
 from regard.serving.looking import read_again
 from regard.serving.messages import Answer, Ask, Began, Cancel, Card, Failure, Load, Piece, Write
+from regard.serving.server import Server
 from regard.serving.tasks import routes_of
 from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.language_task import LanguageModellingTask

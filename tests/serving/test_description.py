@@ -11,7 +11,7 @@ import pytest
 from tests.serving.conftest import Served
 
 from regard.serving import answers, attention, requests, task_requests
-from regard.serving.app import CALLS
+from regard.serving.calls import CALLS
 from regard.serving.description import described
 from regard.serving.messages import Card
 from regard.serving.tasks import OF_TASK, ROUTES

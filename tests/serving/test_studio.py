@@ -34,8 +34,9 @@ from regard.attention import BatchInvariant
 from regard.inspection import ScaleHeads, SetOutput, SetWeights, ablate, attention_addresses, change
 from regard.inspection.analysis import LogitLens
 from regard.layers import Tokens
-from regard.serving.app import Server, create_app
+from regard.serving.app import create_app
 from regard.serving.first_texts import first_texts
+from regard.serving.server import Server
 from regard.serving.studio import CALLS
 
 

@@ -15,7 +15,8 @@ from tests.serving.test_attention import InProcess
 
 import regard
 from regard.errors import InputError
-from regard.serving.app import Server, create_app
+from regard.serving.app import create_app
+from regard.serving.server import Server
 from regard.serving.studio import CALLS
 from regard.serving.training import read_log, without_model
 

@@ -11,11 +11,11 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from regard.serving.app import Server, check_model, client_of, watched
 from regard.serving.attention import EVERYTHING, Interventions, Strict, packed, view_of
 from regard.serving.messages import Began, Piece, Token
 from regard.serving.requests import BadRequest, read
 from regard.serving.responses import Json
+from regard.serving.server import Server, check_model, client_of, watched
 
 if TYPE_CHECKING:
     from regard.serving.messages import Likely

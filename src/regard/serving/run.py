@@ -21,11 +21,12 @@ from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 
 from regard.errors import InputError
-from regard.serving.app import ACCESS, LOOPBACK, Limits, Server, create_app
+from regard.serving.app import ACCESS, create_app
 from regard.serving.engine import EngineOptions
 from regard.serving.link import EngineLink
 from regard.serving.messages import Loading
 from regard.serving.responses import READ_SECONDS
+from regard.serving.server import LOOPBACK, Limits, Server
 from regard.serving.studio import CALLS as STUDIO
 
 WRITABLE = re.compile(r"[!-~]+")

@@ -18,12 +18,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from regard.serving import playing
-from regard.serving.app import Server, check_model, client_of, watched
 from regard.serving.attention import EVERYTHING, Attention, Interventions, Seen, Strict, packed, view_of
 from regard.serving.description import Call
 from regard.serving.messages import Began, Card
 from regard.serving.requests import BadRequest, read
 from regard.serving.responses import Json
+from regard.serving.server import Server, check_model, client_of, watched
 from regard.serving.tasks import ROUTES
 from regard.serving.training import LogRequest, runs_of, training, training_log
 from regard.web import page

@@ -20,10 +20,10 @@ from starlette.responses import HTMLResponse, Response
 
 from regard.errors import InputError
 from regard.reading import read_json_object
-from regard.serving.app import Server
 from regard.serving.attention import Strict
 from regard.serving.requests import BadRequest, read
 from regard.serving.responses import Json
+from regard.serving.server import Server
 from regard.tasks.loading import POINTER, pointers_of
 from regard.training.checkpoint import PROGRESS
 from regard.training.run import RECIPE
