@@ -16,6 +16,8 @@ from regard.serving.app import create_app
 from regard.serving.server import Server
 from regard.serving.studio import CALLS
 
+TOKENS = "regard.data.maps[0].query.tokens.length"
+
 
 @pytest.fixture
 def studio(randomize: Any) -> Iterator[str]:
@@ -99,6 +101,37 @@ def test_a_head_switched_off_changes_the_answer_and_a_link_holds_it(opened, stud
     wait_for(again, "!document.querySelector('#answer-title').textContent.includes('changes')")
 
 
+def test_the_button_names_the_head_that_it_switches_however_it_was_chosen(opened, studio):
+    page = opened(studio)
+    page.fill("#reads", "a cat sat")
+    wait_for(page, f"{TOKENS} === 10")
+    page.select_option("#address", "layers.1.attention")
+    page.select_option("#head", "0")
+    page.focus("#picture")
+    for key, head in [("]", "1"), ("]", "2"), ("[", "1")]:
+        page.keyboard.press(key)
+        wait_for(page, f"regard.state.head === {head}")
+        name = page.inner_text("#switch-off")
+        assert name.lower() == f"switch off: layer 1, head {head}"
+    page.click("#tab-heads")
+    page.click("#all-heads")
+    wait_for(page, "regard.state.on.size === 4")
+    assert page.inner_text("#switch-off").endswith(", all heads")
+    page.click("#all-heads")
+    wait_for(page, "document.querySelector('#switch-off').disabled")
+    page.click("#tab-model")
+    page.focus("#picture")
+    page.keyboard.press("ArrowRight")
+    wait_for(page, "document.querySelector('#switch-off').textContent.endsWith(', head 2')")
+    page.click("#switch-off")
+    page.wait_for_selector("#changed li")
+    assert page.inner_text("#changed li").lower().startswith("layer 1, head 2 ×")
+    wait_for(page, "document.querySelector('#answer-title').textContent.includes('with the changes')")
+    page.click("#effects summary")
+    page.click("#effects-start")
+    wait_for(page, "document.querySelector('#effects-caption').textContent.endsWith(' as it is now')")
+
+
 def test_another_model_and_what_is_wrong_is_said(opened, studio):
     page = opened(studio)
     page.fill("#reads", "the cat")
@@ -121,9 +154,6 @@ def test_a_text_that_nobody_wrote_gives_way_to_one_for_the_model(opened, studio)
     page.select_option("#model", "lm")
     wait_for(page, "document.querySelectorAll('#answer-bars tr').length === 10")
     assert page.input_value("#reads") == "the cat"
-
-
-TOKENS = "regard.data.maps[0].query.tokens.length"
 
 
 def test_a_text_is_played_token_by_token_and_another_token_taken(opened, studio):
@@ -229,7 +259,9 @@ def test_heads_are_ranked_by_what_the_answer_loses_and_choosing_one_shows_it(ope
     assert [abs(each) for each in moved] == sorted(map(abs, moved), reverse=True)
     name = page.inner_text("#effects-table tbody button >> nth=0")
     page.click("#effects-table tbody button >> nth=0")
-    wait_for(page, f"`${{regard.state.map.address}} head ${{regard.state.head}}` === {name!r}")
+    wait_for(page, f"`${{regard.state.map.name}}, head ${{regard.state.head}}` === {name!r}")
+    assert page.inner_text("#switch-off") == f"switch off: {name}"
+    assert page.inner_text("#effects-caption").endswith(" with all heads")
     page.fill("#reads", "a cat")
     wait_for(page, "document.querySelector('#effects-table').hidden")
 

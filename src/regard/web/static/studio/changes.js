@@ -6,9 +6,18 @@ import { element } from "../viewer/names.js";
 export function addChanges(studio) {
   const { $ } = studio;
 
+  /** The heads that the viewer has chosen; none before there is a picture. */
+  function chosen() {
+    if (!studio.viewer) return [];
+    const { map } = studio.viewer.state, heads = studio.viewer.chosenHeads();
+    return heads.flatMap((head) => (head === "mean" ? [...Array(map.heads).keys()] : [head]));
+  }
+  function label() {
+    const heads = chosen();
+    $("switch-off").disabled = !heads.length;
+    $("switch-off").textContent = studio.viewer && heads.length ? `switch off: ${studio.nameOf(studio.viewer.state.map.address, heads)}` : "switch off: no head is chosen";
+  }
   function list() {
-    const state = studio.viewer?.state, head = state && state.head !== "mean" ? state.head : null;
-    $("switch-off").textContent = !state ? "switch a head off" : head === null ? `switch all heads of ${state.map.address} off` : `switch head ${head} of ${state.map.address} off`;
     $("changed").replaceChildren(...studio.changes.map((change, place) => {
       const item = element("li"), away = element("button", "×");
       Object.assign(away, { type: "button" });
@@ -24,9 +33,9 @@ export function addChanges(studio) {
           change.factor = Number(factor.value);
           studio.ask();
         });
-        item.append(`${change.address}${change.heads ? " head " + change.heads : ""} ×`, factor);
+        item.append(`${change.heads ? studio.nameOf(change.address, change.heads) : change.address} ×`, factor);
       } else if (change.kind === "weights") {
-        item.append(`${change.address} head ${change.head}, row ${change.row} set by hand`);
+        item.append(`${studio.nameOf(change.address, [change.head])}, row ${change.row} set by hand`);
       } else {
         const said = element("span", `${change.address} at ${change.positions} from `);
         said.append(element("bdi", `“${change.from.question ?? change.from.text ?? change.from}”`));
@@ -57,12 +66,11 @@ export function addChanges(studio) {
   });
   $("switch-off").addEventListener("click", () => {
     if (!studio.viewer) return;
-    const { map, head } = studio.viewer.state;
-    studio.changes.push({ kind: "scale", address: map.address, heads: head === "mean" ? [...Array(map.heads).keys()] : [head], factor: 0 });
+    studio.changes.push({ kind: "scale", address: studio.viewer.state.map.address, heads: chosen(), factor: 0 });
     studio.ask();
   });
-  studio.root.addEventListener("change", list);
-  studio.answered.push(list);
+  studio.chosen.push(label);
+  studio.answered.push(list, label);
   studio.kept.push(() => (studio.changes.length ? [["changes", JSON.stringify(studio.changes)]] : []));
   studio.opened.push((parts) => {
     try {

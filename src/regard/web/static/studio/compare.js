@@ -21,7 +21,7 @@ async function matrixOf(packed, address, place, head) {
 
 /** @param {import("./types").Studio} studio */
 export function addCompare(studio) {
-  const { $, root } = studio;
+  const { $ } = studio;
   /** @type {{ packed: import("./look.js").Packed } | null} */
   let other = null;
   /** @type {Drawn[]} */
@@ -147,12 +147,10 @@ export function addCompare(studio) {
 
   for (const [id, kind] of [["compare", "toggle"], ["other-model", "change"], ["other-text", "input"], ["other-changes", "change"]]) $(id).addEventListener(kind, ask);
   // Another layer or head was chosen, by hand or by a key.
-  for (const kind of ["change", "keyup", "click"]) {
-    root.addEventListener(kind, () => {
-      const state = studio.viewer?.state;
-      if (state && other && signature !== `${state.map.address} ${state.head}`) draw();
-    });
-  }
+  studio.chosen.push(() => {
+    const state = studio.viewer?.state;
+    if (state && other && signature !== `${state.map.address} ${state.head}`) draw();
+  });
   new MutationObserver(() => drawn.length && draw()).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   studio.answered.push(() => {
     const models = studio.models.map((one) => one.id), now = $("other-model").value;

@@ -50,10 +50,10 @@ export function addEffects(studio) {
   function draw({ about, baseline }, rows) {
     const most = Math.abs(rows[0]?.effect ?? 0) || 1;
     $("effects-table").hidden = false;
-    $("effects-caption").textContent = `${about.replace(/\(([^]*)\)$/, (_, token) => `(${shown(token)})`)}: ${baseline.toPrecision(4)} with all heads`;
+    $("effects-caption").textContent = `${about.replace(/\(([^]*)\)$/, (_, token) => `(${shown(token)})`)}: ${baseline.toPrecision(4)} ${studio.changes.length ? "as it is now" : "with all heads"}`;
     $("effects-table").tBodies[0].replaceChildren(...rows.slice(0, MOST).map(({ address, head, score, effect }) => {
       const row = element("tr"), name = element("td"), cell = element("td", undefined, "share signed"), line = element("span");
-      const button = Object.assign(element("button", `${address} head ${head}`), { type: "button" });
+      const button = Object.assign(element("button", studio.nameOf(address, [head])), { type: "button", title: `${address} head ${head}` });
       button.addEventListener("click", () => studio.choose(address, head));
       name.append(button);
       line.className = effect < 0 ? "negative" : "positive";

@@ -22,12 +22,17 @@ export async function startStudio(root) {
   /** @type {import("./types").Studio} */
   const studio = {
     $, root, key: address().get("key") ?? "", viewer: null, models: [], changes: [], seen: null, image: null, typed: false, took: [],
-    answered: [], kept: [], opened: [],
+    answered: [], chosen: [], kept: [], opened: [],
     model: () => studio.models.find((one) => one.id === $("model").value),
     wanted: () => {
       const asked = { model: $("model").value, text: "", interventions: studio.changes };
       if (readsPictures(studio.model())) return { ...asked, image: studio.image ?? "" };
       return { ...asked, text: $("reads").value, second: $("second-label").hidden || !$("second").value.trim() ? null : $("second").value };
+    },
+    nameOf(address, heads) {
+      const map = studio.viewer?.data.maps.find((one) => one.address === address), name = map?.name ?? address;
+      if (map?.heads === 1) return name;
+      return `${name}, ${map?.heads === heads.length ? "all heads" : `head${heads.length > 1 ? "s" : ""} ${heads.join(", ")}`}`;
     },
     async choose(address, head) {
       await studio.viewer?.choose("address", address);
@@ -50,6 +55,7 @@ export async function startStudio(root) {
       else {
         studio.viewer = await mount(root, source);
         studio.viewer.more = more;
+        studio.viewer.chosen = () => studio.chosen.forEach((listener) => listener());
         studio.viewer.keepAddress();
         Object.assign(window, { regard: studio.viewer, studio });
       }

@@ -35,6 +35,8 @@ export interface Studio {
   ask(since?: number): Promise<void>;
   /** Shows a view in place of the one before, its row chosen where one is given. */
   show(source: Source, row?: number): Promise<void>;
+  /** Heads of a layer as the viewer names them. */
+  nameOf(address: string, heads: number[]): string;
   /** Chooses a layer and a head in the viewer. */
   choose(address: string, head: number): Promise<void>;
   /** Says what is wrong; nothing where the text is empty. */
@@ -45,6 +47,8 @@ export interface Studio {
   kept: (() => [string, string][])[];
   /** Called with each new answer. */
   answered: ((found: Answered) => void)[];
+  /** Called when a layer, a head or a cell is chosen in the viewer. */
+  chosen: (() => void)[];
   /** Called when the page is opened or its address is another. */
   opened: ((parts: URLSearchParams) => unknown)[];
 }

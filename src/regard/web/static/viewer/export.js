@@ -134,8 +134,7 @@ export function addExport(viewer) {
   $("save-html").hidden = !document.getElementById("data"); // a page whose data a server gives is no file
   function shownMatrices() {
     const { map } = state;
-    /** @type {(number | "mean")[]} */
-    const heads = state.view === "heads" ? [...state.on].sort((a, b) => a - b) : [state.view === "model" && state.head === "mean" ? 0 : state.head];
+    const heads = viewer.chosenHeads();
     if (!heads.length) heads.push("mean");
     return { map, matrices: heads.map((head) => viewer.matrixOf(map, head, state.merge)) };
   }

@@ -9,6 +9,7 @@ export function addState(viewer) {
   /** @param {number} example */
   const mapsOf = (example) => data.maps.filter((map) => map.example === example);
   const place = () => state.hover || state;
+  const chosenHeads = () => (state.view === "heads" ? [...state.on].sort((a, b) => a - b) : [state.view === "model" && state.head === "mean" ? 0 : state.head]);
   // Where later keys cannot be seen, the first row sees one and has it all: on one scale it would pale every other.
   const scale = () => state.scale || (state.map.causal ? "row" : "fit");
   /** Whether a key comes after a query of a causal map. Words merged of a part of a text have no places to tell it by. @param {number} row @param {number} column */
@@ -42,6 +43,7 @@ export function addState(viewer) {
   // The address of the picture: what stands after the # opens the page on the same one.
   let hashTimer = /** @type {any} */ (0);
   function keepAddress() {
+    viewer.chosen?.();
     clearTimeout(hashTimer);
     hashTimer = setTimeout(() => {
       const parts = new URLSearchParams({ view: state.view, layer: state.map.address, head: String(state.head) });
@@ -125,5 +127,5 @@ export function addState(viewer) {
     viewer.listStrongest();
     keepAddress();
   }
-  Object.assign(viewer, /** @satisfies {Partial<import("./types").Viewer>} */ ({ mapsOf, place, scale, isHidden, valueText, whereText, tokenName, endOf, keepAddress, readAddress, show }));
+  Object.assign(viewer, /** @satisfies {Partial<import("./types").Viewer>} */ ({ mapsOf, place, chosenHeads, scale, isHidden, valueText, whereText, tokenName, endOf, keepAddress, readAddress, show }));
 }

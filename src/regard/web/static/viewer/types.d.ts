@@ -149,12 +149,16 @@ export interface Viewer {
   replace(source: import("../source.js").Source): Promise<void>;
   /** What else stands in the page's address. */
   more?(): [string, string][];
+  /** Called when what is shown or chosen is another. */
+  chosen?(): void;
   /** Ends the viewer: nothing listens any more. */
   unmount(): void;
 
   // state.js
   mapsOf(example: number): AttentionMap[];
   place(): Spot | State;
+  /** The heads of the layer that are chosen: of the lines those that are on, else one, or the mean of all. */
+  chosenHeads(): (number | "mean")[];
   scale(): string;
   isHidden(row: number, column: number): boolean;
   valueText(row: number, column: number): string;
