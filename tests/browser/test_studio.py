@@ -164,7 +164,7 @@ def test_a_text_is_played_token_by_token_and_another_token_taken(opened, studio)
     page.fill("#tokens", "8")
     page.click("#write")
     page.wait_for_selector("#step-bars .chosen")
-    count = page.locator("#written span").count()
+    count = page.locator("#written button").count()
     assert 1 < count <= 8
     assert page.evaluate(TOKENS) == 10
     page.click("#play-step")
@@ -199,7 +199,7 @@ def test_playing_by_keys_alone_and_typing_ends_it(opened, studio):
     page.keyboard.type("1.5")
     page.focus("#write")
     page.keyboard.press("Enter")
-    wait_for(page, "document.activeElement.id === 'play' && document.querySelectorAll('#written span').length > 1")
+    wait_for(page, "document.activeElement.id === 'play' && document.querySelectorAll('#written button').length > 1")
     page.focus("#place")
     page.keyboard.press("ArrowRight")
     wait_for(page, f"{TOKENS} === 7")
@@ -210,6 +210,54 @@ def test_playing_by_keys_alone_and_typing_ends_it(opened, studio):
     page.keyboard.press("Control+End")
     page.keyboard.type("s")
     wait_for(page, f"{TOKENS} === 7 && document.querySelector('#playing').hidden")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (1920, 1080)])
+def test_the_map_is_in_sight_while_a_text_is_played(opened, studio, width, height):
+    page = opened(studio)
+    page.set_viewport_size({"width": width, "height": height})
+    page.fill("#reads", "a cat sat")
+    wait_for(page, f"{TOKENS} === 10")
+    page.click("#play-first")
+    page.wait_for_selector("#step-bars .chosen")
+    page.click("#play-last")
+    wait_for(page, f"{TOKENS} > 10")
+    picture, play, written = (page.locator(name).bounding_box() for name in ("#picture", "#play", "#written"))
+    assert picture["y"] + picture["height"] < height
+    assert play["y"] + play["height"] < picture["y"]
+    assert picture["x"] + picture["width"] < written["x"]  # the tokens stand beside it
+
+
+def test_on_a_telephone_the_map_stands_before_the_panels(opened, studio):
+    page = opened(studio)
+    page.set_viewport_size({"width": 390, "height": 844})
+    wait_for(page, "!document.querySelector('#playback').hidden")
+    places = [page.locator(name).bounding_box() for name in ("#picture", "#playback", "#patching", "#compare")]
+    assert [one["y"] for one in places] == sorted(one["y"] for one in places)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_key_that_tabs_comes_to_the_map_before_closed_panels(opened, studio):
+    page = opened(studio)
+    page.focus("#reads")
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        at = page.evaluate("document.activeElement.id || document.activeElement.localName")
+        if at in {"picture", "summary"}:
+            break
+    assert at == "picture"
+
+
+def test_a_written_token_is_chosen_by_key_and_keeps_the_focus(opened, studio):
+    page = opened(studio)
+    page.fill("#reads", "a cat sat")
+    wait_for(page, f"{TOKENS} === 10")
+    page.click("#play-first")
+    page.wait_for_selector("#written button:nth-child(3)")
+    page.focus("#written button:nth-child(3)")
+    page.keyboard.press("Enter")
+    wait_for(page, f"{TOKENS} === 12")
+    assert page.evaluate("document.activeElement === document.querySelector('#written .now')")
 
 
 def test_a_translation_is_played_over_its_tokens(opened, studio):

@@ -34,7 +34,7 @@ def test_models_in_the_cache_are_not_trained_again(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(demo, "CHAT", {**demo.CHAT, "training": training})
     said: list[str] = []
     first = demo.models(said.append)
-    assert [line.split()[1] for line in said if line.startswith("training")] == ["dates", "chat"]
+    assert [line.split()[1] for line in said if line.startswith("training")] == ["chat", "dates"]
     assert regard.load(first["chat"]).task.chat is not None
     said.clear()
     assert demo.models(said.append) == first

@@ -72,8 +72,8 @@ CHAT: Mapping[str, Any] = {
         "save_every": 700,
     },
 }
-NAMES = ("dates", "chat", "vectors")
-"""What its models are called; the last is there where a package has it."""
+NAMES = ("chat", "dates", "vectors")
+"""What its models are called, the one that the studio opens on first; the last is there where a package has it."""
 
 DATES = (
     "data.dates.size=20000",
@@ -105,7 +105,7 @@ def conversations(count: int = 3000) -> list[str]:
 def models(say: Callable[[str], None], callbacks: Sequence[Callback] = ()) -> dict[str, str]:
     """The folders of the demonstration's models by their names; those that are not in the cache are trained.
 
-    They are `dates`, which translates dates as people write them, `chat`, a language model that knows a few lines, and `vectors`,
+    They are `chat`, a language model that knows a few lines, `dates`, which translates dates as people write them, and `vectors`,
     a published encoder of sentences, where the package that carries it is installed.
 
     Arguments:
@@ -124,11 +124,11 @@ def models(say: Callable[[str], None], callbacks: Sequence[Callback] = ()) -> di
         )
     recipe, texts = recipe_file("dates"), conversations()
     made = {
+        "chat": ([CHAT, TEMPLATE, texts], lambda run: _train_chat(run, texts, callbacks)),
         "dates": (
             [read_text(recipe, "install regard again"), DATES],
             lambda run: regard.train(recipe, DATES, output=run, callbacks=callbacks),
         ),
-        "chat": ([CHAT, TEMPLATE, texts], lambda run: _train_chat(run, texts, callbacks)),
     }
     folders = {}
     for name, (by, train) in made.items():

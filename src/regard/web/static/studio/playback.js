@@ -75,7 +75,10 @@ export function addPlayback(studio) {
       const { count, tokens, crosses } = writtenIn(studio.seen.packed.head);
       if (crosses) play = { packed: studio.seen.packed, before: 1, steps: tokens.slice(0, count).map((label) => ({ label })), taken: [], places: [], addresses: [] };
     }
-    if (play) await go(0);
+    if (play) {
+      $("playback").open = true; // what it wrote stands there
+      await go(0);
+    }
     return Boolean(play);
   }
   /** @param {import("./look.js").Bar} bar */
@@ -89,7 +92,7 @@ export function addPlayback(studio) {
 
   function draw() {
     const crosses = !writes() && studio.seen && writtenIn(studio.seen.packed.head).crosses;
-    $("playback").hidden = !writes() && !crosses;
+    $("playback").hidden = $("transport").hidden = !writes() && !crosses;
     $("playback-title").textContent = writes() ? "Write, token by token" : "Written, token by token";
     for (const id of ["write", "sampling"]) $(id).hidden = !writes();
     $("playing").hidden = !play;
@@ -100,11 +103,14 @@ export function addPlayback(studio) {
     if (!play) return $("written").replaceChildren();
     const step = play.steps[at];
     $("place").setAttribute("aria-valuetext", `token ${at + 1} of ${play.steps.length}: ${shown(step.label)}`);
+    const held = $("written").contains(document.activeElement);
     $("written").replaceChildren(...play.steps.map((each, place) => {
-      const one = element("span", shown(each.label), place < at ? "" : place === at ? "now" : "later");
+      const one = Object.assign(element("button", shown(each.label), place < at ? "" : place === at ? "now" : "later"), { type: "button" });
+      if (place === at) one.setAttribute("aria-current", "true");
       one.addEventListener("click", () => go(place));
       return one;
     }));
+    if (held) $("written").children[at].focus();
     if (!step.top) return;
     const bars = step.top.some((bar) => bar.id === step.id) ? step.top : [...step.top, step];
     $("step-title").textContent = `token ${at + 1}: ${shown(step.label)}`;

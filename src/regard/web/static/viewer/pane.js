@@ -11,7 +11,7 @@ export function addPane(viewer) {
   const { $, root, signal, state, VIEWS, pane, canvas } = viewer;
   /** What the picture may take: beside the table, and below what stands above it down to the legend. */
   const room = () => {
-    const above = pane.hidden ? 0 : pane.getBoundingClientRect().top + window.scrollY, least = window.innerHeight * 0.6;
+    const above = pane.hidden ? 0 : pane.getBoundingClientRect().top + window.scrollY, least = window.innerHeight * 0.5;
     return {
       width: Math.max(280, /** @type {Element} */ (pane.closest(".columns")).clientWidth - (window.innerWidth > 900 ? $("aside").offsetWidth + 40 : 6)),
       height: Math.round(Math.max(260, least, window.innerHeight - above - $("legend").offsetHeight - 64)),
