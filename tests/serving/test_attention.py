@@ -348,7 +348,10 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"attention": {"head": [1]}}, "attention"),
     ({"attention": {"rows": "some"}}, "attention.rows"),
     ({"attention": {"heads": []}}, "attention.heads"),
-    ({"interventions": [{"kind": "scale", "address": "layers.9.attention"}]}, "nothing in the model is called"),
+    (
+        {"interventions": [{"kind": "scale", "address": "layers.9.attention"}]},
+        "interventions[0]: nothing in the model is called",
+    ),
     ({"interventions": [{"kind": "scale", "address": "layers.1.attention", "heads": [7]}]}, "heads [7] are outside"),
     ({"interventions": [{"kind": "scale", "address": "layers.1.attention", "factor": 1e9}]}, "factor"),
     ({"interventions": [{"kind": "swap", "address": "layers.1"}]}, "kind"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ from regard.serving.tasks import ROUTES, routes_of
 from regard.serving.tokens import token_names
 from regard.serving.vectors import EncodingModel
 from regard.serving.writing import WritingModel, check_ids, failure
+from regard.text.tokenizer import UnknownCharacters
 
 if TYPE_CHECKING:
     from regard.text.tokenizer import Tokenizer
@@ -333,6 +335,7 @@ def main(pipe: Connection, options: EngineOptions) -> None:
     ):  # they reach the whole group; the web process ends this one in its time
         signal.signal(each, signal.SIG_IGN)
     keep_freed_memory()
+    warnings.simplefilter("ignore", UnknownCharacters)  # it names words of the text, and the log holds no texts
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):

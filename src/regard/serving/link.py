@@ -264,10 +264,17 @@ def field_of(message: str, request: Ask | Write) -> str | None:
     'attention.heads'
     >>> field_of("the model has tokens from 0 to 8", Ask(key=1, model="a", what="detokenize", given={}))
     'tokens'
+    >>> from regard.serving.attention import Scale
+    >>> asked = Write(key=1, model="a", prompt="b", interventions=[Scale(address="layers.0.attention", heads=[7])])
+    >>> field_of("layers.0.attention: heads [7] are outside 0 to 3", asked)
+    'interventions[0]'
     """
     if found := re.match(r"((?:[a-z_]+)(?:\[\d+\]|\.[a-z_]+)*):", message):
         return found[1]
     if isinstance(request, Write):
+        for number, each in enumerate(request.interventions):
+            if message.startswith(f"{each.address}:"):  # a fault that shows where the model runs
+                return f"interventions[{number}]"
         return "prompt" if request.messages is None else "messages"
     return {"embed": "input", "tokenize": "prompt", "detokenize": "tokens", "task": "inputs"}.get(request.what)
 

@@ -79,12 +79,12 @@ class Changes:
         for number, each in enumerate(interventions):
             where = f"interventions[{number}]"
             if isinstance(each, Scale):
-                self._edits.append(ScaleHeads(address=each.address, heads=each.heads, factor=each.factor))
+                self._edits.append(self._scale(each, where))
             elif isinstance(each, Weigh):
                 self._edits.append(self._weigh(each, where))
             else:
                 self._edits.append(self._patch(each, act, where))
-        with change(model, *self._edits):  # an address that nothing has is refused here
+        with change(model, *self._edits):  # edits that do not go together are refused here
             pass
 
     def __call__(self) -> AbstractContextManager[None]:
@@ -94,6 +94,14 @@ class Changes:
     def restart(self) -> None:
         """The model reads its text anew: a module that is patched may be called once more."""
         self._called.clear()
+
+    def _scale(self, asked: Scale, where: str) -> Edit:
+        edit = ScaleHeads(address=asked.address, heads=asked.heads, factor=asked.factor)
+        try:
+            with change(self.model, edit):
+                return edit
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
 
     def _weigh(self, asked: Weigh, where: str) -> Edit:
         known = list(attention_addresses(self.model))
@@ -274,8 +282,9 @@ def _recorded(record: Record, asked: Attention) -> Seen:
 def _check_size(asked: Attention, count: int) -> None:
     if count > asked.most:
         raise InputError(
-            f"attention: {count:,} weights are asked for, and an answer holds {asked.most:,} at most; ask for fewer layers, "
-            "heads or rows" + ("" if asked.page or asked.encoding_format == "base64" else ", or for base64 or a page")
+            f"attention: {count:,} weights are asked for, and an answer holds {asked.most:,} at most; shorten the text, or "
+            "ask for fewer layers, heads or rows"
+            + ("" if asked.page or asked.encoding_format == "base64" else ", or for base64 or a page")
         )
 
 
