@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from regard.inspection.naming import head_kinds, telling
 from regard.inspection.view import AttentionMap, AttentionView, Patches
 
 TOKENS = ["[CLS]", "the", "animal", "was", "tire", "##d", "[SEP]"]
@@ -161,14 +162,15 @@ def test_layers_heads_and_scales_are_chosen(visit):
     page.select_option("#head", "1")
     assert "Layer 1 · self-attention · head 1" in page.inner_text("#where")
     value, error = number_in(table(page)[0][2])
-    assert abs(value - view.map("layers.1").weights[1, 0].max()) <= error * 1.1
+    row = page.evaluate("state.row")
+    assert abs(value - view.map("layers.1").weights[1, row].max()) <= error * 1.1
     assert page.locator("#strongest-body td:nth-child(3)").first.inner_text() == f"{value:#.3g}"
     page.select_option("#scale", "unit")
     assert page.inner_text("#high") == "1"
     page.select_option("#scale", "row")
     assert page.inner_text("#high") == "the row's largest"
     page.select_option("#head", "mean")
-    mean = view.map("layers.1").weights.mean(axis=0)[0].max()
+    mean = view.map("layers.1").weights.mean(axis=0)[row].max()
     value, error = number_in(table(page)[0][2])
     assert abs(value - mean) <= error * 1.1
 
@@ -421,6 +423,24 @@ def test_a_page_opens_on_the_head_that_tells_most_and_says_what_heads_do(visit):
         "mean of heads", "head 0 · previous token", "head 1 · first token", "head 2", "head 3 · broad",
     ]  # fmt: skip
     assert page.locator("#address option").all_inner_texts() == ["Layer 0", "Layer 1"]
+
+
+def test_a_page_does_not_open_on_a_sink_but_on_a_cell_that_tells(visit):
+    n = np.eye(6)
+    sink = 0.4 * n[[0] * 6] + 0.6 * n[[3, 4, 5, 1, 2, 3]]
+    quiet = np.full((6, 6), 0.12)
+    quiet[4, 1] = 0.5
+    for row, key in enumerate((3, 5, 0, 1, 2, 3)):
+        quiet[row, key] += 0.1
+    quiet /= quiet.sum(axis=1, keepdims=True)
+    tokens = tuple("abcdef")
+    item = AttentionMap(
+        address="a", kind="self", query_tokens=tokens, key_tokens=tokens, weights=np.stack([sink, quiet])
+    )
+    assert head_kinds(item)[0] == "sink"
+    assert telling(item)[0] > telling(item)[1]  # what it does beside resting does not count
+    page = visit(AttentionView(title="", maps=(item,)))
+    assert page.evaluate("[state.head, state.row, state.column]") == [1, 4, 1]
 
 
 def test_lines_begin_with_three_heads_named_in_their_colours(visit, until):

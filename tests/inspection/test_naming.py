@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from regard.inspection.naming import head_kinds, layer_names, telling
+from regard.inspection.naming import head_kinds, layer_names, telling, telling_cells
 from regard.inspection.view import AttentionMap
 
 
@@ -68,3 +68,9 @@ def test_special_tokens_tell_nothing():
     plain = telling(a_map(weights, kind="cross"))
     assert plain > 0
     assert telling(a_map(weights, kind="cross", keys=("[CLS]", "b", "[SEP]"))) == 0
+
+
+def test_the_cell_that_tells_most_is_a_querys_own_choice():
+    own = 0.4 * np.eye(6)[[3, 4, 5, 0, 1, 2]] + 0.6 * np.eye(6)[[0] * 6]
+    own[2] = np.eye(6)[5]
+    assert telling_cells(a_map(own[None])) == [[2, 5]]

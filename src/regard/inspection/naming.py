@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -69,6 +69,10 @@ def head_kinds(item: AttentionMap) -> list[str | None]:
     return [next((said for name, said in KINDS.items() if name in head.names()), None) for head in found]
 
 
+RESTING = ("first token", "sink")
+"""What pages call heads whose weights mostly rest where nothing is told; they begin with another where there is one."""
+
+
 def telling(item: AttentionMap) -> np.ndarray:
     """How much each head tells of the text: the mean over queries of the largest weight that is the query's own choice.
 
@@ -81,6 +85,21 @@ def telling(item: AttentionMap) -> np.ndarray:
     >>> telling(item).tolist()
     [0.0, 0.3125]
     """
+    return np.array([own.max(axis=-1).mean() for own in _own_choices(item)])
+
+
+def telling_cells(item: AttentionMap) -> list[list[int]]:
+    """The query of each head that tells most, and the key that it chose: where a page begins.
+
+    >>> tokens, weights = tuple("wxyz"), np.eye(4)[[3, 3, 3, 1]]
+    >>> telling_cells(AttentionMap(address="a", kind="self", query_tokens=tokens, key_tokens=tokens, weights=weights[None]))
+    [[3, 1]]
+    """
+    return [[int(place) for place in np.unravel_index(own.argmax(), own.shape)] for own in _own_choices(item)]
+
+
+def _own_choices(item: AttentionMap) -> Iterator[np.ndarray]:
+    """By how much each weight of a head exceeds the mean of all queries for its key: (L, S), 0 where nothing is told."""
     from regard.inspection.analysis.heads import SPACES, SPECIALS
 
     queries, keys = len(item.query_tokens), len(item.key_tokens)
@@ -89,5 +108,6 @@ def telling(item: AttentionMap) -> np.ndarray:
     if item.kind == "self":
         place = np.arange(keys) - np.arange(queries)[:, None] - (keys - queries)
         aside = aside | (np.abs(place) <= 1) | (np.arange(keys) == 0)
-    own = (np.abs(head) - np.abs(head).mean(axis=0) for head in item.weights)
-    return np.array([np.where(aside, 0.0, head).max(axis=-1).clip(0.0).mean() for head in own])
+    for head in item.weights:
+        sizes = np.abs(head)
+        yield np.where(aside, 0.0, sizes - sizes.mean(axis=0)).clip(0.0)

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from regard.files import write_file
-from regard.inspection.naming import head_kinds, layer_names, telling
+from regard.inspection.naming import RESTING, head_kinds, layer_names, telling, telling_cells
 from regard.inspection.view import AttentionMap, AttentionView, Patches
 from regard.inspection.words import readable, shown_tokens, visible, word_numbers, word_texts
 from regard.web import framed, page
@@ -93,13 +93,16 @@ def _described(
     """A map without its weights; its tokens are a place in `sides`, where layers share them."""
     query = (item.query_tokens, item.query_words, item.query_patches)
     key = (item.key_tokens, item.key_words, item.key_patches)
+    kinds = head_kinds(item)
     return {
         "address": readable(item.address),
         "name": names[readable(item.address)],
         "kind": item.kind,
         "causal": item.is_causal,
-        "kinds": head_kinds(item),
-        "telling": telling(item).round(4).tolist(),
+        "kinds": kinds,
+        # A head that rests stands after all others, whatever its remaining weights tell.
+        "telling": (telling(item) - [kind in RESTING for kind in kinds]).round(4).tolist(),
+        "cells": telling_cells(item),
         "example": item.example,
         "heads": item.heads,
         "query": sides.setdefault(query, len(sides)),

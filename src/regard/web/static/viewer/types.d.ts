@@ -24,8 +24,10 @@ export interface AttentionMap {
   causal: boolean;
   /** Of each head what it does, where it does one thing. */
   kinds: (string | null)[];
-  /** How much each head tells of the text; see `regard/inspection/naming.py`. */
+  /** How much each head tells of the text, 1 less where it rests on a sink; see `regard/inspection/naming.py`. */
   telling: number[];
+  /** The query of each head that tells most, and its key. */
+  cells: [number, number][];
   example: number;
   heads: number;
   query: Side;

@@ -74,8 +74,10 @@ export async function mount(root, source) {
     // Begin where there is something to see: the first token of a causal map has seen nothing yet.
     const { row, column } = state.asked;
     if (!state.matrix) return;
-    const from = row ?? (state.map.causal ? state.matrix.rows - 1 : 0);
-    viewer.move(from, column ?? strongest(state.matrix.row(from), 1)[0], true);
+    const first = state.merge || state.map.query.patches?.[2]; // merged words have other places; a picture's class token reads all of it
+    const [query, key] = first ? [0, null] : state.map.cells[state.head === "mean" ? toldBy(state.map)[0] : state.head];
+    const from = row ?? (state.map.causal ? state.matrix.rows - 1 : query);
+    viewer.move(from, column ?? (from === query ? key : null) ?? strongest(state.matrix.row(from), 1)[0], true);
     viewer.legend();
   }
   addEventListener("hashchange", open, { signal: shell });
