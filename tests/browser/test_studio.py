@@ -24,14 +24,14 @@ def studio(randomize: Any) -> Iterator[str]:
     """The address of a studio over a small language model and a classifier."""
     models = {"lm": language_model, "yesno": classifier, "pair": translator, "sees": viewer}
     link = InProcess(**{name: make(randomize) for name, make in models.items()})
-    app = create_app(Server(link=link, more=CALLS))  # type: ignore[arg-type]
+    app = create_app(Server(link=link, more=CALLS, api_keys=("secret",)))  # type: ignore[arg-type]
     config = uvicorn.Config(app, port=0, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
     thread.start()
     while not server.started:
         pass
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/studio"
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/studio#token=secret"
     server.should_exit = True
     thread.join()
 
@@ -97,8 +97,29 @@ def test_a_head_switched_off_changes_the_answer_and_a_link_holds_it(opened, stud
     assert again.inner_text("#answer-bars") == bars
     assert again.input_value("#reads") == "a cat sat"
     assert again.input_value("#address") == "layers.1.attention"
+    assert again.evaluate("studio.key") == "secret"
     again.click("#changed button")
     wait_for(again, "!document.querySelector('#answer-title').textContent.includes('changes')")
+
+
+def test_a_link_holds_the_cell_beside_the_key_of_the_server(opened, studio):
+    page = opened(studio)
+    page.fill("#reads", "a cat sat")
+    wait_for(page, f"{TOKENS} === 10")
+    page.focus("#picture")
+    page.keyboard.press("Home")
+    for _ in range(2):
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("ArrowRight")
+    assert page.evaluate("[regard.state.row, regard.state.column]") == [7, 2]
+    wait_for(page, "location.hash.includes('query=7&key=2') && location.hash.includes('a+cat+sat')")
+    again = opened(page.url)
+    wait_for(again, "regard.state.row === 7 && regard.state.column === 2")
+    assert again.input_value("#reads") == "a cat sat"
+    again.fill("#reads", "a")
+    wait_for(again, "location.hash.includes('text=a&')")
+    again.evaluate("address => { location.hash = address }", page.url.partition("#")[2])
+    wait_for(again, "regard.state.row === 7 && regard.state.column === 2")
 
 
 def test_the_button_names_the_head_that_it_switches_however_it_was_chosen(opened, studio):
@@ -142,6 +163,60 @@ def test_another_model_and_what_is_wrong_is_said(opened, studio):
     page.fill("#reads", " ")
     wait_for(page, "!document.querySelector('#problem').hidden")
     assert page.inner_text("#problem") == "Type a text for the model to read."
+    # Nothing of the answer before it stands there as if it were one.
+    assert not page.is_visible("#answer")
+    assert page.evaluate("document.querySelector('main').inert && document.querySelector('#switch-off').disabled")
+    page.fill("#reads", "the cat")
+    wait_for(page, "document.querySelector('#problem').hidden && !document.querySelector('main').inert")
+    assert page.is_visible("#answer")
+
+
+def test_a_text_that_vanishes_while_it_is_read_leaves_no_answer(opened, studio):
+    page = opened(studio)
+    waiting: list[Any] = []
+    page.route("**/studio/look", lambda route: waiting.append(route))
+    page.fill("#reads", "a cat sat")
+    while not waiting:
+        page.wait_for_timeout(20)
+    page.fill("#reads", "")
+    waiting[0].continue_()
+    wait_for(page, "document.querySelector('#problem').textContent.startsWith('Type a text')")
+    page.wait_for_timeout(100)
+    assert page.is_visible("#problem")
+    assert not page.is_visible("#answer")
+
+
+def test_an_answer_that_does_not_come_takes_the_one_before_away(opened, studio):
+    page = opened(studio)
+    page.fill("#reads", "a cat sat")
+    wait_for(page, f"{TOKENS} === 10")
+    page.click("#compare summary")
+    wait_for(page, "document.querySelectorAll('#compared canvas').length === 3")
+    refuse = {"status": 400, "json": {"error": {"message": "it is too long"}}}
+    page.route("**/studio/look", lambda route: route.fulfill(**refuse))
+    page.fill("#other-text", "a cat sat on")
+    wait_for(page, "document.querySelector('#compare-note').textContent === 'it is too long'")
+    assert page.locator("#compared canvas, #other-bars tr").count() == 0
+    page.select_option("#model", "yesno")
+    wait_for(page, "document.querySelector('#problem').textContent === 'it is too long'")
+    assert not page.is_visible("#answer")
+    assert page.evaluate("document.querySelector('#save-png').closest('[inert]') !== null")
+    page.unroute("**/studio/look")
+    page.select_option("#model", "lm")
+    wait_for(page, "document.querySelectorAll('#compared canvas').length === 2")
+
+
+def test_another_model_shows_its_telling_heads_however_many_the_one_before_had(opened, studio):
+    page = opened(studio)
+    page.select_option("#model", "sees")
+    page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": png()})
+    wait_for(page, "document.querySelectorAll('#answer-bars tr').length === 5")
+    page.select_option("#model", "lm")
+    wait_for(page, "regard.state.map.heads === 4")
+    chosen = "[regard.state.map.address, regard.state.head, ...regard.state.on]"
+    after = page.evaluate(chosen)
+    assert len(after) == 2 + 3
+    assert opened(page.url.partition("#")[0] + "#token=secret&model=lm").evaluate(chosen) == after
 
 
 def test_a_text_that_nobody_wrote_gives_way_to_one_for_the_model(opened, studio):

@@ -50,7 +50,7 @@ def training(run: Path) -> Iterator[str]:
     thread.start()
     while not served.started:
         pass
-    yield f"http://127.0.0.1:{served.servers[0].sockets[0].getsockname()[1]}/studio/training#key=secret"
+    yield f"http://127.0.0.1:{served.servers[0].sockets[0].getsockname()[1]}/studio/training#token=secret"
     served.should_exit = True
     thread.join()
 

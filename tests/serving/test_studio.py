@@ -193,7 +193,7 @@ def test_the_command_prints_a_link_that_works(writer_folder: Any) -> None:
         try:
             assert running.stdout is not None
             printed = "".join(iter(running.stdout.readline, "}\n")) + "}"
-            url, _, key = json.loads(printed)["url"].partition("#key=")
+            url, _, key = json.loads(printed)["url"].partition("#token=")
             assert httpx.get(url).status_code == 200
             look = f"{url}/look"
             body = {"model": "w", "text": "line number"}

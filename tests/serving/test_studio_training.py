@@ -143,7 +143,7 @@ def test_a_run_without_a_checkpoint_has_a_studio_of_its_training_alone(tmp_path:
         try:
             assert running.stdout is not None
             found = json.loads("".join(iter(running.stdout.readline, "}\n")) + "}")
-            url, _, key = found["url"].partition("#key=")
+            url, _, key = found["url"].partition("#token=")
             assert found["models"] == []
             assert url.endswith("/studio/training")
             assert httpx.get(url).status_code == 200

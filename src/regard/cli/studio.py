@@ -66,7 +66,7 @@ def studio(
         say(f"{name}: has no checkpoint yet; its training is shown, and its model once the studio is started again")
 
     def listening(url: str, names: Sequence[str]) -> None:
-        page = f"{url}/studio{'' if names else '/training'}#key={key}"
+        page = f"{url}/studio{'' if names else '/training'}#token={key}"
         if as_json:
             print_json({**envelope("studio"), "url": page, "models": list(names)})
             sys.stdout.flush()

@@ -28,7 +28,8 @@ export function addBeam(studio) {
 
   async function ask() {
     const mine = ++turn;
-    if (!$("beam").open || $("beam").hidden) return;
+    if (!studio.seen) clear("");
+    if (!studio.seen || !$("beam").open || $("beam").hidden) return;
     try {
       const found = await tell("beam", { ...studio.wanted(), beam: Number($("beam-width").value) }, studio.key);
       if (mine !== turn) return;
@@ -43,8 +44,14 @@ export function addBeam(studio) {
       }));
       draw();
     } catch (error) {
-      if (mine === turn) $("beam-note").textContent = error instanceof Error ? error.message : String(error);
+      if (mine === turn) clear(error instanceof Error ? error.message : String(error));
     }
+  }
+  /** @param {string} note */
+  function clear(note) {
+    tried = [];
+    for (const part of [$("tree"), $("hypotheses").tBodies[0]]) part.replaceChildren();
+    $("beam-note").textContent = note;
   }
 
   /** The places from the beginning to one. @param {number | null} place @returns {number[]} */

@@ -6,9 +6,9 @@ import { element } from "../viewer/names.js";
 export function addChanges(studio) {
   const { $ } = studio;
 
-  /** The heads that the viewer has chosen; none before there is a picture. */
+  /** The heads that the viewer has chosen; none where there is no answer to look at. */
   function chosen() {
-    if (!studio.viewer) return [];
+    if (!studio.viewer || !studio.seen) return [];
     const { map } = studio.viewer.state, heads = studio.viewer.chosenHeads();
     return heads.flatMap((head) => (head === "mean" ? [...Array(map.heads).keys()] : [head]));
   }

@@ -31,7 +31,8 @@ export function addCompare(studio) {
   async function ask() {
     const mine = ++turn;
     other = null;
-    if (!$("compare").open || !studio.seen) return;
+    if (!studio.seen) return clear("");
+    if (!$("compare").open) return;
     const wanted = { ...studio.seen.wanted, model: $("other-model").value };
     if (!wanted.image) wanted.text = $("other-text").value.trim() ? $("other-text").value : wanted.text;
     if ($("other-changes").value === "without") wanted.interventions = [];
@@ -45,8 +46,16 @@ export function addCompare(studio) {
       $("other-bars").tBodies[0].replaceChildren(...barRows((answer.bars ?? []).slice(0, 10), { old: studio.seen.answer.bars }));
       await draw();
     } catch (error) {
-      if (mine === turn) $("compare-note").textContent = error instanceof Error ? error.message : String(error);
+      if (mine === turn) clear(error instanceof Error ? error.message : String(error));
     }
+  }
+  /** Takes away what is of something else. @param {string} note */
+  function clear(note) {
+    other = null;
+    drawn = [];
+    for (const id of ["compared", "other-answer", "compare-readout"]) $(id).replaceChildren();
+    $("other-bars").tBodies[0].replaceChildren();
+    $("compare-note").textContent = note;
   }
 
   async function draw() {

@@ -69,6 +69,7 @@ export function addPlayback(studio) {
   }
   /** Begins to play what is there, or what is written for it. */
   async function begin() {
+    await studio.settled(); // the answer to what was just typed would end what is played of it
     if (play) return true;
     if (writes()) await write([], []);
     else if (studio.seen) {

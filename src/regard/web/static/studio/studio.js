@@ -18,10 +18,12 @@ const READS_TWO = ["question-answering", "text-classification"];
 /** @param {HTMLElement} root the element that holds the page's markup */
 export async function startStudio(root) {
   const $ = finder(root), address = () => new URLSearchParams(location.hash.slice(1));
-  let asking = false, waiting = 0; // since when a change waits to be asked for
+  let waiting = 0; // since when a change waits to be asked for
+  /** @type {Promise<void> | null} */
+  let asking = null;
   /** @type {import("./types").Studio} */
   const studio = {
-    $, root, key: address().get("key") ?? "", viewer: null, models: [], changes: [], seen: null, image: null, typed: false, took: [],
+    $, root, key: address().get("token") ?? "", viewer: null, models: [], changes: [], seen: null, image: null, typed: false, took: [],
     answered: [], chosen: [], kept: [], opened: [],
     model: () => studio.models.find((one) => one.id === $("model").value),
     wanted: () => {
@@ -64,34 +66,39 @@ export async function startStudio(root) {
       const last = Math.min(row, state.matrix.rows - 1);
       studio.viewer.move(last, strongest(state.matrix.row(last), 1)[0], true);
     },
-    async ask(since = performance.now()) {
-      const { text, image } = studio.wanted();
-      if (image === "") return studio.problem("Drop a picture on this page, paste one, or choose a file.");
-      if (image === undefined && !text.trim()) return studio.problem("Type a text for the model to read.");
-      if (asking) {
-        waiting ||= since;
-        return;
-      }
-      asking = true;
-      await studio.trying(async () => {
-        const wanted = studio.wanted(), packed = await see("look", wanted, studio.key);
-        const found = { wanted, packed, answer: packed.head.answer, plain: packed.head.plain };
-        studio.seen = found;
-        tell(found.answer, found.plain);
+    ask(since = performance.now()) {
+      waiting ||= since;
+      return (asking ??= Promise.resolve().then(answer));
+    },
+    settled: async () => asking ?? undefined,
+  };
+
+  async function answer() {
+    while (waiting) {
+      const since = waiting;
+      waiting = 0;
+      try {
+        const wanted = studio.wanted();
+        if (wanted.image === "") throw new Error("Drop a picture on this page, paste one, or choose a file.");
+        if (wanted.image === undefined && !wanted.text.trim()) throw new Error("Type a text for the model to read.");
+        const packed = await see("look", wanted, studio.key);
+        studio.seen = { wanted, packed, answer: packed.head.answer, plain: packed.head.plain };
         await studio.show(sourceOf(packed));
-        for (const listener of studio.answered) listener(found);
+        studio.problem("");
         // A timer that is set in a frame is called when that frame is painted.
         requestAnimationFrame(() => setTimeout(() => {
           studio.took.push(performance.now() - since);
           $("took").textContent = `${Math.round(studio.took[studio.took.length - 1])} ms`;
         }));
-      });
-      asking = false;
-      const next = waiting;
-      waiting = 0;
-      if (next) await studio.ask(next);
-    },
-  };
+      } catch (error) {
+        studio.seen = null;
+        studio.problem(error instanceof Error ? error.message : String(error));
+      }
+      tell();
+      for (const listener of studio.answered) listener();
+    }
+    asking = null;
+  }
 
   /** What the address says beside what the viewer keeps there. @returns {[string, string][]} */
   const more = () => {
@@ -99,12 +106,12 @@ export async function startStudio(root) {
     const parts = [["model", $("model").value], ["text", $("reads").value]];
     if (!$("second-label").hidden) parts.push(["second", $("second").value]);
     for (const kept of studio.kept) parts.push(...kept());
-    if (studio.key) parts.push(["key", studio.key]);
+    if (studio.key) parts.push(["token", studio.key]);
     return parts;
   };
   async function open() {
     const parts = address(), wanted = parts.get("model");
-    studio.key = parts.get("key") ?? studio.key;
+    studio.key = parts.get("token") ?? studio.key;
     if (studio.models.some((one) => one.id === wanted)) $("model").value = wanted;
     studio.typed ||= parts.has("text");
     const [text = "", second = ""] = studio.model()?.first_texts ?? [];
@@ -115,6 +122,8 @@ export async function startStudio(root) {
     changes(parts);
     await studio.ask();
     for (const opened of later) await opened(parts);
+    // The cell may be one that what stood there before, or what was asked for on the way, did not have.
+    if (studio.seen && parts.has("query")) await studio.viewer?.open(parts);
   }
   function fill() {
     const routes = studio.model()?.routes ?? [];
@@ -124,9 +133,13 @@ export async function startStudio(root) {
     $("second-label").hidden = !routes.some((/** @type {string} */ route) => READS_TWO.includes(route));
   }
 
-  /** @param {import("./look.js").Told} answer @param {import("./look.js").Told | null} plain */
-  function tell(answer, plain) {
-    $("answer").hidden = !answer.text && !answer.bars;
+  /** Shows the answer. Where there is none, what was there is of something else: the picture is pale, and cannot be saved. */
+  function tell() {
+    root.classList.toggle("stale", !studio.seen);
+    for (const part of [root.querySelector("main"), $("effects"), $("playback"), $("beam"), $("compare")]) part.inert = !studio.seen;
+    $("answer").hidden = !studio.seen?.answer.text && !studio.seen?.answer.bars;
+    if (!studio.seen) return;
+    const { answer, plain } = studio.seen;
     $("answer-title").textContent = answer.what + (plain ? ", with the changes" : "");
     const before = plain?.text !== undefined && plain.text !== answer.text ? ` (without the changes: ${plain.text})` : "";
     $("answer-text").textContent = (answer.text ?? "") + before;

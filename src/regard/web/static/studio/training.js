@@ -12,13 +12,13 @@ const OFTEN = 1500, RARELY = 10000;
 
 /** Names the key of the server to the page that a link leads to. @param {HTMLElement} root @param {string} id of the link */
 export function linkWithKey(root, id) {
-  const link = root.querySelector("#" + id), key = new URLSearchParams(location.hash.slice(1)).get("key");
-  if (link instanceof HTMLAnchorElement && key) link.hash = new URLSearchParams({ key }).toString();
+  const link = root.querySelector("#" + id), key = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (link instanceof HTMLAnchorElement && key) link.hash = new URLSearchParams({ token: key }).toString();
 }
 
 /** @param {HTMLElement} root the element that holds the page's markup */
 export function startTraining(root) {
-  const $ = finder(root), given = new URLSearchParams(location.hash.slice(1)), key = given.get("key") ?? "";
+  const $ = finder(root), given = new URLSearchParams(location.hash.slice(1)), key = given.get("token") ?? "";
   /** @type {{ run: string | null, since: number, mark: string }} */
   let asked = { run: given.get("run"), since: 0, mark: "" };
   /** @type {Event[]} */
@@ -52,7 +52,7 @@ export function startTraining(root) {
     draw();
   }
   function keep() {
-    const parts = new URLSearchParams({ ...(key && { key }), ...(asked.run !== null && { run: asked.run }), ...(shown.log && { log: "1" }) });
+    const parts = new URLSearchParams({ ...(key && { token: key }), ...(asked.run !== null && { run: asked.run }), ...(shown.log && { log: "1" }) });
     history.replaceState(null, "", "#" + parts);
   }
   /** @param {Told} told */

@@ -20,6 +20,7 @@ export interface Studio {
   viewer: Viewer | null;
   models: any[];
   changes: Change[];
+  /** The answer to what stands in the page; null where there is none. */
   seen: Answered | null;
   /** A picture in base64; none where null. */
   image: string | null;
@@ -33,6 +34,8 @@ export interface Studio {
   wanted(): Wanted;
   /** Asks for it; what changes meanwhile is asked for afterwards. */
   ask(since?: number): Promise<void>;
+  /** Ends when all that was asked for is answered. */
+  settled(): Promise<void>;
   /** Shows a view in place of the one before, its row chosen where one is given. */
   show(source: Source, row?: number): Promise<void>;
   /** Heads of a layer as the viewer names them. */
@@ -45,8 +48,8 @@ export interface Studio {
   trying(work: () => Promise<unknown>): Promise<void>;
   /** What else stands in the page's address, by whose it is. */
   kept: (() => [string, string][])[];
-  /** Called with each new answer. */
-  answered: ((found: Answered) => void)[];
+  /** Called when there is another answer in `seen`, or none. */
+  answered: (() => void)[];
   /** Called when a layer, a head or a cell is chosen in the viewer. */
   chosen: (() => void)[];
   /** Called when the page is opened or its address is another. */

@@ -1,7 +1,7 @@
 // The controls above the picture, and the keys that work everywhere.
 
 import { DASHES, SCALES, SIGNED, dashOf, headColour, stopsOf } from "../colours.js";
-import { clamp, element, headText, headTitle, isPicture, isSigned, sideNames, toldBy } from "./names.js";
+import { clamp, element, headText, headTitle, isPicture, isSigned, onIn, sideNames } from "./names.js";
 import { apart, canMerge, groupsOf, largest, short } from "./weights.js";
 
 /** @param {import("./types").Viewer} viewer */
@@ -147,12 +147,10 @@ export function addControls(viewer) {
   }
   /** @param {import("./types").AttentionMap} map */
   function changeMap(map) {
-    const all = state.on.size === state.map.heads, usual = String([...state.on]) === String(toldBy(state.map));
+    state.on = onIn(state.on, state.map, map);
     state.map = map;
     if (map.heads < 2) state.head = 0;
     else if (state.head !== "mean" && state.head >= map.heads) state.head = "mean";
-    if (all) state.on = new Set(Array(map.heads).keys());
-    else state.on = new Set(usual ? toldBy(map) : [...state.on].filter((head) => head < map.heads));
     if (!canMerge(map)) state.merge = false;
     if (!VIEWS[state.view].usable(map)) state.view = isPicture(map) ? "image" : "heatmap";
   }

@@ -25,6 +25,16 @@ export function toldBy(map, count = 3) {
   return [...order.filter(isFirst), ...order.filter((head) => !isFirst(head))].slice(0, count);
 }
 /**
+ * The heads that are on in a map, where others were on in the one before: those that tell most stay those that tell most.
+ *
+ * @param {Set<number>} on @param {AttentionMap} before @param {AttentionMap} map
+ */
+export function onIn(on, before, map) {
+  if (String([...on]) === String(toldBy(before))) return new Set(toldBy(map));
+  if (on.size === before.heads) return new Set(Array(map.heads).keys());
+  return new Set([...on].filter((head) => head < map.heads));
+}
+/**
  * What stands for a head where its layer is named too: its number, or for a head chosen from several the address, which has it.
  *
  * @param {AttentionMap} map @param {number | "mean"} head

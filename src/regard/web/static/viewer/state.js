@@ -70,8 +70,8 @@ export function addState(viewer) {
     const most = (/** @type {import("./types").AttentionMap} */ map) => Math.max(...map.telling);
     return among.reduce((best, map) => (most(map) > most(best) ? map : best), among[0]);
   }
-  function readAddress() {
-    const parts = new URLSearchParams(location.hash.slice(1));
+  /** @param {URLSearchParams} parts */
+  function readAddress(parts) {
     const maps = mapsOf(Number(parts.get("example") || 0));
     const map = maps.find((one) => one.address === parts.get("layer")) || mostTelling(maps) || data.maps[0];
     /** @param {string} name @param {string[]} list @param {string | null} usual @returns {any} */
@@ -127,5 +127,5 @@ export function addState(viewer) {
     viewer.listStrongest();
     keepAddress();
   }
-  Object.assign(viewer, /** @satisfies {Partial<import("./types").Viewer>} */ ({ mapsOf, place, chosenHeads, scale, isHidden, valueText, whereText, tokenName, endOf, keepAddress, readAddress, show }));
+  Object.assign(viewer, /** @satisfies {Partial<import("./types").Viewer>} */ ({ mapsOf, place, chosenHeads, scale, isHidden, valueText, whereText, tokenName, endOf, keepAddress, mostTelling, readAddress, show }));
 }

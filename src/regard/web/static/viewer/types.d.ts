@@ -149,6 +149,8 @@ export interface Viewer {
   matrixOf(map: AttentionMap, head: number | "mean", merge: boolean): Matrix;
   /** Shows another view in place of this one: the same layer, head and way to look where it has them. */
   replace(source: import("../source.js").Source): Promise<void>;
+  /** Shows what an address says, the page's own where none is given. */
+  open(parts?: URLSearchParams): Promise<void>;
   /** What else stands in the page's address. */
   more?(): [string, string][];
   /** Called when what is shown or chosen is another. */
@@ -168,7 +170,8 @@ export interface Viewer {
   tokenName(side: Side, index: number): string;
   endOf(row: number): number;
   keepAddress(): void;
-  readAddress(): void;
+  mostTelling(maps: AttentionMap[]): AttentionMap;
+  readAddress(parts: URLSearchParams): void;
   show(): Promise<void>;
 
   // pane.js

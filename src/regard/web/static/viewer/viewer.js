@@ -7,7 +7,7 @@ import { addHeads } from "./heads.js";
 import { addHeatmap } from "./heatmap.js";
 import { addImage } from "./image.js";
 import { addModel } from "./model.js";
-import { toldBy } from "./names.js";
+import { onIn, toldBy } from "./names.js";
 import { addPane } from "./pane.js";
 import { addState } from "./state.js";
 import { addStrongest } from "./strongest.js";
@@ -56,20 +56,20 @@ export async function mount(root, source) {
   addExport(viewer);
 
   viewer.replace = async (other) => {
-    const { address, example } = state.map, heads = state.map.heads, all = state.on.size === heads, usual = String([...state.on]) === String(toldBy(state.map));
+    const before = state.map;
     Object.assign(data, viewData(await other.data()));
     weights.reset(other);
     viewer.thumbs.clear();
-    state.map = data.maps.find((map) => map.address === address && map.example === example) || data.maps[0];
-    if (state.map.heads !== heads) state.head = toldBy(state.map)[0];
-    if (all) state.on = new Set(Array(state.map.heads).keys());
-    else if (usual || state.map.heads !== heads) state.on = new Set(toldBy(state.map));
+    const same = data.maps.find((map) => map.address === before.address && map.example === before.example && map.heads === before.heads);
+    state.map = same ?? viewer.mostTelling(data.maps);
+    if (same) state.on = onIn(state.on, before, same);
+    else Object.assign(state, { head: toldBy(state.map)[0], on: new Set(toldBy(state.map)) });
     state.merge &&= canMerge(state.map);
     if (!VIEWS[state.view].usable(state.map)) state.view = "heatmap";
     await viewer.show();
   };
-  async function open() {
-    viewer.readAddress();
+  viewer.open = async (parts = new URLSearchParams(location.hash.slice(1))) => {
+    viewer.readAddress(parts);
     await viewer.show();
     // Begin where there is something to see: the first token of a causal map has seen nothing yet.
     const { row, column } = state.asked;
@@ -79,10 +79,10 @@ export async function mount(root, source) {
     const from = row ?? (state.map.causal ? state.matrix.rows - 1 : query);
     viewer.move(from, column ?? (from === query ? key : null) ?? strongest(state.matrix.row(from), 1)[0], true);
     viewer.legend();
-  }
-  addEventListener("hashchange", open, { signal: shell });
+  };
+  addEventListener("hashchange", () => viewer.open(), { signal: shell });
   addEventListener("resize", viewer.layout, { signal: shell });
-  await open();
+  await viewer.open();
   root.dataset.ready = "yes";
   return viewer;
 }
