@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -40,16 +41,18 @@ def studio(randomize: Any) -> Iterator[str]:
 def opened(browser: Any) -> Iterator[Any]:
     contexts, faults = [], []
 
-    def open_page(address: str) -> Any:
+    def open_page(address: str, ready: bool = True) -> Any:
         context = browser.new_context(viewport={"width": 1280, "height": 900})
         contexts.append(context)
         page = context.new_page()
-        refused = "Failed to load resource: the server responded with a status of 400"  # which the page says in words
-        page.on("console", lambda message: message.text.startswith(refused) or faults.append(message.text))
+        refused = r"Failed to load resource: (the server responded with a status of 40[01]|net::ERR_INTERNET_DISCONN)"
+        # The page says these in words.
+        page.on("console", lambda message: re.match(refused, message.text) or faults.append(message.text))
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda request: request.url.startswith("http://127.0.0.1:") or faults.append(request.url))
         page.goto(address)
-        page.wait_for_selector("body[data-ready]")
+        if ready:
+            page.wait_for_selector("body[data-ready]")
         return page
 
     yield open_page
@@ -165,10 +168,22 @@ def test_another_model_and_what_is_wrong_is_said(opened, studio):
     assert page.inner_text("#problem") == "Type a text for the model to read."
     # Nothing of the answer before it stands there as if it were one.
     assert not page.is_visible("#answer")
-    assert page.evaluate("document.querySelector('main').inert && document.querySelector('#switch-off').disabled")
+    assert page.evaluate("document.querySelector('#panel').inert && document.querySelector('#switch-off').disabled")
     page.fill("#reads", "the cat")
-    wait_for(page, "document.querySelector('#problem').hidden && !document.querySelector('main').inert")
+    wait_for(page, "document.querySelector('#problem').hidden && !document.querySelector('#panel').inert")
     assert page.is_visible("#answer")
+
+
+def test_a_wrong_key_and_a_server_that_is_gone_are_said_with_what_to_do(opened, studio):
+    page = opened(studio.replace("secret", "other"), ready=False)
+    wait_for(page, "document.querySelector('#problem').textContent.includes('open the link that the terminal printed')")
+    page = opened(studio)
+    page.context.set_offline(True)
+    page.fill("#reads", "a cat sat")
+    wait_for(page, "document.querySelector('#problem').textContent.includes('is it still running?')")
+    page.context.set_offline(False)
+    page.fill("#reads", "a cat")
+    wait_for(page, f"document.querySelector('#problem').hidden && {TOKENS} === 6")
 
 
 def test_a_text_that_vanishes_while_it_is_read_leaves_no_answer(opened, studio):
@@ -270,8 +285,10 @@ def test_playing_by_keys_alone_and_typing_ends_it(opened, studio):
     page.fill("#reads", "a cat")
     page.focus("#playback-title")
     page.keyboard.press("Enter")
+    assert page.is_disabled("#top-k")
     page.focus("#temperature")
     page.keyboard.type("1.5")
+    assert page.is_enabled("#top-k")
     page.focus("#write")
     page.keyboard.press("Enter")
     wait_for(page, "document.activeElement.id === 'play' && document.querySelectorAll('#written button').length > 1")
@@ -363,10 +380,16 @@ def test_vectors_of_another_text_are_put_in(opened, studio):
     page.click("#patch button")
     wait_for(page, "document.querySelector('#answer-title').textContent.includes('with the changes')")
     assert page.inner_text("#changed li").startswith("layers.1 at 4,5 from “the mat” at 2,3")
+    page.fill("#patch-positions", "4, five")
+    page.click("#patch button")
+    wait_for(page, "document.querySelector('#problem').textContent.startsWith('for tokens: “five” is no number')")
+    assert page.locator("#changed li").count() == 1
     page.fill("#patch-positions", "99")
     page.fill("#patch-from", "")
     page.click("#patch button")
     wait_for(page, "document.querySelector('#problem').textContent.includes('99')")
+    page.click("#changed li >> nth=1 >> button")  # what the model refuses stands there to be undone
+    wait_for(page, "document.querySelector('#problem').hidden")
 
 
 def test_heads_are_ranked_by_what_the_answer_loses_and_choosing_one_shows_it(opened, studio):

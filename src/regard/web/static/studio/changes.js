@@ -30,6 +30,7 @@ export function addChanges(studio) {
         const factor = Object.assign(element("input"), { type: "number", step: "0.1", value: String(change.factor) });
         factor.setAttribute("aria-label", "factor");
         factor.addEventListener("change", () => {
+          if (factor.value === "") return studio.problem("factor: give a number, such as 0.5; 0 switches off.");
           change.factor = Number(factor.value);
           studio.ask();
         });
@@ -46,14 +47,24 @@ export function addChanges(studio) {
       return item;
     }));
   }
-  /** Numbers as they are written between commas or spaces. @param {string} id */
-  const numbers = (id) => $(id).value.split(/[\s,;]+/).filter(Boolean).map(Number);
+  /** Numbers of tokens as they are written between commas or spaces. @param {string} id @param {string} name of the field */
+  function numbers(id, name) {
+    const words = $(id).value.split(/[\s,;]+/).filter(Boolean), wrong = words.find((/** @type {string} */ word) => !/^\d+$/.test(word));
+    if (wrong !== undefined) throw new Error(`${name}: “${wrong}” is no number of a token; give numbers from 0, such as 3, 4.`);
+    return words.map(Number);
+  }
   $("patch").addEventListener("submit", (/** @type {Event} */ event) => {
     event.preventDefault();
     const { second } = studio.wanted(), routes = studio.model().routes, text = $("patch-text").value;
     const from = !second ? text : routes.includes("question-answering") ? { question: text, context: second } : { text, text_pair: second };
-    const positions = numbers("patch-positions"), theirs = numbers("patch-from");
     if (!text.trim()) return studio.problem("Type the other text, of which vectors are put in.");
+    let positions, theirs;
+    try {
+      [positions, theirs] = [numbers("patch-positions", "for tokens"), numbers("patch-from", "from tokens")];
+    } catch (error) {
+      return studio.problem(/** @type {Error} */ (error).message);
+    }
+    if (theirs.length && theirs.length !== (positions.length || 1)) return studio.problem(`from tokens: ${theirs.length} for ${positions.length || 1} of this text; give as many.`);
     if (!positions.length && studio.viewer) positions.push(studio.viewer.state.row);
     studio.changes.push({ kind: "patch", address: $("patch-address").value, from, positions, ...(theirs.length ? { from_positions: theirs } : {}) });
     studio.ask();

@@ -16,18 +16,29 @@ const headers = (key) => ({ "Content-Type": "application/json", ...(key ? { Auth
 /** @param {Response} response @returns {Promise<Response>} */
 async function answered(response) {
   if (response.ok) return response;
+  if (response.status === 401) throw new Error("This page has no key, or not the one of this server: open the link that the terminal printed when the server was started.");
   const said = await response.json().catch(() => null);
   throw new Error(said?.error?.message ?? said?.error ?? `the server answered ${response.status}`);
 }
 
-/** @param {string} key @returns {Promise<any[]>} */
-export async function models(key) {
-  return (await (await answered(await fetch("v1/models", { headers: headers(key) }))).json()).data;
+/** @param {string} path @param {RequestInit} request @returns {Promise<Response>} */
+async function fetched(path, request) {
+  let response;
+  try {
+    response = await fetch(path, request);
+  } catch (error) {
+    if (request.signal?.aborted) throw error;
+    throw new Error("The server does not answer; is it still running?");
+  }
+  return answered(response);
 }
+
+/** @param {string} key @returns {Promise<any[]>} */
+export const models = async (key) => (await (await fetched("v1/models", { headers: headers(key) })).json()).data;
 
 /** @param {string} path @param {any} wanted @param {string} key @param {AbortSignal} [signal] */
 async function asked(path, wanted, key, signal) {
-  return answered(await fetch(`studio/${path}`, { method: "POST", headers: headers(key), body: JSON.stringify(wanted), signal }));
+  return fetched(`studio/${path}`, { method: "POST", headers: headers(key), body: JSON.stringify(wanted), signal });
 }
 
 /** An answer of JSON alone. @param {string} path @param {any} wanted @param {string} key @param {AbortSignal} [signal] @returns {Promise<any>} */

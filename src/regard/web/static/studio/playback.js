@@ -42,6 +42,10 @@ export function addPlayback(studio) {
     const temperature = number("temperature") ?? 0;
     return { tokens: number("tokens") ?? 24, temperature, seed: number("seed") ?? 0, ...(temperature ? { top_k: number("top-k"), top_p: number("top-p") } : {}) };
   }
+  /** At temperature 0 nothing is drawn, so what says how has no part in it. */
+  function grey() {
+    for (const id of ["top-k", "top-p", "seed"]) $(id).disabled = !Number($("temperature").value);
+  }
   /** Writes on after the steps that are given. @param {Step[]} steps @param {[number, number][]} taken where another token was taken */
   async function write(steps, taken) {
     const turn = ++asked, { model, text, interventions } = studio.wanted();
@@ -162,6 +166,8 @@ export function addPlayback(studio) {
     pause();
     go(Number($("place").value));
   });
+  $("temperature").addEventListener("input", grey);
+  grey();
   for (const id of ["tokens", "temperature", "top-k", "top-p", "seed"]) $(id).addEventListener("change", reset);
 
   studio.answered.push(reset);
@@ -178,6 +184,7 @@ export function addPlayback(studio) {
     for (const [id, value] of [["tokens", kept.tokens], ["temperature", kept.temperature], ["top-k", kept.top_k], ["top-p", kept.top_p], ["seed", kept.seed]]) {
       $(id).value = value ?? "";
     }
+    grey();
     $("playback").open = true;
     await write([], []);
     for (const [place, id] of kept.taken ?? []) {

@@ -14,6 +14,8 @@ import { addPicture, readsPictures } from "./picture.js";
 import { addPlayback } from "./playback.js";
 
 const READS_TWO = ["question-answering", "text-classification"];
+/** What is of the answer; the changes are not, so that one that the model refuses can be undone. */
+const OF_ANSWER = ".bar, .controls, #panel, #effects, #beam, #compare";
 
 /** @param {HTMLElement} root the element that holds the page's markup */
 export async function startStudio(root) {
@@ -136,7 +138,7 @@ export async function startStudio(root) {
   /** Shows the answer. Where there is none, what was there is of something else: the picture is pale, and cannot be saved. */
   function tell() {
     root.classList.toggle("stale", !studio.seen);
-    for (const part of [root.querySelector("main"), $("effects"), $("playback"), $("beam"), $("compare")]) part.inert = !studio.seen;
+    for (const part of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll(OF_ANSWER))) part.inert = !studio.seen;
     $("answer").hidden = !studio.seen?.answer.text && !studio.seen?.answer.bars;
     if (!studio.seen) return;
     const { answer, plain } = studio.seen;
