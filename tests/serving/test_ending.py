@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,17 +30,25 @@ def test_a_signal_while_models_are_loaded_ends_server_and_engine_at_once(
     number: signal.Signals, status: int, writer_folder: Path
 ) -> None:
     command = [sys.executable, "-m", "regard", "serve", str(writer_folder), "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        children: list[str] = []
-        while not children:  # the engine begins, and needs seconds to import PyTorch
-            assert process.poll() is None
-            time.sleep(0.01)
-            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        began = time.monotonic()
-        process.send_signal(number)
-        said = process.communicate(timeout=30)[1]
-        assert process.returncode == status
-        assert time.monotonic() - began < 10  # a busy machine's; the engine would load for as long as models are large
+    heard = partial(
+        signal.signal, number, signal.SIG_DFL
+    )  # a shell's background job is deaf to Ctrl-C, and so would this be
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heard) as process:
+        try:
+            children: list[str] = []
+            while not children:  # the engine begins, and needs seconds to import PyTorch
+                assert process.poll() is None
+                time.sleep(0.01)
+                children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            began = time.monotonic()
+            process.send_signal(number)
+            said = process.communicate(timeout=30)[1]
+            assert process.returncode == status
+            assert (
+                time.monotonic() - began < 10
+            )  # a busy machine's; the engine would load for as long as models are large
+        finally:
+            process.kill()
     assert "Traceback" not in said
     end = time.monotonic() + 20
     while any(map(runs, children)):  # the engine, and Python's own process that looks after what such processes share
