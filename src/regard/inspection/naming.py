@@ -70,7 +70,7 @@ def head_kinds(item: AttentionMap) -> list[str | None]:
 
 
 RESTING = ("first token", "sink")
-"""What pages call heads whose weights mostly rest where nothing is told; they begin with another where there is one."""
+"""Names of heads whose weights mostly lie on the first or a special token. Pages open on another head where there is one."""
 
 
 def telling(item: AttentionMap) -> np.ndarray:
@@ -99,7 +99,7 @@ def telling_cells(item: AttentionMap) -> list[list[int]]:
 
 
 def _own_choices(item: AttentionMap) -> Iterator[np.ndarray]:
-    """By how much each weight of a head exceeds the mean of all queries for its key: (L, S), 0 where nothing is told."""
+    """By how much each weight of a head exceeds the mean of all queries for its key: (L, S), 0 at left out keys."""
     from regard.inspection.analysis.heads import SPACES, SPECIALS
 
     queries, keys = len(item.query_tokens), len(item.key_tokens)

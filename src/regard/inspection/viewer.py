@@ -131,7 +131,7 @@ def _side(tokens: tuple[str, ...], words: tuple[int, ...] | None, patches: Patch
 def _rounding(scale: Scale) -> str:
     return (
         f"Weights are kept on this page to about {scale.step / 2:.1%} of themselves and {scale.knee * scale.step / 2:.0e} of "
-        "their layer's largest; how far one may be off stands beside the pointer. Zero is exact."
+        "their layer's largest; the tooltip gives each error. Zero is exact."
     )
 
 

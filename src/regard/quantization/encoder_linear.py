@@ -17,7 +17,7 @@ from regard.quantization.linear import Precision, QuantizedLinear, in_bytes, lin
 ActivationFunction = Callable[[Tensor], Tensor]
 
 USUAL_ROWS = 2048
-"""Tokens that weights are laid out for; others are read too."""
+"""The number of tokens for which oneDNN chooses the layout of weights; any other number works too."""
 
 
 class PackedLinear(Protocol):
@@ -82,7 +82,7 @@ class FusedLinear:
     These are the kernels that `torch.compile` chooses on processors; each of the three would else be a pass over the memory.
 
     Arguments:
-        weight: laid out by oneDNN.
+        weight: in the layout that oneDNN chose.
         bias: (outputs,).
         fused: the activation's name and algorithm as oneDNN has them; no activation goes with a residual sum.
     """

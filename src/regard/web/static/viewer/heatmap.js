@@ -77,7 +77,8 @@ export function addHeatmap(viewer) {
         }
       });
       const [asking, asked] = sideNames(state.map);
-      const size = clamp(font * 0.8, 11, 16);
+      // As large as the corner has room for: a letter is some 0.62 of its size wide.
+      const size = clamp(Math.min(font * 0.8, (side - 8) / (0.62 * (Math.max(asking.length, asked.length) + 2))), 9, 16);
       surface.text(asked + " →", side - 7, top - 7 - 1.5 * size, { size, colour: ink.faint, align: "right" });
       surface.text(asking + " ↓", side - 7, top - 9, { size, colour: ink.faint, align: "right" });
     },
