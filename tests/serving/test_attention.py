@@ -224,11 +224,14 @@ def test_reading_in_chunks_gives_the_weights_of_reading_at_once(name: str, chang
     assert len(pauses) == (len(ids) - 1) // 4
     assert whole is not None
     assert parts is not None
-    for one, other in zip(whole.maps, parts.maps, strict=True):
+    assert whole.seen is not None
+    assert parts.seen is not None
+    for one, other in zip(whole.seen.maps, parts.seen.maps, strict=True):
         np.testing.assert_allclose(np.frombuffer(one.weights, "<f4"), np.frombuffer(other.weights, "<f4"), atol=1e-6)
     with torch.no_grad(), regard.look(predictor.model) as seen:
-        predictor.model(Tokens.pad([ids]))
-    for one in whole.maps:
+        logits = predictor.model(Tokens.pad([ids]))
+    torch.testing.assert_close(predictor.model.logits(parts.hidden), logits[0, -1], atol=1e-5, rtol=1e-5)
+    for one in whole.seen.maps:
         found = np.frombuffer(one.weights, "<f4").reshape(4, len(ids), len(ids))
         np.testing.assert_allclose(found, seen.weights(one.address)[0].numpy(), atol=1e-6)
 

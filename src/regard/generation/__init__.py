@@ -6,7 +6,7 @@ from regard.generation.beam import beam_search
 from regard.generation.beam_tree import BeamTree, Tried
 from regard.generation.choosing import Chooser, Greedy, Sample, SampleRows
 from regard.generation.continuation import Continuation, PositionLimit, Speculated, Speculation
-from regard.generation.continuous import ContinuousBatch, PromptRead, Refused, Told, Wanted
+from regard.generation.continuous import ContinuousBatch, PromptRead, Refused, Told, Wanted, top_of
 from regard.generation.hypothesis import Hypothesis, Paths, PauseObserver, SearchObserver, SearchStep, StepObserver
 from regard.generation.penalties import (
     AverageLength,
@@ -87,6 +87,7 @@ __all__ = [
     "generate",
     "search",
     "stream",
+    "top_of",
 ]
 
 if not TYPE_CHECKING:

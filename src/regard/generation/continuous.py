@@ -343,7 +343,7 @@ class ContinuousBatch:
         for place, token in zip(logits, told, strict=True):
             log_probabilities = place[None].log_softmax(dim=-1)[0]
             request.log_probabilities.append(float(log_probabilities[token]))
-            request.top.append(_top(log_probabilities, count))
+            request.top.append(top_of(log_probabilities, count))
 
     def _begun(self, requests: Sequence[_Request], state: DecoderState) -> list[Event]:
         """The texts of requests begin, whose prompts are the rows of a state."""
@@ -415,7 +415,7 @@ class ContinuousBatch:
             row.length += 1
             end = "stop" if finished else "length" if row.length >= row.wanted.limit else ""
             own = log_probabilities[place]
-            top = _top(own, row.wanted.top)
+            top = top_of(own, row.wanted.top)
             events.append(Told(row.key, row.copy, row.token, float(own[row.token]), top, end))
             if not end:
                 staying.append(place)
@@ -455,8 +455,8 @@ class ContinuousBatch:
             self._state = self._places = None
 
 
-def _top(log_probabilities: Tensor, count: int) -> Top:
-    """Of (V,) the `count` largest, of equal ones the lower id first."""
+def top_of(log_probabilities: Tensor, count: int) -> Top:
+    """Of (V,) the `count` largest, each with its id before it; of equal ones the lower id first."""
     if not count:
         return ()
     found = log_probabilities.topk(min(count, len(log_probabilities)))

@@ -417,6 +417,14 @@ class CausalLM(Protocol[S]):
         """The state before the first token of so many texts."""
         ...
 
+    def hidden(self, tokens: Tokens, state: S) -> tuple[Tensor, S]:
+        """`read` without the last map: vectors (B, L, D), and the state after the last token."""
+        ...
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The last map: vectors (..., D) to logits (..., V)."""
+        ...
+
     def read(self, tokens: Tokens, state: S) -> tuple[Tensor, S]:
         """`forward` from a state on: logits (B, L, V) and the state after the last token."""
         ...

@@ -26,7 +26,7 @@ from regard.errors import InputError
 from regard.generation.turns import Turns
 from regard.inspection import attention_addresses
 from regard.machine import keep_freed_memory
-from regard.serving.attention import Interventions
+from regard.serving.attention import Attention, Interventions
 from regard.serving.examining import beam, effects, lens
 from regard.serving.first_texts import first_texts
 from regard.serving.looking import answered
@@ -202,6 +202,14 @@ class Engine:
             tokenizer = _tokenizer(predictor, request.model)
             check_ids(tokenizer, given["ids"])
             return tokenizer.decode(given["ids"])
+        if request.what == "expected" and request.model in self.writing:
+            return self.writing[request.model].expected(
+                given["text"],
+                msgspec.convert(given["interventions"], Interventions),
+                msgspec.convert(given["attention"], Attention | None),
+                top=given["top"],
+                pause=self._pause,
+            )
         if request.what == "lens":
             return lens(predictor, given, msgspec.convert(given["interventions"], Interventions))
         if request.what == "effects" and request.model in self.writing:

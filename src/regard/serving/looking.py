@@ -2,12 +2,14 @@
 
 A task's answer is recorded while it is made. A language model writes among others, by steps that nobody looks at; afterwards it
 reads its text again, in the same chunks, between the steps of the others: the weights are those of `regard.look` on the text.
+The studio asks what comes after a text, and what the text looks at: that is one reading.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -47,6 +49,19 @@ def layers_asked(model: Any, asked: Attention) -> list[str]:
             raise InputError(f"attention.layers: no attention layer is called {layer!r}; {nearest(str(layer), known)}")
         chosen.update(dict.fromkeys(found))
     return list(chosen)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What came of a text that a language model read.
+
+    Arguments:
+        hidden: (D,), the vector from which the token after it is predicted.
+        seen: the attention that was asked for; None where none was.
+    """
+
+    hidden: Tensor
+    seen: Seen | None
 
 
 class Changes:
@@ -353,29 +368,31 @@ def _row_count(asked: Attention, prompt: int, keys: int) -> int:
 
 
 def read_again(
-    predictor: LanguageModel, asked: Attention, ids: Sequence[int], prompt: int, chunk: int, changes: Changes | None
-) -> Iterator[Seen | None]:
-    """The attention of a text that was written, a chunk of it at a time: None after each but the last.
+    predictor: LanguageModel,
+    asked: Attention | None,
+    ids: Sequence[int],
+    prompt: int,
+    chunk: int,
+    changes: Changes | None,
+) -> Iterator[Reading | None]:
+    """Read a text, a chunk of it at a time, and look: None after each chunk but the last.
 
-    Row i is where the token after token i was chosen: token i asks, and looks at those up to itself.
+    Row i is where the token after token i is chosen: token i asks, and looks at those up to itself.
 
     Arguments:
         predictor: the language model.
-        asked: what is asked for.
-        ids: the tokens that it read: the prompt's, and all written but the last.
+        asked: which weights; none where None.
+        ids: the tokens that it reads: the prompt's, and all written but the last.
         prompt: how many of them are the prompt's.
         chunk: tokens read at once.
-        changes: interventions, under which it wrote.
+        changes: interventions, under which it reads.
     """
-    model, addresses = predictor.model, layers_asked(predictor.model, asked)
+    model, addresses = predictor.model, [] if asked is None else layers_asked(predictor.model, asked)
     count = len(ids)
-    if isinstance(asked.rows, list):
-        rows = _places(asked.rows, count, "attention.rows: row {}")
-    else:
-        rows = list(range(count)) if asked.rows == "all" else list(range(prompt - 1, count))
+    rows = [] if asked is None else _rows(asked, count, prompt)
     parts: dict[str, list[tuple[list[int], np.ndarray]]] = {address: [] for address in addresses}
     heads: dict[str, list[int]] = {}
-    state = model.start(1)
+    state, hidden = model.start(1), torch.empty(0)
     for first in range(0, count, chunk):
         part = torch.tensor([ids[first : first + chunk]])
         tokens = Tokens(part, torch.ones_like(part, dtype=torch.bool), "nowhere")
@@ -385,21 +402,26 @@ def read_again(
             torch.no_grad(),
             BatchInvariant(),
             nullcontext() if changes is None else changes(),
-            look(model, addresses) as seen,
+            look(model, addresses) if addresses else nullcontext() as seen,
         ):
-            state = model.prefill(tokens, state)
-        here = [place for place, row in enumerate(rows) if first <= row < first + part.shape[1]]
-        for address in addresses if here else ():
-            wanted = None if asked.heads is None else _heads(asked, _head_count(seen, address), address)
-            weights = seen.weights(address, heads=wanted, queries=[rows[place] - first for place in here])[0].numpy()
-            heads[address] = wanted or list(range(weights.shape[0]))
-            whole = np.zeros((*weights.shape[:2], count), dtype="<f4")
-            # A window's keys are the last of those so far; a whole text's begin with the first.
-            last = first + part.shape[1] if first else weights.shape[2]
-            whole[..., max(last - weights.shape[2], 0) : last] = weights[..., -last:]
-            parts[address].append((here, whole))
+            hidden, state = model.hidden(tokens, state)
+        if asked is not None and seen is not None:
+            here = [place for place, row in enumerate(rows) if first <= row < first + part.shape[1]]
+            for address in addresses if here else ():
+                wanted = None if asked.heads is None else _heads(asked, _head_count(seen, address), address)
+                queries = [rows[place] - first for place in here]
+                weights = seen.weights(address, heads=wanted, queries=queries)[0].numpy()
+                heads[address] = wanted or list(range(weights.shape[0]))
+                whole = np.zeros((*weights.shape[:2], count), dtype="<f4")
+                # A window's keys are the last of those so far; a whole text's begin with the first.
+                last = first + part.shape[1] if first else weights.shape[2]
+                whole[..., max(last - weights.shape[2], 0) : last] = weights[..., -last:]
+                parts[address].append((here, whole))
         if first + chunk < count:
             yield None
+    if asked is None:
+        yield Reading(hidden[0, -1], None)
+        return
     tokenizer = predictor.task.tokenizer
     names = [tokenizer.tokens([each])[0] if each < tokenizer.size else f"<{each}>" for each in ids]
     text = tokenizer.decode([each for each in ids if each < tokenizer.size])
@@ -420,7 +442,14 @@ def read_again(
             )
         )
     _check_size(asked, sum(len(each.weights) // 4 for each in maps))
-    yield Seen(maps, [text], [], "")
+    yield Reading(hidden[0, -1], Seen(maps, [text], [], ""))
+
+
+def _rows(asked: Attention, count: int, prompt: int) -> list[int]:
+    """The rows that are asked for, of so many."""
+    if isinstance(asked.rows, list):
+        return _places(asked.rows, count, "attention.rows: row {}")
+    return list(range(count)) if asked.rows == "all" else list(range(prompt - 1, count))
 
 
 def _head_count(seen: Record, address: str) -> int:

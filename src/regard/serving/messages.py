@@ -58,7 +58,7 @@ class Ask(msgspec.Struct, tag="ask", frozen=True, kw_only=True):
 
     Arguments:
         key, model, client: as for `Write`.
-        what: `embed`, `tokenize`, `detokenize`, `task`, `lens`, `effects`, or `beam`.
+        what: `embed`, `tokenize`, `detokenize`, `task`, `expected`, `lens`, `effects`, or `beam`.
         given: what is asked about.
     """
 

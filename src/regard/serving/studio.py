@@ -7,7 +7,6 @@ The page is the viewer of offline pages (`regard.web`), fed by a server in place
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Annotated, Any, Literal
@@ -20,7 +19,7 @@ from starlette.responses import HTMLResponse, Response
 from regard.serving import playing
 from regard.serving.attention import EVERYTHING, Attention, Interventions, Seen, Strict, packed, view_of
 from regard.serving.description import Call
-from regard.serving.messages import Began, Card
+from regard.serving.messages import Card
 from regard.serving.requests import BadRequest, read
 from regard.serving.responses import Json
 from regard.serving.server import Server, check_model, client_of, watched
@@ -188,17 +187,14 @@ async def _of_language_model(
     attention: Attention | None,
 ) -> tuple[Any, Any]:
     """What it expects after the text, and what each token of the text looked at where that is asked for."""
-    asked: dict[str, Any] = {"model": card.name, "client": client, "prompt": wanted.text, "maximum": 1, "top": NEXT}
-    found = None
-    written = server.link.write(**asked, copies=1, attention=attention, interventions=list(interventions))
-    async with contextlib.aclosing(written) as events:
-        async for event in events:
-            if not isinstance(event, Began):
-                found = event
-    if found is None:
-        raise BadRequest("the model wrote nothing")
-    bars = [{"label": each.text, "log_probability": each.log_probability} for each in found.tokens[0].top]
-    return {"what": "next token", "bars": bars}, found.attention
+    given = {
+        "text": wanted.text,
+        "interventions": msgspec.to_builtins(interventions),
+        "attention": msgspec.to_builtins(attention),
+        "top": NEXT,
+    }
+    found = await server.link.ask(card.name, "expected", given, client=client)
+    return {"what": "next token", "bars": found["next"]}, msgspec.convert(found["attention"], Seen | None)
 
 
 async def _of_task(

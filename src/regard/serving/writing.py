@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import torch
 
+from regard.attention import BatchInvariant
 from regard.errors import InputError
 from regard.generation import (
     ContinuousBatch,
@@ -22,8 +24,9 @@ from regard.generation import (
     SampleRows,
     Told,
     Wanted,
+    top_of,
 )
-from regard.serving.looking import Changes, check_written, language_model_changes, read_again
+from regard.serving.looking import Changes, Reading, check_written, language_model_changes, read_again
 from regard.serving.messages import Began, Failure, Likely, Piece, Reply, Token, Write
 from regard.serving.tokens import token_names
 from regard.structure import from_mapping
@@ -31,7 +34,7 @@ from regard.text.growing import GrowingText
 
 if TYPE_CHECKING:
     from regard.generation.continuous import Event, Top
-    from regard.serving.attention import Seen
+    from regard.serving.attention import Attention
     from regard.tasks.language_modelling import LanguageModel
     from regard.tasks.language_writing import Writer
     from regard.text import Tokenizer
@@ -89,7 +92,7 @@ class WritingModel:
         self.predictor = predictor
         self.batch = ContinuousBatch(predictor.model, rows=rows, kept_bytes=kept_bytes)
         self._requests: dict[int, _Writing] = {}
-        self._looking: deque[tuple[Piece, Iterator[Seen | None]]] = deque()
+        self._looking: deque[tuple[Piece, Iterator[Reading | None]]] = deque()
         self._changes: Changes | None = None
         self._named = token_names(predictor.task.tokenizer)
         tokenizer = predictor.task.tokenizer
@@ -186,6 +189,51 @@ class WritingModel:
             replies += self._look()
         return replies
 
+    def expected(
+        self,
+        text: str,
+        interventions: Sequence[Any],
+        attention: Attention | None,
+        *,
+        top: int,
+        pause: Callable[[], None],
+    ) -> dict[str, Any]:
+        """The tokens that are most probable after a text, and what each of its tokens looks at, of one reading of it.
+
+        Arguments:
+            text: without what stands before every prompt.
+            interventions: under which it is read.
+            attention: which weights; none where None.
+            top: how many tokens to tell of.
+            pause: called between two chunks of a long text, so that others are answered meanwhile.
+
+        Returns:
+            `next`, of each token its `label` and `log_probability` (natural log), the most probable first; `attention`, a `Seen`.
+
+        Raises:
+            InputError: for a text that is too long, and what the model does not have.
+        """
+        model, prompt = self.predictor.model, self.predictor.task.prompted(self._encoded(text))
+        if model.maximum_length is not None and len(prompt) > model.maximum_length:
+            raise TooLong(
+                f"this model's maximum context length is {model.maximum_length} tokens, and the text has {len(prompt)}; "
+                "shorten it"
+            )
+        if attention is not None:
+            check_written(self.predictor, attention, len(prompt), 1, 1)
+        changes = language_model_changes(model, interventions, len(prompt), self._source) if interventions else None
+        size = self.batch.chunk if self.batch.in_parts else len(prompt)
+        for found in read_again(self.predictor, attention, prompt, len(prompt), size, changes):
+            if found is not None:
+                break
+            pause()
+        else:
+            raise InputError("the text is empty; there is nothing to read")
+        with torch.no_grad(), BatchInvariant():
+            logs = model.logits(found.hidden[None]).float().log_softmax(dim=-1)[0]
+        bars = [{"label": self._named(token)[0], "log_probability": value} for token, value in top_of(logs, top)]
+        return {"next": bars, "attention": found.seen}
+
     def _events(self) -> list[Event]:
         if self._changes is None:
             return self.batch.turn()
@@ -202,14 +250,14 @@ class WritingModel:
         """One part more of the attention to a text that is complete; at its end the text's last piece."""
         piece, reading = self._looking[0]
         try:
-            seen = next(reading)
+            found = next(reading)
         except Exception as error:
             self.cancel(piece.key)
             yield failure(piece.key, error)
             return
-        if seen is not None:
+        if found is not None:
             self._looking.popleft()
-            yield msgspec.structs.replace(piece, attention=seen)
+            yield msgspec.structs.replace(piece, attention=found.seen)
 
     def _replies(self, event: Event) -> Iterable[Reply]:
         key: Any = event.key
