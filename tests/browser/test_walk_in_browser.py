@@ -127,3 +127,36 @@ def test_slides_show_one_step_a_screen(page, walked, until):
     page.keyboard.press("Escape")
     until(page, "!document.body.classList.contains('slides')")
     assert len(seen()) == len(walked.steps)
+
+
+def test_the_address_keeps_query_step_and_slides(page, walked, until):
+    page.click("main button[data-position='3']")
+    page.keyboard.press("n")
+    page.keyboard.press("n")
+    page.reload()
+    until(page, "document.getElementById('walked').dataset.position === '3'")
+    assert "sat" in page.inner_text("h1 em")
+    assert page.locator("nav a[aria-current]").text_content().endswith(walked.steps[2].title)
+    page.keyboard.press("f")
+    page.keyboard.press("ArrowRight")
+    page.reload()
+    until(page, "document.body.classList.contains('slides')")
+    assert [one.get_attribute("id") for one in page.locator("section").all() if one.is_visible()] == ["step-3"]
+    page.keyboard.press("Escape")
+    page.click("main button[data-position='1']")
+    assert "query=" not in page.url
+
+
+def test_numbers_go_over_from_slide_to_slide(walked, visit, tmp_path):
+    """What two steps share moves from its old place; with reduced motion nothing does."""
+    walked.show(tmp_path / "walk.html")
+    for motion, moves in (("no-preference", True), ("reduce", False)):
+        page = visit(tmp_path / "walk.html", ready="nav a[aria-current]", reduced_motion=motion)
+        page.keyboard.press("f")
+        for _ in range(3):
+            page.keyboard.press("ArrowRight")
+        running = page.evaluate(
+            "document.getAnimations().map((one) => one.animationName + ' ' + one.effect.target.textContent.slice(0, 6))"
+        )
+        assert ("handed score" in running) == moves
+        assert ("appear weight" in running) == moves

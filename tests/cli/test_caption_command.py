@@ -83,7 +83,7 @@ def test_looking_at_a_picture(command, model, photos):
     answer = command("look", model, photos / "a.png", "--target", "red circle", "--json")
     (seen,) = json.loads(answer.out)["maps"]
     assert seen["query_tokens"][-1] == "</s>"
-    assert seen["key_tokens"][:2] == ["1,1", "1,2"]
+    assert seen["key_tokens"][:2] == ["patch 1,1", "patch 1,2"]
     assert seen["key_patches"] == {"rows": 8, "columns": 8, "first": 0}
 
 

@@ -109,4 +109,5 @@ def test_a_document_and_a_picture_are_walked_through(command, tmp_path):
     image.new("RGB", (8, 8), "red").save(tmp_path / "red.png")
     answer = command("walk", FOLDERS / "vit", tmp_path / "red.png", "--query", "[CLS]")
     assert "patch␣2,2" in answer.out
+    assert "red.png" not in answer.out
     assert "no such file" in command("walk", FOLDERS / "vit", tmp_path / "blue.png", "--query", "[CLS]").refusal()

@@ -88,7 +88,7 @@ def test_looking_changes_nothing_and_sees_patches(name, model):
     item = view.map(address)
     assert item.key_patches is not None
     assert (item.key_patches.rows * item.key_patches.columns, item.key_patches.first) == (shape[2] - leading, leading)
-    assert item.key_tokens[:leading] == ("class",) * leading
+    assert item.key_tokens[:leading] == ("[CLS]",) * leading
     assert len(view.images) == 1
 
 

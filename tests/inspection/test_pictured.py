@@ -32,9 +32,9 @@ def pictures() -> Pictures:
 
 def test_places_are_numbered_through_the_strip_and_padding_has_none():
     one, two = places_named(pictures(), 0, (2, 2)), places_named(pictures(), 1, (2, 2))
-    assert one == [(0, "1:1,1"), (1, "1:1,2"), (4, "1:2,1"), (5, "1:2,2")]
+    assert one == [(0, "patch 1:1,1"), (1, "patch 1:1,2"), (4, "patch 1:2,1"), (5, "patch 1:2,2")]
     assert [place for place, _ in two] == list(range(8))
-    assert two[2] == (2, "2:1,1")
+    assert two[2] == (2, "patch 2:1,1")
 
 
 def test_the_picture_is_shown_as_it_was_read_and_large_enough():

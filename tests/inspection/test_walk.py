@@ -604,6 +604,10 @@ def test_a_classifier_of_pictures_is_walked_through():
     picture = np.random.default_rng(0).integers(0, 256, (8, 8, task.size.channels), dtype=np.uint8)
     seen = walk(model, picture, "patch 1,2", head=1)
     assert seen.queries == seen.keys == ("[CLS]", "patch 1,1", "patch 1,2", "patch 2,1", "patch 2,2")
+    assert seen.title == f"image 1, predicted class: {model.classify(picture).label}"
+    with regard.look(model) as record:
+        model.classify(picture)
+    assert record.view(0).maps[0].key_tokens == seen.keys
     assert titles(seen) == LECTURE
     layer = model.model.layers[0].attention
     kept = []

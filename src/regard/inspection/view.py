@@ -100,27 +100,27 @@ SMALLEST = 240
 """Pixels that a picture that is shown has at least from top to bottom, or from left to right."""
 
 
-CLASS = "class"
-"""What a vector before those of the places is called."""
+CLASS = "[CLS]"
+"""What a vector before those of the places is called, here as in texts."""
 
 
 def places_named(pictures: Pictures, row: int, grid: tuple[int, int], leading: int = 0) -> list[tuple[int, str]]:
-    """Every place of one row's real frames, with a name: `row,column`, counted from 1, after the frame where there are several.
+    """Every place of one row's real frames, named `patch row,column`, counted from 1, after the frame where there are several.
 
     Arguments:
-        leading: how many vectors stand before those of the places, each called `class`.
+        leading: how many vectors stand before those of the places, each called `[CLS]`.
 
     >>> import torch
     >>> pictures = Pictures(torch.zeros(1, 1, 3, 8, 8, dtype=torch.uint8), torch.ones(1, 1, dtype=torch.bool))
     >>> places_named(pictures, 0, (2, 2))
-    [(0, '1,1'), (1, '1,2'), (2, '2,1'), (3, '2,2')]
+    [(0, 'patch 1,1'), (1, 'patch 1,2'), (2, 'patch 2,1'), (3, 'patch 2,2')]
     """
     rows, columns = grid
     frames, real = pictures.valid.shape[1], int(pictures.lengths[row])
     return [(place, CLASS) for place in range(leading)] + [
         (
             leading + (y * frames + frame) * columns + x,
-            f"{y + 1},{x + 1}" if frames == 1 else f"{frame + 1}:{y + 1},{x + 1}",
+            f"patch {y + 1},{x + 1}" if frames == 1 else f"patch {frame + 1}:{y + 1},{x + 1}",
         )
         for y in range(rows)
         for frame in range(real)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.attention import AttentionInputs, AttentionLayer
 from regard.attention.layer import Side
 from regard.errors import InputError, nearest
-from regard.inspection.view import is_layer
+from regard.inspection.view import is_layer, places_named
 from regard.inspection.walk.steps import quoted
 from regard.inspection.words import shown_tokens, token_texts
 from regard.layers import PositionedEmbedding, Tokens
@@ -116,12 +116,13 @@ def _picture(
 ) -> Reading:
     if isinstance(text, str):
         _only_a_text(text, target, to)
+    pictures = model.read([text])
     with watching(model.model, layer) as seen:
-        model.model(model.read([text]))
-    rows, columns = model.model.grid
-    patches = [f"patch {row + 1},{column + 1}" for row in range(rows) for column in range(columns)]
-    named = (*(["[CLS]"] * model.model.leading), *patches)
-    return Reading(title=text if isinstance(text, str) else "a picture", seen=seen, queries=named, keys=named)
+        model.model(pictures)
+    named = tuple(name for _, name in places_named(pictures, 0, model.model.grid, model.model.leading))
+    # Never the file's path: pages are passed on.
+    title = f"image 1, predicted class: {model.classify(text).label}"
+    return Reading(title=title, seen=seen, queries=named, keys=named)
 
 
 def _check_length(what: str, count: int) -> None:

@@ -47,12 +47,47 @@ export async function mount(root, source) {
   addEventListener("scroll", () => { if (!slides()) follow(); }, { passive: true, signal });
   /** The step of a number on the screen; of slides it alone. @param {number} index */
   function show(index) {
+    const before = slides() ? sections()[shown] : null, from = before?.classList.contains("now") ? placesOf(before) : null;
     shown = Math.min(Math.max(index, 0), sections().length - 1);
     sections().forEach((section, place) => section.classList.toggle("now", place === shown));
     fit();
     if (slides()) scrollTo(0, 0);
     else sections()[shown].scrollIntoView({ block: "start" });
     follow();
+    if (from && before !== sections()[shown]) handOver(from, sections()[shown]);
+    keepAddress();
+  }
+  /** What a step shows, by name: the strips of a vector, or the cells of a table's column. @param {HTMLElement} section */
+  function named(section) {
+    /** @type {[string, HTMLElement[]][]} */
+    const found = [];
+    for (const block of /** @type {NodeListOf<HTMLElement>} */ (section.querySelectorAll("[data-names]"))) {
+      const table = block.querySelector("table"), names = String(block.dataset.names).split("|");
+      if (!table) found.push([names[0], [block]]);
+      else names.forEach((name, i) => found.push([name, [...table.rows].map((row) => row.cells[i + 1])]));
+    }
+    return found;
+  }
+  /** Where they stand on the screen. @param {HTMLElement} section @returns {Map<string, DOMRect>} */
+  const placesOf = (section) => new Map(named(section).map(([name, parts]) => [name, parts[0].getBoundingClientRect()]));
+  /**
+   * Numbers that both steps show go from where they stood to where they stand now; how, and whether at all, is the style sheet's.
+   *
+   * @param {Map<string, DOMRect>} from @param {HTMLElement} section
+   */
+  function handOver(from, section) {
+    for (const [name, parts] of named(section)) {
+      const was = from.get(name), is = parts[0].getBoundingClientRect();
+      for (const part of parts) {
+        part.classList.remove("handed", "new");
+        if (was) {
+          part.style.setProperty("--from-x", `${was.left - is.left}px`);
+          part.style.setProperty("--from-y", `${was.top - is.top}px`);
+        }
+        part.classList.add(was ? "handed" : "new");
+        part.onanimationend = () => part.classList.remove("handed", "new");
+      }
+    }
   }
   /** The numbers of a slide, made smaller where they are more than its height has room for. */
   function fit() {
@@ -95,8 +130,37 @@ export async function mount(root, source) {
     bind();
     if (slides()) show(here);
     else follow();
+    keepAddress();
     if (focused) walked.querySelector(`button[data-position="${position}"]`)?.focus();
   }
+
+  // What is shown stands in the address, so that a link or another load shows it again.
+
+  const first = String(walked.dataset.position);
+  function keepAddress() {
+    const parts = new URLSearchParams();
+    if (walked.dataset.position !== first) parts.set("query", String(walked.dataset.position));
+    if (slides() || shown) parts.set("step", String(shown));
+    if (slides()) parts.set("slides", "1");
+    try {
+      history.replaceState(null, "", "#" + parts);
+    } catch {
+      // A frame of a notebook may not change its address.
+    }
+  }
+  function readAddress() {
+    const parts = new URLSearchParams(location.hash.slice(1)), query = parts.get("query") ?? first, step = parts.get("step");
+    if (location.hash.startsWith("#step-")) return; // an anchor, which the browser follows
+    if (parts.get("slides") && !slides()) {
+      shown = 0;
+      root.classList.add("slides"); // without the full screen, which browsers give on a key or a click alone
+      $("slides").setAttribute("aria-pressed", "true");
+      show(0);
+    }
+    ask(query);
+    if (step !== null && /^\d+$/.test(step)) show(Number(step));
+  }
+  addEventListener("hashchange", readAddress, { signal });
 
   /** @param {KeyboardEvent} event */
   function keys(event) {
@@ -188,7 +252,6 @@ export async function mount(root, source) {
     }
     links().forEach((link, index) => {
       link.onclick = (event) => {
-        if (!slides()) return;
         event.preventDefault();
         show(index);
       };
@@ -205,5 +268,6 @@ export async function mount(root, source) {
   }
   bind();
   follow();
+  readAddress();
   return { unmount: () => signal.stop?.() };
 }
