@@ -87,7 +87,7 @@ def test_what_cannot_be_looked_at(command, model, words, sentence):
     assert sentence in command("look", model, *words).refusal()
 
 
-def test_a_model_that_copies_shows_its_memory_and_a_few_shot_classifier_says_where_to_look(command, tmp_path):
+def test_a_model_that_copies_shows_its_memory_and_a_few_shot_classifier_its_episode(command, tmp_path):
     import torch
 
     import regard
@@ -119,4 +119,20 @@ def test_a_model_that_copies_shows_its_memory_and_a_few_shot_classifier_says_whe
     FewShotClassifier(snail, few).save(tmp_path / "snail")
     result = command("look", tmp_path / "snail", "cat.png")
     assert result.code == 2
-    assert "model.classify(shown, asked)" in result.err
+    assert "give 3 classes with 1 picture(s) of each as CLASS/PICTURE in a folder: --support FOLDER" in result.err
+    image = pytest.importorskip("PIL.Image")
+    for name in ("cat", "dog", "owl"):
+        (tmp_path / "shown" / name).mkdir(parents=True)
+        image.effect_noise((8, 8), 90).save(tmp_path / "shown" / name / "one.png")
+    asked = tmp_path / "shown" / "owl" / "one.png"
+    result = command("look", tmp_path / "snail", asked, "--support", tmp_path / "shown", "--json")
+    view = json.loads(result.out)
+    assert {tuple(one["key_tokens"]) for one in view["maps"]} == {("cat", "dog", "owl", "asked")}
+    reads = next(one for one in view["maps"] if one["address"] == "blocks.1.convolutions")["weights"]
+    assert reads[1] == [[1, 0, 0, 0], [0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1]]  # dilation 2
+    walked = command("walk", tmp_path / "snail", asked, "--query", "asked", "--support", tmp_path / "shown")
+    assert "predicted class: " in walked.out
+    assert (
+        "--support is for models that learn"
+        in command("look", tmp_path / "ntm", "101", "--support", tmp_path / "shown").refusal()
+    )

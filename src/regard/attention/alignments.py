@@ -258,15 +258,27 @@ class Addressed(Alignment):
         Raises:
             ValueError: where a part of the record is missing, or its shape is not the queries'.
         """
+        return self.parts(scores, visible, inputs)[-1]
+
+    def parts(
+        self, scores: Tensor, visible: Tensor | None, inputs: AttentionInputs
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What the four lines above give one after another: wc, wg, ws and w, each (B, H, L, S).
+
+        Raises:
+            ValueError: as `forward`.
+        """
         previous, gate, shift, sharpness = (self._part(name, inputs).to(scores.dtype) for name in self.reads)
         gate = gate.unsqueeze(-1)
-        gated = torch.lerp(previous, self.content(scores, visible, inputs), gate)
+        content = self.content(scores, visible, inputs)
+        gated = torch.lerp(previous, content, gate)
         if visible is None and inputs.positions.keys_in_order:
             moved = _shifted(gated, shift)
         else:
             moved = _shifted_among(gated, shift, visible, inputs.key_positions)
         # The softmax of gamma log w is w^gamma over its sum, and no power of a small number is lost in it.
-        return self.content(sharpness.unsqueeze(-1) * (moved + LEAST).log(), visible, inputs)
+        weights = self.content(sharpness.unsqueeze(-1) * (moved + LEAST).log(), visible, inputs)
+        return content, gated, moved, weights
 
     def _part(self, name: str, inputs: AttentionInputs) -> Tensor:
         part = inputs.part(name, self.reads)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli.commands import renamed
 from regard.cli.console import NewFile
-from regard.cli.inputs import PictureText, Text, columns_trained_on, pictures_named
+from regard.cli.inputs import PictureText, Text, columns_trained_on, labelled_pictures, pictures_named
 from regard.cli.run import Answers, Texts, verb
 from regard.errors import InputError
 
@@ -245,18 +245,7 @@ def _asked(
             f"this model learns classes from a few pictures, and is given none; give {task.ways} classes with {task.shots} "
             "picture(s) of each as CLASS/PICTURE in a folder: --support FOLDER"
         )
-    return partial(predictor.classify_batch, _labelled(support))
-
-
-def _labelled(place: Path) -> list[tuple[Picture, str]]:
-    """The pictures in a folder or archive, each with the name of the folder it lies in."""
-    from regard.data.pictures import open_pictures
-
-    pictures = open_pictures(place)
-    bare = [name for name in pictures if "/" not in name]
-    if bare:
-        raise InputError(f"{place}: {bare[0]} lies in no folder; put each picture in a folder named as its class")
-    return [(pictures.read(name, colour=False), PurePosixPath(name).parent.name) for name in pictures]
+    return partial(predictor.classify_batch, labelled_pictures(support))
 
 
 def _picture_line(text: Text, found: PictureClassification | None) -> str:

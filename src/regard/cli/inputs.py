@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -230,6 +230,21 @@ def pictures_named(places: Sequence[str], model: ReaderOfPictures) -> list[Pictu
         InputError: for a place where there is nothing, or builtin pictures that are not for this model.
     """
     return [found for place in places for found in _at(place, model)]
+
+
+def labelled_pictures(place: Path) -> list[tuple[Picture, str]]:
+    """The pictures in a folder or archive, each with the name of the folder it lies in.
+
+    Raises:
+        InputError: for a picture in no folder, or one that cannot be read.
+    """
+    from regard.data.pictures import open_pictures
+
+    pictures = open_pictures(place)
+    bare = [name for name in pictures if "/" not in name]
+    if bare:
+        raise InputError(f"{place}: {bare[0]} lies in no folder; put each picture in a folder named as its class")
+    return [(pictures.read(name, colour=False), PurePosixPath(name).parent.name) for name in pictures]
 
 
 def _at(place: str, model: ReaderOfPictures) -> list[PictureText]:

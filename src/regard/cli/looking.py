@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import envelope, print_json, print_rich, say
-from regard.cli.inputs import MOTIFS, pictures_named, words_of
+from regard.cli.inputs import MOTIFS, labelled_pictures, pictures_named, words_of
 from regard.cli.settings import Model, To
 from regard.errors import InputError
 
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 VIEW_SUFFIXES = (".html", ".htm", ".png", ".svg", ".json")
 EVENTS_SHOWN = 128
 """Of a piece of music that is named by its place."""
+
+
+Support = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PLACE",
+        help="For a model that learns from a few pictures: a folder or zip of them, CLASS/PICTURE.",
+        show_default=False,
+    ),
+]
 
 
 def look(
@@ -44,6 +54,7 @@ def look(
         typer.Option(metavar="TEXT", help="The second text, for a model that reads two.", show_default=False),
     ] = None,
     to: To = None,
+    support: Support = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="A page (.html), plot (.png, .svg) or numbers (.json)."),
@@ -82,13 +93,14 @@ def look(
       regard look runs/scenes scenes:4 -o overlay.html
       regard look runs/digits digits:4 -o patches.html
       regard look runs/copying "10110010 01101100" -o memory.html
+      regard look runs/few-shot asked.png --support shown/ -o episode.html
       regard look runs/paraphrases "It rains." --pair "Rain is falling." --layer "layers.2.*"
     """  # noqa: D301  # \b keeps the lines of the example apart
     if output is not None and output.suffix.lower() not in VIEW_SUFFIXES:
         raise InputError(
             f"{output}: the name's end says what to write; give one that ends in .html, .png, .svg or .json"
         )
-    view = _seen(model, text, target, pair, to, layer)
+    view = _seen(model, text, target, pair, to, layer, support)
     if head:
         view = view.with_heads(head)
     if output is not None:
@@ -103,7 +115,13 @@ def look(
 
 
 def _seen(
-    model: Path, text: str, target: str | None, pair: str | None, to: str | None, layers: list[str] | None
+    model: Path,
+    text: str,
+    target: str | None,
+    pair: str | None,
+    to: str | None,
+    layers: list[str] | None,
+    support: Path | None,
 ) -> AttentionView:
     from regard.checkpoints import read_config
     from regard.machine import keep_freed_memory
@@ -121,10 +139,9 @@ def _seen(
         if given is not None and name in unfit:
             raise InputError(f"{name} is for models that {unfit[name]}")
     if kind == "few_shot":
-        raise InputError(
-            "a few-shot classifier reads pictures with their classes before the one it is asked about, and this command "
-            "reads one thing; look from Python: with regard.look(model) as seen: model.classify(shown, asked)"
-        )
+        return _learning(model, text, layers, support)
+    if support is not None:
+        raise InputError("--support is for models that learn from a few pictures; this one does not, leave it out")
     if kind in ONE_TEXT:
         return ONE_TEXT[kind](model, text, layers)
     if kind != "encoder":
@@ -143,7 +160,7 @@ def _writing(
     from regard.inspection import look as recording
     from regard.tasks.loading import load
 
-    task = {"captioner": "captioning", "text_to_text": "text_to_text"}.get(kind, "translation")
+    task = "captioning" if kind == "captioner" else kind if kind in WRITING else "translation"
     writer = load(model, task=task)
     source: Any = pictures_named([text], writer)[0].picture if kind == "captioner" else text
     if task == "translation":
@@ -155,8 +172,9 @@ def _writing(
         if target is None:
             options = {"to": to} if task == "translation" else {}
             getattr(writer, WRITING[task])(source, **options)
-        elif task == "text_to_text":
-            batch = writer.task.batch(writer.encode([text]), [writer.task.tokenizer.encode(target)]).to(writer.device)
+        elif task not in ("translation", "captioning"):
+            batch = writer.task.batch([writer.encode_source(text, None)], [writer.encode_target(target)])
+            batch = batch.to(writer.device)
             writer.model(batch.source, batch.target)
         else:
             batch = writer.teacher_forced([(source, target)], **({"to": to} if task == "translation" else {}))
@@ -171,46 +189,53 @@ def _classifying(model: Path, picture: str, layers: list[str] | None) -> Attenti
     from regard.tasks.loading import load
 
     classifier = load(model, task="picture_classification")
-    found = pictures_named([picture], classifier)
-    if len(found) > 1:
-        raise InputError(f"{picture}: there are {len(found)} pictures; name one of them, such as {found[0].content}")
+    asked = _one_picture(picture, classifier)
     with recording(classifier, layers or None) as record:
-        classifier.classify(found[0].picture)
+        classifier.classify(asked)
     view = record.view(0)
     return view if layers else with_rollout(view)
 
 
-def _copying(model: Path, text: str, layers: list[str] | None) -> AttentionView:
-    """The places of memory that a model reads and writes while it copies vectors of bits, a row for each step."""
-    from dataclasses import replace
+def _learning(model: Path, picture: str, layers: list[str] | None, support: Path | None) -> AttentionView:
+    """The maps of a model that learns the classes of an episode while it reads the pictures shown and the one asked about."""
+    from regard.inspection.episodes import learnt_view
 
-    from regard.inspection import look as recording
+    classifier, shown, asked = _episode(model, picture, support)
+    return learnt_view(classifier, shown, asked, layers or None)
+
+
+def _episode(model: Path, picture: str, support: Path | None) -> tuple[Any, list[Any], Any]:
+    """A few-shot classifier, the labelled pictures it learns from, and the one it is asked about."""
     from regard.tasks.loading import load
 
-    copier = load(model, task="copying")
-    vectors = text.split()
-    if not vectors or set("".join(vectors)) - {"0", "1"}:
+    classifier = load(model, task="few_shot")
+    if support is None:
+        task = classifier.task
         raise InputError(
-            f"{text!r}: this model copies vectors of {copier.task.width} bits; give them as zeros and ones with spaces between"
+            f"this model learns classes from a few pictures, and is given none; give {task.ways} classes with {task.shots} "
+            "picture(s) of each as CLASS/PICTURE in a folder: --support FOLDER"
         )
-    with recording(copier, layers or None) as record:
-        copied = copier.copy([[int(bit) for bit in vector] for vector in vectors])
-    copies = ["".join(map(str, bits)) for bits in copied.bits]
-    steps = [*vectors, "delimiter", *(f"→ {bits}" for bits in copies)]
-    view = record.view(0)
-    maps = tuple(
-        replace(
-            one,
-            kind="cross",
-            query_tokens=tuple(steps[int(place)] for place in one.query_tokens),
-            key_tokens=tuple(f"slot {int(place) + 1}" for place in one.key_tokens),
-            query_words=None,
-            key_words=None,
-        )
-        for one in view.maps
-    )
-    title = f"{' '.join(vectors)} → {' '.join(copies)}"
-    return replace(view, title=title, maps=maps, examples=(title,))
+    return classifier, labelled_pictures(support), _one_picture(picture, classifier)
+
+
+def _one_picture(place: str, model: Any) -> Any:
+    """The picture at a place.
+
+    Raises:
+        InputError: where there are several, or none.
+    """
+    found = pictures_named([place], model)
+    if len(found) > 1:
+        raise InputError(f"{place}: there are {len(found)} pictures; name one of them, such as {found[0].content}")
+    return found[0].picture
+
+
+def _copying(model: Path, text: str, layers: list[str] | None) -> AttentionView:
+    """The places of memory that a model reads and writes while it copies vectors of bits, a row for each step."""
+    from regard.inspection.memory import copied_view
+    from regard.tasks.loading import load
+
+    return copied_view(load(model, task="copying"), text, layers or None)
 
 
 def _following(model: Path, text: str, layers: list[str] | None) -> AttentionView:
@@ -261,6 +286,7 @@ def _reading(place: Path, text: str, second: str | None, layers: list[str] | Non
 _PICTURE = "read or write texts; this one reads a picture, leave it out"
 _NO_TEXT = "read or write texts; this one does not, leave it out"
 _ONE_TEXT = "read a second text; a language model reads one, give TEXT"
+_FILLS = "translate; this one fills in what is missing"
 _WRITES = "read two texts; this one writes, and --target is what it is to write"
 UNFIT: Mapping[str, Mapping[str, str]] = {
     "captioner": dict.fromkeys(("--pair", "--to"), "read texts; this one reads a picture, leave it out"),
@@ -270,6 +296,8 @@ UNFIT: Mapping[str, Mapping[str, str]] = {
     "language_model": dict.fromkeys(("--pair", "--target", "--to"), _ONE_TEXT),
     "encoder": {"--to": "write in several languages; this one only reads"},
     "text_to_text": {"--pair": _WRITES, "--to": "translate; this one is told in the text what to do"},
+    "denoising": {"--pair": _WRITES, "--to": _FILLS},
+    "span_corruption": {"--pair": _WRITES, "--to": _FILLS},
     "translation": {"--pair": _WRITES},
 }
 """Options that are not for a kind of model, and which models each is for."""
@@ -281,7 +309,14 @@ ONE_TEXT: Mapping[str, Callable[[Path, str, list[str] | None], AttentionView]] =
 }
 """How models are looked at that read one thing, by their interface."""
 
-WRITING = {"translation": "translate", "captioning": "caption", "text_to_text": "generate"}
+WRITING = {
+    "translation": "translate",
+    "captioning": "caption",
+    "text_to_text": "generate",
+    "denoising": "fill",
+    "span_corruption": "fill",
+}
+"""What a model of each task that writes does with what it reads."""
 
 
 def _show(view: AttentionView, *, every: bool) -> None:
@@ -315,7 +350,8 @@ def walk(
         str,
         typer.Argument(
             metavar="TEXT",
-            help="What the model is to read; a picture's file for a classifier of pictures.",
+            help="What the model is to read; a picture's file for a captioner or a classifier of pictures, vectors of bits for a "
+            "model that copies.",
             show_default=False,
         ),
     ],
@@ -342,6 +378,7 @@ def walk(
         str | None, typer.Option(metavar="TEXT", help="Walk through the model reading this answer, not its own.")
     ] = None,
     to: To = None,
+    support: Support = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="A page (.html) or all numbers (.json)."),
@@ -358,6 +395,7 @@ def walk(
     Example:
       regard walk runs/en-de "A dog runs." --query Hund
       regard walk runs/en-de "A dog runs." --query dog --layer encoder.layers.0.attention -o walk.html
+      regard walk runs/copying "10110010 01101100" --query 01101100 --head 1
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.inspection.walk import walk as walking
     from regard.inspection.walk.steps import query_text
@@ -370,11 +408,13 @@ def walk(
     keep_freed_memory()
     opened = load(model)
     read: Any = text
-    if opened.task.name == "picture_classification":
-        found = pictures_named([text], opened)
-        if len(found) > 1:
-            raise InputError(f"{text}: there are {len(found)} pictures; name one of them, such as {found[0].content}")
-        read = found[0].picture
+    if opened.task.name == "few_shot":
+        _, shown, asked = _episode(model, text, support)
+        read = (shown, asked)
+    elif support is not None:
+        raise InputError("--support is for models that learn from a few pictures; this one does not, leave it out")
+    elif opened.task.name in ("picture_classification", "captioning"):
+        read = _one_picture(text, opened)
     seen = walking(opened, read, query, position=position, layer=layer, head=head, target=target, to=to)
     if output is not None:
         seen.show(output)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from rich.style import Style
 from torch import nn
 
 from regard.checkpoints import read_config, read_model
+from regard.checkpoints.folder import CARD
 from regard.errors import InputError
 from regard.inspection.hooks.interception import attention_addresses, chosen_mechanisms
 from regard.inspection.record import look
@@ -28,7 +29,7 @@ from regard.inspection.words import token_texts, visible
 from regard.layers import SentenceEncoderModel, TextEncoder, Tokens
 from regard.models import MODELS, ELMo
 from regard.tasks.encoders import join, padded, tokenizer_from_hf, tokens_of
-from regard.tasks.loading import model_folder
+from regard.tasks.loading import load, model_folder
 from regard.text import Tokenizer
 
 WORDS, SENTENCES, BOTH = "words.attention", "sentences.attention", "document"
@@ -152,8 +153,10 @@ class TextReader:
             raise InputError(
                 f"{folder}: a {config.model_type} does not read texts as a whole; give an encoder such as a bert or a roberta"
             )
-        tokenizer = tokenizer_from_hf(place, config)
-        return cls(read_model(place), tokenizer)
+        if (place / CARD).is_file():  # ours: the task knows what its texts stand between, whatever tokenizer.json says
+            predictor: Any = load(place)
+            return cls(predictor.model, predictor.task.tokenizer)
+        return cls(read_model(place), tokenizer_from_hf(place, config))
 
     def view(self, text: str, second: str | None = None, *, addresses: Sequence[str] | None = None) -> AttentionView:
         """The attention of every layer, or of some, while the model reads one text or two.

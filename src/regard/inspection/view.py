@@ -128,6 +128,22 @@ def places_named(pictures: Pictures, row: int, grid: tuple[int, int], leading: i
     ]
 
 
+def episode_names(labels: Sequence[str]) -> tuple[str, ...]:
+    """The places of an episode: the labels of the pictures shown, numbered where one has several, and the picture asked about.
+
+    >>> episode_names(["cat", "dog", "cat"])
+    ('cat 1', 'dog', 'cat 2', 'asked')
+    """
+    several = {label for label in labels if labels.count(label) > 1}
+    return (
+        *(
+            f"{label} {labels[: place + 1].count(label)}" if label in several else label
+            for place, label in enumerate(labels)
+        ),
+        "asked",
+    )
+
+
 def shown(pictures: Pictures, row: int, grid: tuple[int, int], leading: int = 0) -> tuple[np.ndarray, Patches]:
     """One row's picture, its frames side by side, (Y, X, 3) uint8, and the patches that its places are."""
     strip = pictures.strip(row)

@@ -235,7 +235,7 @@ class Copier(Predictor[CopyingTask]):
         Raises:
             InputError: as `copy`.
         """
-        return self.copies([self._numbers(bits, place) for place, bits in enumerate(sequences, start=1)])
+        return self.copies([self.numbers(bits, place) for place, bits in enumerate(sequences, start=1)])
 
     def copies(self, sequences: Sequence[Sequence[int]]) -> list[Copied]:
         """The same for vectors that are numbers already, the lowest bit first."""
@@ -267,7 +267,16 @@ class Copier(Predictor[CopyingTask]):
                 ],
             )
 
-    def _numbers(self, bits: Bits, place: int) -> list[int]:
+    def numbers(self, bits: Bits, place: int = 1) -> list[int]:
+        """The vectors of a sequence as numbers, the lowest bit first.
+
+        Arguments:
+            bits: the sequence.
+            place: what to call it in an error.
+
+        Raises:
+            InputError: as `copy`.
+        """
         width = self.task.width
         if isinstance(bits, str) or not len(bits):
             raise InputError(f"sequence {place} is {bits!r}; give a list of vectors, one at least")

@@ -20,6 +20,7 @@ from regard.attention import (
     Cosine,
     Dot,
     General,
+    Hard,
     Local,
     Location,
     RelativeDot,
@@ -29,6 +30,7 @@ from regard.attention import (
     ScoredAttention,
     Soft,
 )
+from regard.attention.alignments import LOT
 from regard.attention.kernels import fused
 from regard.inspection.walk.steps import (
     Scene,
@@ -471,8 +473,8 @@ def alignment_steps(alignment: Alignment, scene: Scene, scores: Tensor) -> Weigh
         sentence="Scores become weights by the alignment's own rule.",
         equation="a = alignment(score)",
         lines=body(type(alignment).forward),
-        shown=(scene.per_key("score", scene.mine(scores)), _weights(scene, weights)),
-        notes=(_total(scene, weights),),
+        shown=(scene.per_key("score", scene.mine(scores)), weights_shown(scene, weights)),
+        notes=(total_note(scene, weights),),
     )
     return [step], weights
 
@@ -482,7 +484,25 @@ def _soft(alignment: Soft, scene: Scene, scores: Tensor) -> Weighted:
     visible = scene.inputs.visible()
     weights = alignment(scores, visible, scene.inputs)
     lines = statement(Soft.forward, "return scores.softmax" if visible is None else "masked_fill(~visible, lowest)")
-    return [_softmax(scene, scores, weights, scene.visible, lines)], weights
+    return [softmax_step(scene, scores, weights, scene.visible, lines)], weights
+
+
+@alignment_steps.register
+def _hard(alignment: Hard, scene: Scene, scores: Tensor) -> Weighted:
+    visible = scene.inputs.visible()
+    alpha = Soft()(scores, visible, scene.inputs)
+    weights = alignment(scores, visible, scene.inputs)
+    soft = softmax_step(scene, scores, alpha, scene.visible, statement(Hard.forward, "alpha = Soft"), name="alpha")
+    drawn = "the one that was drawn" if scene.inputs.record.get(LOT) is not None else "the most probable"
+    one = Step(
+        title="One place",
+        sentence=f"Hard attention looks at one place alone, here {drawn}: it has all of the weight.",
+        equation="a_j = 1 at the place s, else 0",
+        lines=statement(Hard.forward, "weights = F.one_hot"),
+        shown=(scene.per_key("alpha", scene.mine(alpha)), weights_shown(scene, weights)),
+        notes=(total_note(scene, weights),),
+    )
+    return [soft, one], weights
 
 
 @alignment_steps.register
@@ -507,7 +527,7 @@ def _local(alignment: Local, scene: Scene, scores: Tensor) -> Weighted:
         notes=(f"{int(inside.sum())} of {len(mine)} keys lie inside.",),
     )
     softened = _masked_softmax(mine, inside)
-    softmax = _softmax(
+    softmax = softmax_step(
         scene,
         scores,
         softened,
@@ -528,9 +548,9 @@ def _local(alignment: Local, scene: Scene, scores: Tensor) -> Weighted:
         shown=(
             scene.per_key("softmax", softened),
             scene.per_key("Gaussian", bell),
-            _weights(scene, weights),
+            weights_shown(scene, weights),
         ),
-        notes=(_total(scene, weights),),
+        notes=(total_note(scene, weights),),
     )
     return [window, softmax, gaussian], weights
 
@@ -554,8 +574,15 @@ def _masked_softmax(scores: Tensor, seen: Tensor) -> Tensor:
     return scores.masked_fill(~seen, -torch.inf).softmax(dim=-1)
 
 
-def _softmax(
-    scene: Scene, scores: Tensor, weights: Tensor, seen: Tensor, lines: tuple, *, title: str = "Softmax"
+def softmax_step(
+    scene: Scene,
+    scores: Tensor,
+    weights: Tensor,
+    seen: Tensor,
+    lines: tuple,
+    *,
+    title: str = "Softmax",
+    name: str = "weight",
 ) -> Step:
     """Exponentials over their sum, for the keys that are seen; `weights` is (B, H, L, S) or of this query alone."""
     mine = scene.mine(scores)
@@ -564,7 +591,7 @@ def _softmax(
     exponentials = torch.exp(mine - largest).masked_fill(~seen, 0.0)
     total = exponentials.sum()
     last = Shown(
-        name="weight",
+        name=name,
         letters="S",
         values=own.detach().cpu().numpy(),
         labels=scene.key_tokens,
@@ -591,9 +618,11 @@ def _softmax(
     )
 
 
-def _weights(scene: Scene, weights: Tensor) -> Shown:
+def weights_shown(scene: Scene, weights: Tensor) -> Shown:
+    """The weights of this query, and the whole tensor that they are of."""
     return scene.per_key("weight", scene.mine(weights), of=shape_of("weights", "B, H, L, S", weights))
 
 
-def _total(scene: Scene, weights: Tensor) -> str:
+def total_note(scene: Scene, weights: Tensor) -> str:
+    """What the weights of this query sum to."""
     return f"The weights of this query sum to {float(scene.mine(weights).sum()):.6f}."

@@ -11,16 +11,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import AttentionInputs, AttentionLayer
+from regard.attention import Attention, AttentionInputs, AttentionLayer
 from regard.attention.layer import Side
 from regard.errors import InputError, nearest
-from regard.inspection.view import is_layer, places_named
-from regard.inspection.walk.steps import quoted
+from regard.inspection.memory import numbers_of, slot_names, step_names, vectors_in
+from regard.inspection.view import episode_names, is_layer, places_named
+from regard.inspection.walk.memory_steps import written_step
+from regard.inspection.walk.steps import Scene, Step, quoted
 from regard.inspection.words import shown_tokens, token_texts
 from regard.layers import PositionedEmbedding, Tokens
-from regard.models import GNMT, HAN, Bahdanau, Luong
+from regard.models import GNMT, HAN, LSTMN, NTM, Bahdanau, Luong, ShowAttendAndTell
 from regard.tasks import LanguageModel
+from regard.tasks.captioning import Captioner
+from regard.tasks.copying import Copier
 from regard.tasks.encoders import EncoderPredictor, join, padded, tokens_of
+from regard.tasks.few_shot import FewShotClassifier
 from regard.tasks.pairs import PairPredictor
 from regard.tasks.picture_classification import PictureClassifierPredictor
 
@@ -37,6 +42,7 @@ class Reading:
         seen: what went through the layer.
         queries, keys: the tokens that ask and that are looked at.
         notes: what was chosen for the reader.
+        after: what the model does with the weights of a call besides gathering, as steps.
     """
 
     title: str
@@ -44,15 +50,31 @@ class Reading:
     queries: tuple[str, ...]
     keys: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    after: Callable[[Scene, int], Step | None] = lambda scene, call: None
+
+
+Walked = AttentionLayer | Attention
+"""What a walk goes through: a layer, or a mechanism that its model uses without one."""
+
+
+def mechanism_of(part: Walked) -> Attention:
+    """The mechanism of a layer, or the mechanism itself."""
+    return part.attention if isinstance(part, AttentionLayer) else part
+
+
+def sequences_of(part: Walked) -> tuple[Side, Side]:
+    """What asks and what is looked at; a mechanism alone does not say, and both are what was read."""
+    return part.sequences if isinstance(part, AttentionLayer) else ("source", "source")
 
 
 @singledispatch
-def read(model: Any, text: Any, layer: AttentionLayer, *, target: str | None, to: str | None) -> Reading:
+def read(model: Any, text: Any, layer: Walked, *, target: str | None, to: str | None) -> Reading:
     """Let a loaded model read `text`, and keep what goes through `layer`.
 
     Arguments:
         model: what `regard.load` gives.
-        text: what to read: a text, or for a classifier of pictures a picture.
+        text: what to read: a text; a picture; for a model that copies vectors of bits as text; for a few-shot classifier the
+            labelled pictures and the one that is asked about.
         layer: one of the model's.
         target: for a model that writes, the text it is to have written; its own answer where None.
         to: the language wanted, of a model of several.
@@ -61,16 +83,13 @@ def read(model: Any, text: Any, layer: AttentionLayer, *, target: str | None, to
         InputError: for a model of a task that has no walk, or a text that is empty or too long.
     """
     raise InputError(
-        f"a {type(model).__name__} cannot be walked through: a walk reads a text with a translator, a text-to-text model, a "
-        "language model or an encoder such as BERT, or a picture with a classifier of pictures; regard.look shows what others "
-        "attend to"
+        f"a {type(model).__name__} cannot be walked through: its task is none of the package's; regard.look shows what it "
+        "attends to, and walk_attention follows a mechanism alone"
     )
 
 
 @read.register
-def _language_model(
-    model: LanguageModel, text: str, layer: AttentionLayer, *, target: str | None, to: str | None
-) -> Reading:
+def _language_model(model: LanguageModel, text: str, layer: Walked, *, target: str | None, to: str | None) -> Reading:
     _only_a_text(text, target, to)
     tokenizer = model.task.tokenizer
     ids = model.task.prompted(tokenizer.encode(text))
@@ -82,9 +101,7 @@ def _language_model(
 
 
 @read.register
-def _encoder(
-    model: EncoderPredictor, text: str, layer: AttentionLayer, *, target: str | None, to: str | None
-) -> Reading:
+def _encoder(model: EncoderPredictor, text: str, layer: Walked, *, target: str | None, to: str | None) -> Reading:
     _only_a_text(text, target, to)
     tokenizer = model.task.tokenizer
     # A model that reads documents has a mark between their sentences.
@@ -97,7 +114,7 @@ def _encoder(
     with watching(model.model, layer) as seen:
         model.model(tokens.to(model.device), segments.to(model.device))
     named = tuple(tokenizer.tokens(joined.ids))
-    asks, held = (_members(side, seen, axis) for side, axis in zip(layer.sequences, (2, 3), strict=True))
+    asks, held = (_members(side, seen, axis) for side, axis in zip(sequences_of(layer), (2, 3), strict=True))
     return Reading(title=text, seen=seen, queries=asks or named, keys=held or named)
 
 
@@ -112,17 +129,88 @@ def _members(side: Side, seen: Seen, axis: int) -> tuple[str, ...]:
 
 @read.register
 def _picture(
-    model: PictureClassifierPredictor, text: Any, layer: AttentionLayer, *, target: str | None, to: str | None
+    model: PictureClassifierPredictor, text: Any, layer: Walked, *, target: str | None, to: str | None
 ) -> Reading:
     if isinstance(text, str):
         _only_a_text(text, target, to)
     pictures = model.read([text])
     with watching(model.model, layer) as seen:
         model.model(pictures)
-    named = tuple(name for _, name in places_named(pictures, 0, model.model.grid, model.model.leading))
+    named = tuple(name for _, name in places_named(pictures, 0, model.model.grid, getattr(model.model, "leading", 0)))
     # Never the file's path: pages are passed on.
     title = f"image 1, predicted class: {model.classify(text).label}"
     return Reading(title=title, seen=seen, queries=named, keys=named)
+
+
+@read.register
+def _captioner(model: Captioner, text: Any, layer: Walked, *, target: str | None, to: str | None) -> Reading:
+    if to is not None:
+        raise InputError("to is for models that translate; this one describes a picture, leave it out")
+    if target is not None and not target.strip():
+        raise InputError("the target is empty; there is nothing to walk through")
+    caption = model.caption(text).text if target is None else target
+    batch = model.teacher_forced([(text, caption)])
+    _check_length("the caption", batch.labels.shape[1])
+    with watching(model.model, layer) as seen:
+        model.model(batch.pictures, batch.target)
+    grid = model.model.grid
+    places = tuple(name for _, name in places_named(batch.pictures, 0, grid, getattr(model.model, "leading", 0)))
+    whose = "The caption is the model's own" if target is None else "The caption was given"
+    return Reading(
+        title=f"image 1, caption: {caption}",
+        seen=seen,
+        queries=tuple(model.task.tokenizer.tokens(batch.labels[0].tolist())),
+        keys=places,
+        notes=(
+            f"{whose}, and read in one pass as in training.",
+            "A query is called by the word being written: it is made one place earlier, before that word is known.",
+        ),
+    )
+
+
+@read.register
+def _copier(model: Copier, text: str, layer: Walked, *, target: str | None, to: str | None) -> Reading:
+    _only_a_text(text, target, to)
+    vectors, module = vectors_in(model, text), model.model
+    written: list[Tensor] = []
+
+    def wrote(_: nn.Module, given: tuple[Any, ...], gave: Tensor) -> None:
+        written.append(gave)
+
+    with contextlib.ExitStack() as until, watching(module, layer) as seen:
+        if isinstance(module, NTM):
+            until.callback(module.write.register_forward_hook(wrote).remove)
+        copied = model.copy(numbers_of(vectors))
+    steps = tuple(step_names(vectors, copied.bits))
+    _check_length("the sequence", len(steps))
+    title = f"{' '.join(vectors)} → {' '.join(step.removeprefix('→ ') for step in steps[len(vectors) + 1 :])}"
+    slots = tuple(slot_names(seen.calls[0][0].shape[3])) if seen.calls else ()
+    if not isinstance(module, NTM):
+        return Reading(title=title, seen=seen, queries=steps, keys=slots)
+    # Beside each slot stands a row of the identity matrix, so that the weights come out too; the walk has them already.
+    width, heads = module.config.slot_width, module.config.heads
+    seen.calls = [(inputs, value[..., :width], output[..., :width]) for inputs, value, output in seen.calls]
+
+    def after(scene: Scene, call: int) -> Step | None:
+        following = seen.calls[call + 1][0].key[0, 0] if call + 1 < len(seen.calls) else None
+        return written_step(module, scene, written[call], following)
+
+    first = "head 0 reads and head 1 writes" if heads == 1 else f"heads 0 to {heads - 1} read, the others write"
+    note = f"Queries are the steps of the sequence, keys the slots of the memory before each: {first}."
+    return Reading(title=title, seen=seen, queries=steps, keys=slots, notes=(note,), after=after)
+
+
+@read.register
+def _few_shot(model: FewShotClassifier, text: Any, layer: Walked, *, target: str | None, to: str | None) -> Reading:
+    if target is not None or to is not None:
+        raise InputError("target and to are for models that write; this one reads pictures, leave them out")
+    if not isinstance(text, tuple) or len(text) != 2:
+        raise InputError("a few-shot classifier learns from labelled pictures: give (shown, asked), as to its classify")
+    shown, asked = text
+    with watching(model.model, layer) as seen:
+        label = model.classify(shown, asked).label
+    names = episode_names([name for _, name in shown])
+    return Reading(title=f"image 1, predicted class: {label}", seen=seen, queries=names, keys=names)
 
 
 def _check_length(what: str, count: int) -> None:
@@ -140,7 +228,7 @@ def _only_a_text(text: str, target: str | None, to: str | None) -> None:
 
 
 @read.register
-def _pairs(model: PairPredictor, text: str, layer: AttentionLayer, *, target: str | None, to: str | None) -> Reading:
+def _pairs(model: PairPredictor, text: str, layer: Walked, *, target: str | None, to: str | None) -> Reading:
     for name, given in (("the text", text), ("the target", target)):
         if given is not None and not given.strip():
             raise InputError(f"{name} is empty; there is nothing to walk through")
@@ -150,7 +238,7 @@ def _pairs(model: PairPredictor, text: str, layer: AttentionLayer, *, target: st
     _check_length("the text", len(ids))
     source = task.read([ids]).to(model.device)
     source_tokens = tuple(source_tokenizer.tokens(source.ids[0].tolist()))
-    if layer.sequences == ("source", "source"):
+    if sequences_of(layer) == ("source", "source"):
         with watching(module, layer) as seen:
             module.start(source)
         notes = ("The encoder reads the source alone, whatever the target is.",) if target is not None else ()
@@ -158,6 +246,10 @@ def _pairs(model: PairPredictor, text: str, layer: AttentionLayer, *, target: st
     if target is None:
         written = model.searched([ids], model.usual, lambda _, found: list(found[0].tokens))[0]
         notes = ["The target is the model's own answer, read back in one pass as in training."]
+        most = module.maximum_target_length
+        if most is not None and len(written) >= most:  # the start token takes a place too
+            written = written[: most - 1]
+            notes.append(f"The answer fills all {most} places of the decoder; its last token is left out here.")
     else:
         written = model.encode_target(target)
         _check_length("the target", len(written))
@@ -167,7 +259,7 @@ def _pairs(model: PairPredictor, text: str, layer: AttentionLayer, *, target: st
         module(batch.source, batch.target)
     read_so_far = tuple(target_tokenizer.tokens(batch.target.ids[0].tolist()))
     being_written = tuple(target_tokenizer.tokens(batch.labels[0].tolist()))
-    across = layer.sequences == ("target", "source")
+    across = sequences_of(layer) == ("target", "source")
     if across:
         notes.append(
             "A query is called by the token being written: it is made one place earlier, before that token is known."
@@ -182,32 +274,43 @@ def _pairs(model: PairPredictor, text: str, layer: AttentionLayer, *, target: st
 
 
 @singledispatch
-def asking(model: nn.Module, layer: AttentionLayer, token: str) -> str:
+def asking(model: nn.Module, layer: Walked, token: str) -> str:
     """What the vector that asks is, in words that begin a sentence."""
-    if layer.sequences[0] == layer.sequences[1]:
+    asks, held = sequences_of(layer)
+    if asks == held:
         return f"The vector of {quoted(token)} in this layer"
     return f"The decoder's vector at the place where {quoted(token)} is written"
 
 
 @asking.register
-def _bahdanau(model: Bahdanau, layer: AttentionLayer, token: str) -> str:
+def _bahdanau(model: Bahdanau, layer: Walked, token: str) -> str:
     return f"The decoder's state before the step that writes {quoted(token)}, sᵢ₋₁,"
 
 
 @asking.register
-def _luong(model: Luong, layer: AttentionLayer, token: str) -> str:
+def _luong(model: Luong, layer: Walked, token: str) -> str:
     return f"The decoder's state after the step, just before {quoted(token)} is written, hₜ,"
 
 
 @asking.register
-def _han(model: HAN, layer: AttentionLayer, token: str) -> str:
-    level = "words, u_w," if layer.sequences[1] == "source" else "sentences, u_s,"
+def _han(model: HAN, layer: Walked, token: str) -> str:
+    level = "words, u_w," if sequences_of(layer)[1] == "source" else "sentences, u_s,"
     return f"The context vector of the {level} the same for every text,"
 
 
 @asking.register
-def _gnmt(model: GNMT, layer: AttentionLayer, token: str) -> str:
+def _gnmt(model: GNMT, layer: Walked, token: str) -> str:
     return f"The bottom decoder layer's output of the step before {quoted(token)}"
+
+
+@asking.register
+def _show_attend_and_tell(model: ShowAttendAndTell, layer: Walked, token: str) -> str:
+    return f"The decoder's state before the step that writes {quoted(token)}, hₜ₋₁,"
+
+
+@asking.register
+def _lstmn(model: LSTMN, layer: Walked, token: str) -> str:
+    return f"The vector of {quoted(token)} beside the summary of the step before, [xₜ; h̃ₜ₋₁],"
 
 
 # What one attention layer was given and gave in a run of its model, kept by hooks that return nothing.
@@ -261,12 +364,16 @@ class Seen:
         raise InputError(f"there is no query {place}; the layer was asked {before} times")
 
 
-def layers_of(model: nn.Module) -> dict[str, AttentionLayer]:
-    """Every attention layer of a model by its address."""
-    return {name: part for name, part in model.named_modules() if isinstance(part, AttentionLayer)}
+def layers_of(model: nn.Module) -> dict[str, Walked]:
+    """Every attention layer of a model by its address, and every mechanism that is in none."""
+    found: dict[str, Walked] = {}
+    for name, part in model.named_modules():
+        if isinstance(part, AttentionLayer | Attention) and not any(name.startswith(f"{other}.") for other in found):
+            found[name] = part
+    return found
 
 
-def chosen_layer(model: nn.Module, address: str | None, within: str = "") -> tuple[str, AttentionLayer]:
+def chosen_layer(model: nn.Module, address: str | None, within: str = "") -> tuple[str, Walked]:
     """The layer at an address; where None, the last in which what is written looks at what was read, else the last.
 
     Arguments:
@@ -287,7 +394,7 @@ def chosen_layer(model: nn.Module, address: str | None, within: str = "") -> tup
         raise InputError(f"there is no layer {within!r} among {', '.join(layers)}")
     if address is None:
         fitting = {name: layer for name, layer in layers.items() if is_layer(name, within)}
-        between = [name for name, layer in fitting.items() if layer.sequences == ("target", "source")]
+        between = [name for name, layer in fitting.items() if sequences_of(layer) == ("target", "source")]
         address = (between or list(fitting))[-1]
     if address not in layers:
         raise InputError(
@@ -299,7 +406,7 @@ def chosen_layer(model: nn.Module, address: str | None, within: str = "") -> tup
 
 
 @contextlib.contextmanager
-def watching(model: nn.Module, layer: AttentionLayer) -> Iterator[Seen]:
+def watching(model: nn.Module, layer: Walked) -> Iterator[Seen]:
     """Inside the block, what goes through one layer of a model is kept; the model runs as it would without."""
     seen = Seen()
 
@@ -318,12 +425,13 @@ def watching(model: nn.Module, layer: AttentionLayer) -> Iterator[Seen]:
     def gave(_: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
         seen.outputs.append(output.clone())
 
-    handles = [
-        layer.attention.register_forward_hook(called),
-        layer.query.register_forward_pre_hook(asked),
-        layer.key.register_forward_pre_hook(held),
-        layer.output.register_forward_hook(gave),
-    ]
+    handles = [mechanism_of(layer).register_forward_hook(called)]
+    if isinstance(layer, AttentionLayer):
+        handles += [
+            layer.query.register_forward_pre_hook(asked),
+            layer.key.register_forward_pre_hook(held),
+            layer.output.register_forward_hook(gave),
+        ]
     for name, part in model.named_modules():
         # Under a norm what the embedding gives is no sum of the two.
         if isinstance(part, PositionedEmbedding) and type(part.norm) is nn.Identity:

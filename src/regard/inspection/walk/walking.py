@@ -25,10 +25,22 @@ from regard.inspection.walk.layer_steps import (
     split_step,
 )
 from regard.inspection.walk.mechanism_steps import check_step, gathering_steps, weight_steps
-from regard.inspection.walk.reading import Found, Reading, asking, chosen_layer, find_word, layers_of, occurs, read
+from regard.inspection.walk.reading import (
+    Found,
+    Reading,
+    Seen,
+    Walked,
+    asking,
+    chosen_layer,
+    find_word,
+    layers_of,
+    mechanism_of,
+    occurs,
+    read,
+    sequences_of,
+)
 from regard.inspection.walk.steps import Scene, Step, quoted, walked_as
 from regard.inspection.words import shown_tokens
-from regard.tasks.pictures import Picture
 from regard.tasks.predictor import Predictor
 
 FORMAT_VERSION = 1
@@ -164,7 +176,7 @@ def is_page(path: str | os.PathLike[str]) -> bool:
 
 def walk(
     model: Predictor,
-    text: str | Picture,
+    text: Any,
     query: str | None = None,
     *,
     position: int | None = None,
@@ -180,7 +192,9 @@ def walk(
 
     Arguments:
         model: what `regard.load` gives.
-        text: what the model is to read; for a classifier of pictures a picture, as a file or an array.
+        text: what the model is to read; of a captioner or a classifier of pictures a picture, as a file or an array; of a model
+            that copies vectors of zeros and ones with spaces between; of a few-shot classifier `(shown, asked)`, as its
+            `classify` takes them.
         query: the word to follow: among the output tokens where a layer looks at the source, else among the tokens it reads.
         position: which token, counted from 0, where the word occurs more than once, or in place of a word.
         layer: the address of an attention layer; the last that looks from what is written at what was read where None.
@@ -214,9 +228,7 @@ def walk(
     return _walked(model.model, address, part, reading, _found(model, part, reading, query, position), number)
 
 
-def _walked(
-    model: nn.Module, address: str, part: AttentionLayer, reading: Reading, found: Found, number: int | None
-) -> Walk:
+def _walked(model: nn.Module, address: str, part: Walked, reading: Reading, found: Found, number: int | None) -> Walk:
     """The walk of one query, from what went through the layer."""
     seen = reading.seen
     call, place = seen.find(found.position)
@@ -226,11 +238,12 @@ def _walked(
             f"{quoted(shown_tokens(reading.queries)[found.position])} has nothing to look at in {address}: no token stands "
             "before it; choose a later one"
         )
+    mechanism = mechanism_of(part)
     with torch.no_grad():
-        chosen, note = _head(part.attention, inputs, 0, place, number)
+        chosen, note = _head(mechanism, inputs, 0, place, number)
         token = shown_tokens(reading.queries)[found.position]
         scene = Scene(
-            mechanism=part.attention,
+            mechanism=mechanism,
             inputs=inputs,
             value=value,
             row=0,
@@ -240,37 +253,46 @@ def _walked(
             key_tokens=reading.keys[: inputs.shape[3]],
         )
         first = [given_step(scene)]
-        if seen.whole:
+        if isinstance(part, AttentionLayer) and seen.whole:
             words = asking(model, part, token)
             unrotated = Unrotated.of(part, scene, seen, call)
             first = [projection_step(part, scene, words, seen.queries[call][0, place].to(scene.exact), unrotated)]
             if unrotated is not None:
                 first.append(rotation_step(part, scene, unrotated))
-        weights_, weights = walked_as(weight_steps, part.attention, "weights")(part.attention, scene)
+        weights_, weights = walked_as(weight_steps, mechanism, "weights")(mechanism, scene)
         gathering, gathered = gathering_steps(scene, weights)
         asides = (
-            split_step(part, scene, seen, call) if seen.whole else None,
-            output_step(part, scene, gathered, given, seen.outputs[call]) if seen.whole else None,
+            *_of_layer(part, scene, seen, call, gathered, given),
             check_step(scene, weights, gathered, given),
         )
-    steps = [*first, *weights_, *gathering, *(step for step in asides if step is not None)]
+        after = reading.after(scene, call)
+    steps = [*first, *weights_, *gathering, *([after] if after else []), *(step for step in asides if step is not None)]
     width = (("D", "width of the model", seen.queries[call].shape[-1]),) if seen.whole else ()
     return Walk(
         title=reading.title,
         address=address,
-        mechanism=_described(part.attention),
+        mechanism=_described(mechanism),
         query=reading.queries[found.position],
         position=found.position,
         queries=reading.queries,
         keys=scene.key_tokens,
         hidden=_hidden(scene),
         head=chosen,
-        heads=part.heads,
+        heads=inputs.shape[1],
         sizes=(*_sizes(scene), *width),
         notes=tuple(note for note in (found.note, note, *reading.notes) if note),
         steps=tuple(steps),
         again=lambda position: _walked(model, address, part, reading, Found(position), chosen),
     )
+
+
+def _of_layer(
+    part: Walked, scene: Scene, seen: Seen, call: int, gathered: Tensor, given: Tensor
+) -> tuple[Step | None, ...]:
+    """What explains a layer: its scores by content and position, and its output projection."""
+    if not isinstance(part, AttentionLayer) or not seen.whole:
+        return ()
+    return split_step(part, scene, seen, call), output_step(part, scene, gathered, given, seen.outputs[call])
 
 
 def walk_attention(
@@ -353,7 +375,7 @@ def walk_attention(
     )
 
 
-def _found(model: Predictor, layer: AttentionLayer, reading: Reading, word: str | None, position: int | None) -> Found:
+def _found(model: Predictor, layer: Walked, reading: Reading, word: str | None, position: int | None) -> Found:
     """The token to follow; where a word is only among those looked at, the error says where it would ask.
 
     Raises:
@@ -364,7 +386,9 @@ def _found(model: Predictor, layer: AttentionLayer, reading: Reading, word: str 
     except InputError as error:
         if word is None or not occurs(reading.keys, word) or occurs(reading.queries, word):
             raise
-        where = [name for name, other in layers_of(model.model).items() if other.sequences[0] == layer.sequences[1]]
+        where = [
+            name for name, other in layers_of(model.model).items() if sequences_of(other)[0] == sequences_of(layer)[1]
+        ]
         hint = (
             f"; it is among those looked at, and asks in {where[0]} (--layer)"
             if where

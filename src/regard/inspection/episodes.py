@@ -1,0 +1,62 @@
+"""What a few-shot classifier looks at while it reads an episode: its attention, and what its convolutions reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from regard.inspection.record import look
+from regard.inspection.view import AttentionMap, AttentionView, episode_names
+from regard.models.snail import SNAIL, ConvolutionBlock
+from regard.tasks.few_shot import FewShotClassifier
+from regard.tasks.pictures import Picture
+
+
+def learnt_view(
+    classifier: FewShotClassifier,
+    shown: Sequence[tuple[Picture, str]],
+    asked: Picture,
+    addresses: Sequence[str] | None = None,
+) -> AttentionView:
+    """The maps of an episode: each picture by its class, the one that is asked about last.
+
+    Beside the attention stands what the convolutions read, as the paper draws it (Mishra et al. 2018, figure 1): each convolution
+    of a block is a head, and a place that it reads counts 1. Those are connections, not weights.
+
+    Arguments:
+        classifier: what `regard.load` gives.
+        shown, asked: as `FewShotClassifier.classify` takes them.
+        addresses: of attention layers, with `*` for any part of a name; all, and the convolutions too, where None.
+
+    Raises:
+        InputError: as `classify`, and for an address that no layer has.
+    """
+    names = episode_names([name for _, name in shown])
+    with look(classifier, addresses) as record:
+        label = classifier.classify(shown, asked).label
+    title = f"image 1, predicted class: {label}"
+    view = replace(record.view(0, tokens=names), title=title, examples=(title,))
+    reads = [] if addresses is not None else convolution_reads(classifier, names)
+    if not reads:
+        return view
+    note = "The maps of convolutions show which places each reads, not weights; each head is a convolution, the dilation doubles."
+    return replace(view, maps=(*view.maps, *reads), note=" ".join(part for part in (view.note, note) if part))
+
+
+def convolution_reads(classifier: FewShotClassifier, names: Sequence[str]) -> list[AttentionMap]:
+    """For each block of convolutions a map (convolutions, T, T): 1 where a place reads itself or one so many places before."""
+    blocks = classifier.model.blocks if isinstance(classifier.model, SNAIL) else ()
+    back = np.arange(len(names))[:, None] - np.arange(len(names))
+    return [
+        AttentionMap(
+            address=f"blocks.{number}.convolutions",
+            kind="self",
+            query_tokens=tuple(names),
+            key_tokens=tuple(names),
+            weights=np.stack([(back == 0) | (back == part.dilation) for part in block]).astype(np.float32),
+        )
+        for number, block in enumerate(blocks)
+        if isinstance(block, ConvolutionBlock)
+    ]
