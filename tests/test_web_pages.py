@@ -13,7 +13,7 @@ import pytest
 from regard.web import framed, json_in_script, page
 from regard.web import pages as web
 
-VIEWS = ("viewer", "walk", "report", "questionnaire")
+VIEWS = ("viewer", "walk", "report", "questionnaire", "map")
 
 
 @pytest.fixture
@@ -74,7 +74,12 @@ def test_every_page_is_one_script_named_by_its_policy(name):
 
 def test_every_module_is_in_a_page_or_is_for_a_server():
     folder = resources.files("regard.web").joinpath("static")
-    there = {path.name for part in (folder, folder / "viewer") for path in part.iterdir() if path.name.endswith(".js")}
+    there = {
+        path.name
+        for part in (folder, folder / "viewer", folder / "map")
+        for path in part.iterdir()
+        if path.name.endswith(".js")
+    }
     used = {
         line.rpartition("/")[2]
         for name in VIEWS

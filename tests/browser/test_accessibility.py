@@ -16,6 +16,8 @@ from tests.browser.test_studio import studio  # noqa: F401  # a fixture
 
 import regard
 from regard.attention import AttentionInputs, ScaledDot, ScoredAttention
+from regard.embeddings.map_page import html_page as map_page
+from regard.embeddings.vector_map import map_vectors
 from regard.inspection import walk, walk_attention
 from regard.inspection.view import AttentionMap, AttentionView, Patches
 from regard.inspection.viewer import save_page
@@ -29,7 +31,12 @@ from regard.word_embeddings.survey import Item, Questionnaire
 from regard.word_embeddings.survey import html_page as questionnaire
 
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
-READY = {"walk": "nav a[aria-current]", "report": "main", "questionnaire": "main:not([hidden])"}
+READY = {
+    "walk": "nav a[aria-current]",
+    "report": "main",
+    "questionnaire": "main:not([hidden])",
+    "map": "body[data-ready]",
+}
 WORDS = ["the", "animal", "was", "tire", "##d", "</script><b>", "."]
 needs_axe = pytest.mark.skipif(not AXE.exists(), reason="no node_modules/axe-core: run npm ci")
 
@@ -68,6 +75,10 @@ def written(name: str, path: Path) -> Path:
         vectors = WordVectors(words=words, matrix=matrix, name="</script>")
         found = audit(vectors, pairs=GENDER_PAIRS, occupations=CATEGORIES["professions"])
         path.write_text(report([Subject(vectors=vectors, report=evaluate(vectors, Battery()), audit=found)]))
+    elif name == "map":
+        matrix = np.random.default_rng(3).normal(size=(len(WORDS), 5)).astype(np.float32)
+        columns = {"kind": list("abcabca"), "size": np.linspace(-1, 1, len(WORDS))}
+        path.write_text(map_page(map_vectors(matrix, WORDS, neighbours=2, columns=columns, title="</script>")))
     else:
         item = Item(
             name="1a", kind="neighbour", query="king", options=("b", "c"), owners=(("x",), ("y",)), tables=("x", "y")
@@ -125,6 +136,19 @@ def test_the_other_pages_have_no_violation(visit, tmp_path, name, scheme):
     found = violations(page)
     page.set_viewport_size({"width": 390, "height": 800})
     page.keyboard.press("?")
+    assert found + violations(page) == []
+
+
+@needs_axe
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_map_with_a_point_a_search_and_a_selection_has_no_violation(visit, until, tmp_path, scheme):
+    page = visit(written("map", tmp_path / "map.html"), color_scheme=scheme)
+    page.fill("#search", "a")
+    until(page, "state.hits.length > 1")
+    page.keyboard.press("Enter")
+    found = violations(page)
+    page.click("#take-hits")
+    page.select_option("#colour", "1")
     assert found + violations(page) == []
 
 

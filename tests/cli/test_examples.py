@@ -68,6 +68,8 @@ RUN: dict[str, str] = {
     'regard answer runs/squad "Where does she live?" --context "She has lived in Paris since 1999."': "",
     'regard embed path/to/minilm "How do I read a file?" "Open it and loop over it."': "",
     'regard search path/to/minilm docs "how do I resume a run"': "",
+    "regard map glove.6B.300d.txt -o words.html": "",
+    "regard map path/to/minilm messages.csv --text message --colour label -o messages.html": "",
     'regard look runs/dates "mardi 9 mai 2017" --target 2017-05-09 -o attention.html': "",
     'regard look runs/copying "10110010 01101100" -o memory.html': "",
     'regard walk runs/en-de "A dog runs." --query Hund': "--target abc",
@@ -178,6 +180,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("shop")
     texts = {
         "prompts.txt": "the old\nthe dog\n",
+        "messages.csv": "label,message\nspam,the old dog\nham,the red cat\n",
         "messages.txt": "the old dog\nthe red cat\n",
         "article.txt": "abc\n",
         "docs/a.txt": "the old dog sees\n\nthe red cat sleeps\n",

@@ -29,6 +29,7 @@ COMMANDS = (
     "answer",
     "embed",
     "search",
+    "map",
     "look",
     "walk",
     "rank",

@@ -26,6 +26,7 @@ from regard.cli.folders import check, export, info, push
 from regard.cli.language_models import generate, prompt
 from regard.cli.lens import lens
 from regard.cli.looking import look, rank, walk
+from regard.cli.maps import map as map_vectors
 from regard.cli.media import caption, compose
 from regard.cli.serving import serve
 from regard.cli.spans import answer, fill, tag
@@ -89,6 +90,7 @@ for _command in (
     answer,
     embed,
     search,
+    map_vectors,
     look,
     walk,
     rank,

@@ -245,10 +245,25 @@ def nearest(
     cosines = np.empty((len(queries), 0), dtype=np.float32)
     for start in range(0, len(vectors), chunk):
         piece = unit(np.asarray(vectors[start : start + chunk], dtype=np.float32))
-        found = wanted @ piece.T
-        rows = np.concatenate([rows, np.broadcast_to(np.arange(start, start + len(piece)), found.shape)], axis=1)
-        cosines = np.concatenate([cosines, found], axis=1)
+        found, there = _largest(wanted @ piece.T, count)
         # What was found before stands before, so a stable order keeps the first of those alike.
+        rows = np.concatenate([rows, there + start], axis=1)
+        cosines = np.concatenate([cosines, found], axis=1)
         best = np.argsort(-cosines, axis=1, kind="stable")[:, :count]
         rows, cosines = np.take_along_axis(rows, best, axis=1), np.take_along_axis(cosines, best, axis=1)
     return Nearest(rows, cosines)
+
+
+def _largest(numbers: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The largest of each row and where they are, the largest first; of those alike the first ones, and first."""
+    if numbers.shape[1] > count:
+        values, places = (each.numpy() for each in torch.topk(torch.from_numpy(numbers), count, dim=1))
+        # Where more are as large as the last of them, it is left to chance which is taken; sorting all of the row decides.
+        for row in np.flatnonzero((numbers >= values[:, -1:]).sum(axis=1) > count):
+            places[row] = np.argsort(-numbers[row], kind="stable")[:count]
+        places.sort(axis=1)
+    else:
+        places = np.broadcast_to(np.arange(numbers.shape[1]), numbers.shape)
+    values = np.take_along_axis(numbers, places, axis=1)
+    order = np.argsort(-values, axis=1, kind="stable")
+    return np.take_along_axis(values, order, axis=1), np.take_along_axis(places, order, axis=1)

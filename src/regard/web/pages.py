@@ -41,7 +41,7 @@ def page(
     view on the page's body, is `static/pages/NAME.js`.
 
     Arguments:
-        name: `viewer`, `walk`, `report` or `questionnaire`.
+        name: `viewer`, `walk`, `report`, `questionnaire` or `map`.
         parts: what the template shows; all text is escaped.
         data: what the program reads, as JSON in the page.
         styles: further style sheets.

@@ -1,0 +1,281 @@
+"""`regard map`: vectors of words or texts as points of a picture, on one page."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.console import envelope, print_json, progress_bar, say, text_bar
+from regard.cli.embedding import open_encoder
+from regard.cli.inputs import Text, read_input
+from regard.cli.settings import Device, Json, Seed, VectorDType
+from regard.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from regard.word_embeddings.store import WordVectors
+
+TABLES = (".jsonl", ".parquet")
+"""What `regard embed` writes with the texts beside their vectors."""
+
+
+def map(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="VECTORS",
+            help="Word vectors in any format; what `regard embed` wrote; or the folder of an encoder, for TEXTS.",
+            show_default=False,
+        ),
+    ],
+    texts: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="TEXTS",
+            help="What an encoder is to read, or what the rows of an .npy are of: a text in each line, CSV, TSV or JSONL.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.", show_default=False)
+    ] = Path("map.html"),
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="pca, umap or tsne; the last two need pip install 'regard[map]'.")
+    ] = "pca",
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Only the first N vectors.")] = 100_000,
+    neighbours: Annotated[
+        int, typer.Option(metavar="K", min=0, help="Neighbours of each point to keep on the page; 0 for none.")
+    ] = 10,
+    colour: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="A column of TEXTS to colour the points by; or a file with a value in each line, or of words a word, a tab and "
+            "its value. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    text_column: Annotated[
+        str | None,
+        typer.Option("--text", metavar="COLUMN", help="Of TEXTS in CSV, TSV or JSONL: the column with the text."),
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the points too, as a .csv, .jsonl or .parquet for embedding-atlas; neighbours are in the last two.",
+            show_default=False,
+        ),
+    ] = None,
+    device: Device = "auto",
+    dtype: VectorDType = "auto",
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Draw vectors as points on one page: to zoom and search in, with the nearest neighbours of each in the space itself.
+
+    Without TEXTS the vectors are of words, or in a .jsonl or .parquet that `regard embed` wrote. With TEXTS a model of sentences
+    reads them, or they say what the rows of an .npy are of. PCA is exact and quick, and says how much of the variance it shows.
+    The page needs no network and no other file.
+
+    \b
+    Example:
+      regard map glove.6B.300d.txt -o words.html
+      regard map path/to/minilm messages.csv --text message --colour label -o messages.html
+      regard map vectors.npy sentences.txt --method umap --export points.parquet
+    """  # noqa: D301  # \b keeps the lines of the example apart
+    from regard.embeddings.map_page import check_export, column_of, html_page, write_points
+    from regard.embeddings.vector_map import METHODS, map_vectors
+    from regard.files import write_file
+
+    if method not in METHODS:
+        raise InputError(f"--method is {method!r}; {nearest(method, METHODS)}")
+    if export is not None:
+        check_export(export)
+    vectors, labels, rows = _read(source, texts, limit, text_column, device, dtype)
+    columns = {}
+    for name in colour or ():
+        title, values = _values(name, labels, rows, words=texts is None)
+        columns[title] = column_of(values)
+    with progress_bar("vectors") as show:
+        found = map_vectors(
+            vectors,
+            labels,
+            method=method,
+            neighbours=neighbours,
+            columns=columns,
+            title=(source if texts is None else texts).name,
+            seed=seed,
+            progress=show,
+        )
+    write_file(output, html_page(found).encode())
+    if export is not None:
+        write_points(found, export)
+        if found.neighbours is not None and export.suffix.lower() == ".csv":
+            say(f"{export}: a CSV cannot hold neighbours; .jsonl and .parquet do")
+    if as_json:
+        kept = 0 if found.neighbours is None else found.neighbours.rows.shape[1]
+        said = {"output": str(output), "points": len(found), "dim": found.width, "method": method, "neighbours": kept}
+        print_json(envelope("map") | said | {"shares": found.shares, "export": None if export is None else str(export)})
+        return
+    share = "" if found.shares is None else f", {sum(found.shares):.1%} of the variance shown"
+    say(f"{output}: {len(found):,} points{share}")
+    if export is not None:
+        say(f"{export}: the same points, for other programs")
+
+
+def _read(
+    source: Path, texts: Path | None, limit: int, column: str | None, device: str, dtype: str
+) -> tuple[NDArray[np.float32], list[str], list[Text] | None]:
+    """The vectors, the texts of each, and the rows that texts were read from where they were."""
+    suffix = source.suffix.lower()
+    if texts is None:
+        if column is not None:
+            raise InputError("--text names a column of TEXTS; give that file after the vectors, or leave it out")
+        if suffix == ".npy":
+            raise InputError(f"{source}: holds vectors without their texts; give the file of texts after it")
+        if source.is_dir() and (source / "config.json").exists():
+            raise InputError(
+                f"{source}: is a model; give a file of texts for it to read after it, or write the vectors of its word pieces "
+                "first, by regard vectors extract"
+            )
+        if suffix in TABLES and source.is_file():
+            return (*_table(source, limit), None)
+        table = _words(source, limit)
+        return table.matrix, list(table.words), None
+    rows = list(itertools.islice(read_input((), texts, column), limit + 1))
+    if not rows:
+        raise InputError(f"{texts}: holds no text")
+    if suffix == ".npy":
+        vectors = _array(source)
+        if len(vectors) != len(rows) and not (len(vectors) > limit < len(rows)):
+            more = "or more " if len(rows) > limit else ""
+            raise InputError(
+                f"{source}: has {len(vectors):,} vectors for {len(rows):,} {more}texts in {texts}; give one for each"
+            )
+        rows = _cut(rows, limit)
+        return vectors[: len(rows)], [row.content for row in rows], rows
+    rows = _cut(rows, limit)
+    labels = [row.content for row in rows]
+    encoder, chosen = open_encoder(source, device, None, None, dtype)
+    with text_bar(encoder, len(labels)):
+        return encoder.embed(labels, precision=chosen), labels, rows
+
+
+def _cut(rows: list[Text], limit: int) -> list[Text]:
+    if len(rows) > limit:
+        _say_cut(limit)
+    return rows[:limit]
+
+
+def _say_cut(limit: int) -> None:
+    say(f"only the first {limit:,} are on the map; --limit N takes more")
+
+
+def _words(source: Path, limit: int) -> WordVectors:
+    from regard.word_embeddings.files import read_vectors
+
+    table = read_vectors(source, limit=limit + 1, say=say)
+    if len(table) > limit:
+        _say_cut(limit)
+    return table.first(limit)
+
+
+def _array(source: Path) -> NDArray[np.float32]:
+    import numpy as np
+
+    try:
+        found = np.load(source, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{source}: is no array that can be read ({error}); give what regard embed wrote") from None
+    if found.ndim != 2 or found.dtype.kind != "f":
+        raise InputError(f"{source}: is {found.dtype} of the shape {found.shape}; give (N, W) floats")
+    return found if found.dtype == np.float32 else found.astype(np.float32)
+
+
+def _table(source: Path, limit: int) -> tuple[NDArray[np.float32], list[str]]:
+    """Texts and vectors of a .jsonl or .parquet, as `regard embed` writes them."""
+    rows: Any = _jsonl(source, limit + 1) if source.suffix.lower() == ".jsonl" else _parquet(source, limit + 1)
+    if not rows:
+        raise InputError(f"{source}: holds no vectors")
+    if len(rows) > limit:
+        _say_cut(limit)
+        rows = rows[:limit]
+    import numpy as np
+
+    labels, vectors = zip(*rows, strict=True)
+    try:
+        return np.array(vectors, dtype=np.float32), list(labels)
+    except ValueError:
+        raise InputError(f"{source}: its vectors are of several widths, or hold what is no number") from None
+
+
+def _jsonl(source: Path, limit: int) -> list[tuple[str, Any]]:
+    from regard.data.lines import read_lines
+    from regard.data.malformed import MalformedRow
+    from regard.data.objects import objects_of_jsonl
+
+    rows = []
+    for line in itertools.islice(objects_of_jsonl(str(source), read_lines(source)), limit):
+        if isinstance(line, MalformedRow):
+            raise InputError(str(line))
+        number, content = line
+        text, vector = content.get("text"), content.get("vector")
+        if not isinstance(text, str) or not isinstance(vector, list):
+            raise InputError(f"{source}, line {number}: has no text and vector; give what regard embed wrote")
+        rows.append((text, vector))
+    return rows
+
+
+def _parquet(source: Path, limit: int) -> list[tuple[str, Any]]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise InputError(f"{source}: reading .parquet needs pyarrow: pip install 'regard[parquet]'") from None
+    try:
+        table = pyarrow.parquet.read_table(source, columns=["text", "vector"]).slice(0, limit)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(f"{source}: has no text and vector ({error}); give what regard embed wrote") from None
+    return list(zip(table["text"].to_pylist(), table["vector"].to_pylist(), strict=True))
+
+
+def _values(name: str, labels: list[str], rows: list[Text] | None, *, words: bool) -> tuple[str, list[str]]:
+    """The name of a colour, and its value for each point, empty where there is none."""
+    known = list(dict.fromkeys(key for row in rows or () for key in (row.row or {})))
+    if name in known:
+        return name, ["" if (value := (row.row or {}).get(name)) is None else str(value) for row in rows or ()]
+    path = Path(name)
+    if not path.is_file():
+        hint = nearest(name, known) if known else "give a file with a value for each, or TEXTS with columns"
+        raise InputError(f"--colour {name!r}: is no column and no file; {hint}")
+    lines = _lines(path)
+    if words and lines and all("\t" in line for line in lines if line.strip()):
+        held = dict(line.split("\t", 1) for line in lines if line.strip())
+        values = [held.get(label, "") for label in labels]
+        if not any(label in held for label in labels):
+            raise InputError(
+                f"--colour {path}: none of its words is on the map; give a word, a tab and its value in each line"
+            )
+        return path.stem, values
+    if len(lines) < len(labels):
+        raise InputError(f"--colour {path}: has {len(lines):,} lines for {len(labels):,} points; give a value for each")
+    return path.stem, [line.strip() for line in lines[: len(labels)]]
+
+
+def _lines(path: Path) -> list[str]:
+    from regard.data.lines import read_lines
+    from regard.data.malformed import MalformedRow, decoded
+
+    lines = []
+    for line in read_lines(path):
+        text = decoded(str(path), line)
+        if isinstance(text, MalformedRow):
+            raise InputError(str(text))
+        lines.append(text)
+    return lines
