@@ -31,6 +31,11 @@ from serving_load import made_model
 from viewer import BROWSERS, ROOT, softmax_of_noise
 
 WORDS = "The animal did not cross the street because it was too tired and the road was wide. "
+PAINTED = """async () => {
+  await studio.settled();
+  await new Promise((ready) => requestAnimationFrame(() => setTimeout(() => setTimeout(ready))));
+  return studio.took.at(-1);
+}"""
 MOVING = """async () => {
   const { pane } = regard, times = [];
   const frame = () => new Promise(requestAnimationFrame);
@@ -66,7 +71,7 @@ def studio(models: dict[str, Path]) -> Iterator[str]:
 
 def typed(page: Any, name: str, tokens: int, keys: int) -> dict[str, Any]:
     """Milliseconds from a key to its picture, with a model and a text of about so many tokens."""
-    page.select_option("#model", name)
+    pressed(page, partial(page.select_option, "#model", name))
     text = ""
     while True:
         pressed(page, partial(page.fill, "#reads", text + WORDS))
@@ -96,11 +101,8 @@ def typed(page: Any, name: str, tokens: int, keys: int) -> dict[str, Any]:
 
 def pressed(page: Any, press: Any) -> float:
     """Press, wait for the picture, and say how long it took."""
-    count = page.evaluate("studio.took.length")
     press()
-    while page.evaluate("studio.took.length") == count:
-        page.wait_for_timeout(5)
-    return page.evaluate("studio.took.at(-1)")
+    return page.evaluate(PAINTED)
 
 
 def moved(browser: Any, layers: int, length: int) -> dict[str, Any]:
