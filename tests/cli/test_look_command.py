@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 import regard
 from regard.inspection import AttentionView
 
+FOLDERS = Path(__file__).parents[1] / "golden" / "folders"
 LAYERS = ("encoder.layers.0.attention", "decoder.layers.0.attention", "decoder.layers.0.cross_attention")
 
 
@@ -136,3 +138,10 @@ def test_a_model_that_copies_shows_its_memory_and_a_few_shot_classifier_its_epis
         "--support is for models that learn"
         in command("look", tmp_path / "ntm", "101", "--support", tmp_path / "shown").refusal()
     )
+
+
+def test_a_plot_is_the_figure_of_the_paper_where_there_is_one(command, tmp_path):
+    answer = command("look", FOLDERS / "lstmn", "a b c", "-o", tmp_path / "read.svg")
+    assert answer.err.startswith(f"{tmp_path / 'read.svg'}: the figure of the model's paper")
+    answer = command("look", FOLDERS / "lstmn", "a b c", "--layer", "*", "-o", tmp_path / "maps.svg")
+    assert "attention maps of" in answer.err

@@ -14,12 +14,15 @@ from regard.cli.settings import Model, To
 from regard.errors import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from torch import nn
 
     from regard.inspection import AttentionMap, AttentionView
     from regard.tasks.language_modelling import LanguageModel
 
 
+PLOT_SUFFIXES = (".png", ".svg")
+DOTS_PER_INCH = 130
 VIEW_SUFFIXES = (".html", ".htm", ".png", ".svg", ".json")
 EVENTS_SHOWN = 128
 """Of a piece of music that is named by its place."""
@@ -76,6 +79,7 @@ def look(
 ) -> None:
     """Show the attention of a model while it translates or answers a text, or of an encoder or a language model while it reads.
 
+    A plot (.png, .svg) of an ntm, a han, an lstmn or a lambda network is the figure of its paper; with --layer it has maps.
     Without --output the terminal shows heatmaps: rows are the tokens written, columns those looked at; of a model that only reads
     the last layer, rows the tokens that look; of a han the text, with the weights of its sentences and their words.
     `regard info MODEL` lists the layers' addresses. An encoder may be a folder of any program's, with a head or without; a [MASK]
@@ -104,10 +108,17 @@ def look(
     if head:
         view = view.with_heads(head)
     if output is not None:
-        from regard.inspection.record import save_view
+        drawn = None if layer or head or output.suffix.lower() not in PLOT_SUFFIXES else _as_in_paper(model, text, view)
+        if drawn is None:
+            from regard.inspection.record import save_view
 
-        save_view(view, output)
-        say(f"{output}: {len(view.maps)} attention maps of {view.title!r}")
+            save_view(view, output)
+            say(f"{output}: {len(view.maps)} attention maps of {view.title!r}")
+        else:
+            from regard.inspection.plots import write_figure
+
+            write_figure(drawn, output, {"Title": view.title}, dots_per_inch=DOTS_PER_INCH)
+            say(f"{output}: the figure of the model's paper, of {view.title!r}; --layer '*' draws the attention maps")
     if as_json:
         print(view.to_json())
     elif output is None:
@@ -149,6 +160,26 @@ def _seen(
     if pair is not None and target is not None:
         raise InputError("--pair and --target are both the second text here; give one of them")
     return _reading(place, text, pair if target is None else target, layers)
+
+
+def _as_in_paper(model: Path, text: str, view: AttentionView) -> Figure | None:
+    """The figure that the model's paper draws, where it is another than a map."""
+    from regard.checkpoints import read_config
+    from regard.inspection.papers import FIGURES, document_figure
+    from regard.tasks.loading import load, model_folder
+
+    family = read_config(model_folder(model)).model_type
+    if family == "ntm":
+        from regard.inspection.memory import memory_figure, memory_trace
+
+        return memory_figure(memory_trace(load(model, task="copying"), text), title=view.title)
+    if family == "han":
+        if len(view.examples) > 1:  # two documents compared have no class of their own
+            return None
+        predicted: Any = load(model)
+        told = predicted.classify(text).label if hasattr(predicted, "classify") else ""
+        return document_figure(view, predicted=told)
+    return FIGURES[family](view) if family in FIGURES else None
 
 
 def _writing(
@@ -428,10 +459,6 @@ def walk(
 
 
 # `regard rank`.
-
-
-PLOT_SUFFIXES = (".png", ".svg")
-DOTS_PER_INCH = 130
 
 
 def rank(

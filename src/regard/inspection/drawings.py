@@ -15,7 +15,7 @@ from regard.data.notes import Note, Piece
 from regard.errors import InputError
 from regard.inspection.plots import DOTS_PER_INCH, Writer, fitted, write_figure
 from regard.inspection.view import AttentionMap, AttentionView
-from regard.inspection.words import shown_tokens
+from regard.inspection.words import shown_tokens, visible
 from regard.text.events import note_name
 
 if TYPE_CHECKING:
@@ -29,7 +29,10 @@ LINE, WIDTH, PICTURE = 0.24, 4.6, 1.7  # inches
 LEGEND_COLUMNS = 4
 SPREAD = 0.6  # of the distance of two tokens: how far the lines of the first and the last head are apart, nearly
 FAINTEST = 0.02  # of the largest weight: what is weaker is not drawn
+SPACE = visible(" ")
 DARKEST = 0.75  # of the light that is taken from where nothing is seen
+GREYEST = 0.35  # how far black and white of a picture are brought to grey under colours
+OPAQUE = 0.9  # the colour of the largest weight
 
 
 def lines_figure(item: AttentionMap, *, heads: Sequence[int] | None = None, query: int | None = None) -> Figure:
@@ -105,6 +108,9 @@ def overlay_figure(
 ) -> Figure:
     """The figure of a picture as each query token sees it: bright where its weights are, as in "Show, attend and tell".
 
+    Weights that may be negative, such as those of a lambda layer, are colours over the picture in grey: violet below zero, orange
+    above it, with a line around what has more than half of the largest. A query that is a patch itself has a crimson frame.
+
     Arguments:
         view: has the picture, and a map whose keys are patches of it.
         address: of that map.
@@ -129,7 +135,8 @@ def overlay_figure(
     chosen = list(range(len(item.query_tokens)) if queries is None else queries)
     if not chosen or any(not 0 <= row < len(item.query_tokens) for row in chosen):
         raise InputError(f"{address}: queries {chosen}; it has 0 to {len(item.query_tokens) - 1}")
-    weights = np.abs(item.mean() if head is None else item.weights[head])[:, patches.first : patches.last + 1]
+    weights = (item.mean() if head is None else item.weights[head])[:, patches.first : patches.last + 1]
+    signed = bool((item.weights < 0).any())
     columns = math.ceil(math.sqrt(len(chosen)))
     lines = math.ceil(len(chosen) / columns)
     drawing, whole = _figure(PICTURE * columns, (PICTURE + 0.3) * lines)
@@ -142,14 +149,54 @@ def overlay_figure(
     for place, row in enumerate(chosen):
         line, column = divmod(place, columns)
         axes = whole.inset_axes((column / columns, 1 - (line + 1) / lines, 0.94 / columns, 0.84 / lines))
-        axes.imshow(picture, extent=ends)
         seen = weights[row].reshape(patches.rows, patches.columns)
-        shade = np.zeros((patches.rows, patches.columns, 4))
-        shade[..., 3] = DARKEST * (1 - seen / (seen.max() or 1.0))
-        axes.imshow(shade, extent=ends, interpolation="bilinear")
+        if signed:
+            _signed(axes, picture, seen, ends)
+        else:
+            axes.imshow(picture, extent=ends)
+            shade = np.zeros((patches.rows, patches.columns, 4))
+            shade[..., 3] = DARKEST * (1 - seen / (seen.max() or 1.0))
+            axes.imshow(shade, extent=ends, interpolation="bilinear")
+        if item.query_patches == patches and patches.first <= row <= patches.last:
+            _asking(axes, patches, row - patches.first, ends)
         axes.set_axis_off()
-        axes.set_title(write.token(texts[row], row), loc="left", pad=2, **write.style(9))
+        axes.set_title(write.token(texts[row], row).replace(SPACE, " "), loc="left", pad=2, **write.style(9))
     return fitted(drawing)
+
+
+def _signed(axes: Axes, picture: np.ndarray, seen: np.ndarray, ends: tuple[float, float, float, float]) -> None:
+    """Weights of both signs over a picture in grey, between dark and bright, so that both colours show on any."""
+    from matplotlib import colormaps
+    from matplotlib.patheffects import withStroke
+
+    grey = picture[..., :3] @ np.array([0.21, 0.72, 0.07])
+    axes.imshow(GREYEST + (1 - 2 * GREYEST) * grey, extent=ends, cmap="gray", vmin=0, vmax=1)
+    shares = seen / (float(np.abs(seen).max()) or 1.0)
+    violet, orange = (colormaps["PuOr_r"](end) for end in (0.16, 0.8))
+    shade = np.where(shares[..., None] < 0, violet, orange)
+    shade[..., 3] = OPAQUE * np.abs(shares) ** 0.7
+    axes.imshow(shade, extent=ends, interpolation="nearest")
+    # Around cells, not smoothed between them: a weight belongs to a whole patch.
+    rows, columns = seen.shape
+    high, wide = (ends[2] - ends[3]) / rows, (ends[1] - ends[0]) / columns
+    halo = [withStroke(linewidth=2.6, foreground="white")]
+    for sign, colour in ((-1, violet), (1, orange)):
+        inside = np.pad(sign * shares > 0.5, 1)
+        edges = [([column - 1, column], [row, row]) for row, column in np.argwhere(inside[:-1] != inside[1:])]
+        edges += [([column, column], [row - 1, row]) for row, column in np.argwhere(inside[:, :-1] != inside[:, 1:])]
+        for x, y in edges:
+            axes.plot(np.array(x) * wide, np.array(y) * high, color=colour, linewidth=1.2, path_effects=halo)
+    axes.set_xlim(ends[0], ends[1])
+    axes.set_ylim(ends[2], ends[3])
+
+
+def _asking(axes: Axes, patches: Any, place: int, ends: tuple[float, float, float, float]) -> None:
+    """A frame around the patch that looks."""
+    from matplotlib.patches import Rectangle
+
+    high, wide = ends[2] / patches.rows, ends[1] / patches.columns
+    row, column = divmod(place, patches.columns)
+    axes.add_patch(Rectangle((column * wide, row * high), wide, high, fill=False, edgecolor="#c2185b", linewidth=1.6))
 
 
 def _dash(head: int) -> Literal["-", "--"]:
