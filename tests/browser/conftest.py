@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
+import re
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +138,62 @@ def until() -> Callable[[Any, str], None]:
         raise AssertionError(f"never came true: {condition}")
 
     return wait
+
+
+@contextmanager
+def served(**given: Any) -> Iterator[str]:
+    """A server with the studio in a thread: its address. Its key is `secret`.
+
+    Arguments:
+        given: arguments of `Server`.
+    """
+    import uvicorn
+
+    from regard.serving.app import create_app
+    from regard.serving.server import Server
+    from regard.serving.studio import CALLS
+
+    app = create_app(Server(more=CALLS, api_keys=("secret",), **given))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Any]:
+    """`opened(address)` opens a page of a server, in a browser that knows nothing of other pages."""
+    contexts, faults = [], []
+
+    def open_page(address: str, ready: bool = True) -> Any:
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        contexts.append(context)
+        page = context.new_page()
+        refused = r"Failed to load resource: (the server responded with a status of 40[01]|net::ERR_INTERNET_DISCONN)"
+        # The page says these in words.
+        page.on("console", lambda message: re.match(refused, message.text) or faults.append(message.text))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("request", lambda request: request.url.startswith("http://127.0.0.1:") or faults.append(request.url))
+        page.goto(address)
+        if ready:
+            page.wait_for_selector("body[data-ready]")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+def wait_for(page: Any, condition: str) -> None:
+    for _ in range(100):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(condition)

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import uvicorn
+from tests.browser.conftest import served, wait_for
 from tests.serving.test_attention import InProcess, language_model
 from tests.serving.test_tasks import classifier, png, translator, viewer
-
-from regard.serving.app import create_app
-from regard.serving.server import Server
-from regard.serving.studio import CALLS
 
 TOKENS = "regard.data.maps[0].query.tokens.length"
 
@@ -24,49 +17,8 @@ TOKENS = "regard.data.maps[0].query.tokens.length"
 def studio(randomize: Any) -> Iterator[str]:
     """The address of a studio over a small language model and a classifier."""
     models = {"lm": language_model, "yesno": classifier, "pair": translator, "sees": viewer}
-    link = InProcess(**{name: make(randomize) for name, make in models.items()})
-    app = create_app(Server(link=link, more=CALLS, api_keys=("secret",)))  # type: ignore[arg-type]
-    config = uvicorn.Config(app, port=0, log_level="error", lifespan="off")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
-    thread.start()
-    while not server.started:
-        pass
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/studio#token=secret"
-    server.should_exit = True
-    thread.join()
-
-
-@pytest.fixture
-def opened(browser: Any) -> Iterator[Any]:
-    contexts, faults = [], []
-
-    def open_page(address: str, ready: bool = True) -> Any:
-        context = browser.new_context(viewport={"width": 1280, "height": 900})
-        contexts.append(context)
-        page = context.new_page()
-        refused = r"Failed to load resource: (the server responded with a status of 40[01]|net::ERR_INTERNET_DISCONN)"
-        # The page says these in words.
-        page.on("console", lambda message: re.match(refused, message.text) or faults.append(message.text))
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("request", lambda request: request.url.startswith("http://127.0.0.1:") or faults.append(request.url))
-        page.goto(address)
-        if ready:
-            page.wait_for_selector("body[data-ready]")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert faults == []
-
-
-def wait_for(page: Any, condition: str) -> None:
-    for _ in range(100):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(condition)
+    with served(link=InProcess(**{name: make(randomize) for name, make in models.items()})) as address:
+        yield f"{address}/studio#token=secret"
 
 
 def test_typing_changes_the_map_and_keeps_the_view(opened, studio):

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
+from tests.browser.conftest import served, wait_for
 from tests.browser.test_accessibility import needs_axe, violations
-from tests.browser.test_studio import opened, wait_for  # noqa: F401  # opened is a fixture
 from tests.serving.test_attention import InProcess
-
-from regard.serving.app import create_app
-from regard.serving.server import Server
-from regard.serving.studio import CALLS
 
 EVENTS = [
     {"event": "train", "step": 10, "loss": 2.302585092994046, "learning_rate": 0.0003, "tokens": 500, "seconds": 2.0},
@@ -43,23 +36,15 @@ def write(folder: Path, *events: Any) -> None:
 @pytest.fixture
 def training(run: Path) -> Iterator[str]:
     """The address of the page of a run that has no model yet."""
-    server = Server(link=InProcess(), more=CALLS, runs={"tiny": str(run)}, api_keys=("secret",))  # type: ignore[arg-type]
-    config = uvicorn.Config(create_app(server), port=0, log_level="error", lifespan="off")
-    served = uvicorn.Server(config)
-    thread = threading.Thread(target=lambda: asyncio.run(served.serve()))
-    thread.start()
-    while not served.started:
-        pass
-    yield f"http://127.0.0.1:{served.servers[0].sockets[0].getsockname()[1]}/studio/training#token=secret"
-    served.should_exit = True
-    thread.join()
+    with served(link=InProcess(), runs={"tiny": str(run)}) as address:
+        yield f"{address}/studio/training#token=secret"
 
 
 def captions(page: Any) -> list[str]:
     return [" ".join(text.split()) for text in page.locator("figcaption").all_inner_texts()]
 
 
-def test_curves_grow_with_the_log_and_tell_its_numbers(opened, training, run):  # noqa: F811
+def test_curves_grow_with_the_log_and_tell_its_numbers(opened, training, run):
     page = opened(training)
     assert captions(page) == [
         "loss train 1.7 validation 2.1",
@@ -85,7 +70,7 @@ def test_curves_grow_with_the_log_and_tell_its_numbers(opened, training, run):  
     assert page.locator(".plot").first.get_attribute("aria-valuenow") == "10"
 
 
-def test_a_point_lies_where_its_number_says(opened, training):  # noqa: F811
+def test_a_point_lies_where_its_number_says(opened, training):
     page = opened(training)
     # Of the rate: its two points lie on the lines of the grid that bear their numbers.
     points, grid, labels = page.evaluate("""() => {
@@ -97,7 +82,7 @@ def test_a_point_lies_where_its_number_says(opened, training):  # noqa: F811
     assert points[0] > points[1]
 
 
-def test_the_figures_are_saved_as_the_log_has_them(opened, training, tmp_path):  # noqa: F811
+def test_the_figures_are_saved_as_the_log_has_them(opened, training, tmp_path):
     page = opened(training)
     with page.expect_download() as download:
         page.click("#save")
