@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +24,7 @@ from regard.layers import Pictures
 from regard.tasks.predictor import Predictor
 
 if TYPE_CHECKING:
+    from regard.inspection.widget import AttentionWidget
     from regard.tasks.task import Task
 
 
@@ -346,11 +349,42 @@ class Record:
 
             Console().print(render(view))
 
+    def widget(self, **settings: Any) -> AttentionWidget:
+        """The page as a live widget of a notebook: Python reads and sets the cell that it shows (`AttentionWidget`).
+
+        Arguments:
+            settings: as `view` takes them, and `height` of the frame in CSS pixels.
+
+        Raises:
+            InputError: as `view` does; or anywidget is not installed.
+        """
+        try:
+            from regard.inspection.widget import AttentionWidget
+        except ModuleNotFoundError as error:
+            raise InputError(
+                f"a live widget needs {error.name}, which is not installed: pip install 'regard[notebook]'; without it "
+                "a record shows itself as a page that Python cannot steer"
+            ) from error
+        height = settings.pop("height", 680)
+        return AttentionWidget(self.view(**settings), height=height)
+
     def _repr_html_(self) -> str:
         """The page, in a frame of its own, for notebooks."""
         from regard.inspection.viewer import html_fragment
 
         return html_fragment(self.view())
+
+    def _ipython_display_(self) -> None:
+        """Jupyter's and VS Code's notebooks: the widget where there is one, else `_repr_html_`."""
+        if importlib.util.find_spec("anywidget") is None:
+            raise NotImplementedError  # which IPython takes as: show what the other methods give
+        self.widget()._ipython_display_()
+
+    def _display_(self) -> Any:
+        """Marimo's notebooks: likewise."""
+        if importlib.util.find_spec("anywidget"):
+            return self.widget()
+        return SimpleNamespace(_repr_html_=self._repr_html_)  # marimo would ask this record for `_display_` again
 
     def _run(self, run: int) -> Run:
         if not self.runs:

@@ -36,13 +36,24 @@ def html_page(view: AttentionView) -> str:
     """
     scale = scale_for(view.maps)
     stored = [store(item, scale) for item in view.maps]
-    parts = {
-        "title": readable(view.title),
-        "note": readable(view.note),
-        "footer": _rounding(scale),
-        "weights": [each.text for each in stored],
-    }
-    return page("viewer", parts, data=described(view, stored), styles=("viewer.css",))
+    return _page(view, scale, data=described(view, stored), weights=[each.text for each in stored])
+
+
+def framed_page(view: AttentionView) -> tuple[str, dict[str, Any], list[bytes]]:
+    """The page of a view without its data, for a frame that gives them: a notebook's widget.
+
+    Returns:
+        The page, what it shows as JSON, and the deflated weights of each map.
+    """
+    scale = scale_for(view.maps)
+    stored = [store(item, scale) for item in view.maps]
+    levels = [base64.b64decode(each.text) for each in stored]
+    return _page(view, scale, data=None, weights=[]), described(view, stored), levels
+
+
+def _page(view: AttentionView, scale: Scale, *, data: dict[str, Any] | None, weights: Sequence[str]) -> str:
+    parts = {"title": readable(view.title), "note": readable(view.note), "footer": _rounding(scale), "weights": weights}
+    return page("viewer", parts, data=data, styles=("viewer.css",))
 
 
 def described(view: AttentionView, levels: Sequence[Levels]) -> dict[str, Any]:

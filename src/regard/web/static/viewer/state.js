@@ -41,21 +41,26 @@ export function addState(viewer) {
   }
 
   // The address of the picture: what stands after the # opens the page on the same one.
+  /** What is shown, as what stands after the # of an address. */
+  function address() {
+    const parts = new URLSearchParams({ view: state.view, layer: state.map.address, head: String(state.head) });
+    if (state.map.example) parts.set("example", String(state.map.example));
+    parts.set("query", String(state.row));
+    parts.set("key", String(state.column));
+    if (state.merge) parts.set("words", "1");
+    if (state.side) parts.set("side", state.side);
+    if (String([...state.on]) !== String(toldBy(state.map))) parts.set("heads", [...state.on].join("."));
+    for (const [name, usual] of /** @type {const} */ ([["scale", ""], ["text", "one"], ["picture", "one"], ["overlay", "light"]])) {
+      if (state[name] !== usual) parts.set(name, state[name]);
+    }
+    return parts;
+  }
   let hashTimer = /** @type {any} */ (0);
   function keepAddress() {
     viewer.chosen?.();
     clearTimeout(hashTimer);
     hashTimer = setTimeout(() => {
-      const parts = new URLSearchParams({ view: state.view, layer: state.map.address, head: String(state.head) });
-      if (state.map.example) parts.set("example", String(state.map.example));
-      parts.set("query", String(state.row));
-      parts.set("key", String(state.column));
-      if (state.merge) parts.set("words", "1");
-      if (state.side) parts.set("side", state.side);
-      if (String([...state.on]) !== String(toldBy(state.map))) parts.set("heads", [...state.on].join("."));
-      for (const [name, usual] of /** @type {const} */ ([["scale", ""], ["text", "one"], ["picture", "one"], ["overlay", "light"]])) {
-        if (state[name] !== usual) parts.set(name, state[name]);
-      }
+      const parts = address();
       for (const [name, value] of viewer.more?.() ?? []) parts.set(name, value);
       try {
         history.replaceState(null, "", "#" + parts);
@@ -127,5 +132,5 @@ export function addState(viewer) {
     viewer.listStrongest();
     keepAddress();
   }
-  Object.assign(viewer, /** @satisfies {Partial<import("./types").Viewer>} */ ({ mapsOf, place, chosenHeads, scale, isHidden, valueText, whereText, tokenName, endOf, keepAddress, mostTelling, readAddress, show }));
+  Object.assign(viewer, /** @satisfies {Partial<import("./types").Viewer>} */ ({ mapsOf, place, chosenHeads, scale, isHidden, valueText, whereText, tokenName, endOf, address, keepAddress, mostTelling, readAddress, show }));
 }

@@ -169,6 +169,8 @@ export interface Viewer {
   whereText(): string;
   tokenName(side: Side, index: number): string;
   endOf(row: number): number;
+  /** What is shown, as what stands after the # of an address. */
+  address(): URLSearchParams;
   keepAddress(): void;
   mostTelling(maps: AttentionMap[]): AttentionMap;
   readAddress(parts: URLSearchParams): void;
