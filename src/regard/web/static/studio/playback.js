@@ -1,8 +1,11 @@
 // A text as it is written: play, pause, step, back; of a language model another token may be taken at any place.
 
+import { download } from "../saving.js";
 import { clamp, element } from "../viewer/names.js";
 import { barRows, shown } from "./bars.js";
+import { matrixOf } from "./compare.js";
 import { cut, writtenIn } from "./cut.js";
+import { deckFile } from "./deck.js";
 import { see, tell } from "./look.js";
 
 /** @typedef {import("./look.js").Bar & { top?: import("./look.js").Bar[] }} Step */
@@ -165,6 +168,17 @@ export function addPlayback(studio) {
   $("place").addEventListener("input", () => {
     pause();
     go(Number($("place").value));
+  });
+  $("save-slides").addEventListener("click", async () => {
+    if (!(await begin()) || !play || !studio.viewer) return;
+    const { packed, before, steps } = play, { map, head } = studio.viewer.state;
+    await studio.trying(async () => {
+      const shownHead = await matrixOf(packed, map.address, map.index, head), { model, text } = studio.wanted();
+      const told = `${steps.length} tokens that ${model} wrote`;
+      const written = writes() ? steps.map((step) => step.label).join("") : studio.seen?.answer.text ?? "";
+      const file = await deckFile({ ...shownHead, title: text || model, written, where: shownHead.name, told, before, steps });
+      download(new Blob([file], { type: "text/html;charset=utf-8" }), "slides.html");
+    });
   });
   $("temperature").addEventListener("input", grey);
   grey();

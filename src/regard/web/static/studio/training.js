@@ -1,5 +1,6 @@
 // The page of a training: curves of what a run's log holds. While the run goes on, the page asks for the lines it does not know yet.
 
+import { download } from "../saving.js";
 import { finder, startShell } from "../shell.js";
 import { addPlot, charts, csv, withThroughput } from "./curves.js";
 import { tell } from "./look.js";
@@ -125,11 +126,7 @@ export function startTraining(root) {
     look();
   });
   $("save").addEventListener("click", () => {
-    const link = document.createElement("a"), address = URL.createObjectURL(new Blob([csv(events)], { type: "text/csv;charset=utf-8" }));
-    link.href = address;
-    link.download = "training.csv";
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(address), 10000);
+    download(new Blob([csv(events)], { type: "text/csv;charset=utf-8" }), "training.csv");
   });
   $("choices").addEventListener("submit", (/** @type {SubmitEvent} */ event) => event.preventDefault());
   document.addEventListener("visibilitychange", () => document.hidden || look());

@@ -1,6 +1,7 @@
 // Taking a picture or its numbers out of the page, without asking any other computer.
 
 import { SCALES, SIGNED, coloursOf, context2d, inks, stopsOf } from "../colours.js";
+import { download } from "../saving.js";
 import { element, headLabel, isSigned } from "./names.js";
 import { CanvasSurface, SvgSurface, widthOf } from "./surface.js";
 import { canMerge } from "./weights.js";
@@ -65,12 +66,8 @@ export function addExport(viewer) {
     [state.map.address, state.view, state.view === "heads" ? "" : state.head].filter((part) => part !== "").join("-").replace(/[^\w.-]+/g, "_") + "." + suffix;
   /** @param {Blob} blob @param {string} suffix */
   function save(blob, suffix) {
-    const link = element("a"), address = URL.createObjectURL(blob);
-    link.href = address;
-    link.download = fileName(suffix);
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(address), 10000);
-    viewer.say(`saved ${link.download}`);
+    download(blob, fileName(suffix));
+    viewer.say(`saved ${fileName(suffix)}`);
   }
   async function shownLoaded() {
     if (state.view === "model") await Promise.all(VIEWS.model.maps().map(viewer.load));
