@@ -177,7 +177,10 @@ def opened(browser: Any) -> Iterator[Any]:
         page = context.new_page()
         refused = r"Failed to load resource: (the server responded with a status of 40[01]|net::ERR_INTERNET_DISCONN)"
         # The page says these in words.
-        page.on("console", lambda message: re.match(refused, message.text) or faults.append(message.text))
+        page.on(
+            "console",
+            lambda message: DRIVER in message.text or re.match(refused, message.text) or faults.append(message.text),
+        )
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda request: request.url.startswith("http://127.0.0.1:") or faults.append(request.url))
         page.goto(address)

@@ -95,7 +95,13 @@ class InProcess:
 
 def card(name: str, predictor: Any) -> Card:
     routes = [route.name for route in routes_of(predictor)]
-    shared = {"created": 0, "positions": None, "chats": False, "width": None, "parameters": 1}
+    shared = {
+        "created": 0,
+        "positions": None,
+        "chats": False,
+        "width": getattr(predictor, "width", None),
+        "parameters": 1,
+    }
     shared |= {"attention": list(attention_addresses(predictor.model)), "first_texts": first_texts(predictor, Path())}
     return Card(name=name, task=predictor.task.name, routes=routes, **shared)
 

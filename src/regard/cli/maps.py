@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from regard.embeddings.vector_map import Method
     from regard.word_embeddings.store import WordVectors
 
 TABLES = (".jsonl", ".parquet")
@@ -90,23 +92,24 @@ def map(
       regard map vectors.npy sentences.txt --method umap --export points.parquet
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.embeddings.map_page import check_export, column_of, html_page, write_points
-    from regard.embeddings.vector_map import METHODS, map_vectors
+    from regard.embeddings.vector_map import check_method, map_vectors
     from regard.files import write_file
 
-    if method not in METHODS:
-        raise InputError(f"--method is {method!r}; {nearest(method, METHODS)}")
+    # What can be refused is, before an encoder reads for minutes.
+    check_method(method)
     if export is not None:
         check_export(export)
-    vectors, labels, rows = _read(source, texts, limit, text_column, device, dtype)
+    labels, rows, vectors = _read(source, texts, limit, text_column, device, dtype)
     columns = {}
     for name in colour or ():
         title, values = _values(name, labels, rows, words=texts is None)
         columns[title] = column_of(values)
+    made = vectors()
     with progress_bar("vectors") as show:
         found = map_vectors(
-            vectors,
+            made,
             labels,
-            method=method,
+            method=cast("Method", method),
             neighbours=neighbours,
             columns=columns,
             title=(source if texts is None else texts).name,
@@ -131,8 +134,8 @@ def map(
 
 def _read(
     source: Path, texts: Path | None, limit: int, column: str | None, device: str, dtype: str
-) -> tuple[NDArray[np.float32], list[str], list[Text] | None]:
-    """The vectors, the texts of each, and the rows that texts were read from where they were."""
+) -> tuple[list[str], list[Text] | None, Callable[[], NDArray[np.float32]]]:
+    """The texts or words, the rows that they were read from where they were, and what gives their vectors."""
     suffix = source.suffix.lower()
     if texts is None:
         if column is not None:
@@ -145,9 +148,10 @@ def _read(
                 "first, by regard vectors extract"
             )
         if suffix in TABLES and source.is_file():
-            return (*_table(source, limit), None)
+            held, labels = _table(source, limit)
+            return labels, None, lambda: held
         table = _words(source, limit)
-        return table.matrix, list(table.words), None
+        return list(table.words), None, lambda: table.matrix
     rows = list(itertools.islice(read_input((), texts, column), limit + 1))
     if not rows:
         raise InputError(f"{texts}: holds no text")
@@ -159,12 +163,16 @@ def _read(
                 f"{source}: has {len(vectors):,} vectors for {len(rows):,} {more}texts in {texts}; give one for each"
             )
         rows = _cut(rows, limit)
-        return vectors[: len(rows)], [row.content for row in rows], rows
+        return [row.content for row in rows], rows, lambda: vectors[: len(rows)]
     rows = _cut(rows, limit)
     labels = [row.content for row in rows]
-    encoder, chosen = open_encoder(source, device, None, None, dtype)
-    with text_bar(encoder, len(labels)):
-        return encoder.embed(labels, precision=chosen), labels, rows
+
+    def read() -> NDArray[np.float32]:
+        encoder, chosen = open_encoder(source, device, None, None, dtype)
+        with text_bar(encoder, len(labels)):
+            return encoder.embed(labels, precision=chosen)
+
+    return labels, rows, read
 
 
 def _cut(rows: list[Text], limit: int) -> list[Text]:

@@ -34,8 +34,8 @@ Progress = Callable[[int, int | None, str], None]
 
 CHUNK = 1 << 13
 """Vectors that are made float64 together."""
-BLOCK = 512
-"""Vectors whose neighbours are looked for together."""
+BLOCK, AMONG = 2048, 1 << 14
+"""Vectors whose neighbours are looked for together, and among how many at once."""
 UMAP_NEIGHBOURS = 15
 PERPLEXITY = 30.0
 
@@ -109,8 +109,7 @@ def map_vectors(
     >>> found.points.tolist(), found.shares
     ([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]], (0.9, 0.1))
     """
-    if method not in METHODS:
-        raise InputError(f"there is no method {method!r}; {nearest_name(str(method), METHODS)}")
+    library = check_method(method)
     if vectors.ndim != 2 or not vectors.size:
         raise InputError(f"{title}: vectors of the shape {vectors.shape} make no map; give (N, W), one or more of each")
     if neighbours < 0:
@@ -120,7 +119,6 @@ def map_vectors(
     for start in range(0, len(vectors), CHUNK):
         if not np.isfinite(vectors[start : start + CHUNK]).all():
             raise InputError(f"{title}: a vector has a number that is not finite; leave it out")
-    library = None if method == "pca" else _library(method)
     flat = principal_components(vectors)
     wanted = neighbours if method == "pca" else max(neighbours, _needed(method, len(vectors), title))
     near = all_neighbours(vectors, wanted, progress=progress) if wanted else None
@@ -227,7 +225,7 @@ def all_neighbours(
     for start in range(0, len(vectors) if kept else 0, block):
         progress(start, len(vectors), "neighbours, vectors")
         asked = vectors[start : start + block]
-        found = nearest(vectors, asked, kept + 1)
+        found = nearest(vectors, asked, kept + 1, chunk=AMONG)
         own = np.arange(start, start + len(asked))[:, None]
         # A vector is its own nearest but for rounding, and for others that are the same; with those it may not be found at all.
         others = found.rows != own
@@ -245,20 +243,25 @@ def all_neighbours(
 # UMAP and t-SNE, by others' libraries. Both begin with PCA's picture and are given the exact neighbours.
 
 
-def _library(method: Method) -> Any:
+def check_method(method: str) -> Any:
+    """The library that lays vectors out by a method; None for PCA, which needs none.
+
+    Raises:
+        InputError: for an unknown method, with the nearest; where the library is missing, with the command that installs it.
+    """
+    if method not in METHODS:
+        raise InputError(f"there is no method {method!r}; {nearest_name(str(method), METHODS)}")
+    if method == "pca":
+        return None
+    name = "umap-learn" if method == "umap" else "openTSNE"
     try:
         if method == "umap":
-            import umap  # pyright: ignore[reportMissingImports]
-
-            return umap
-        import openTSNE  # pyright: ignore[reportMissingImports]
-
-        return openTSNE
+            import umap as library  # pyright: ignore[reportMissingImports]
+        else:
+            import openTSNE as library  # pyright: ignore[reportMissingImports]
     except ImportError:
-        name = "umap-learn" if method == "umap" else "openTSNE"
-        raise InputError(
-            f"--method {method} needs {name}: pip install 'regard[map]'; --method pca needs nothing"
-        ) from None
+        raise InputError(f"the method {method} needs {name}: pip install 'regard[map]'; pca needs nothing") from None
+    return library
 
 
 def _needed(method: Method, count: int, title: str) -> int:

@@ -16,7 +16,7 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from regard.serving import playing
+from regard.serving import maps, playing
 from regard.serving.attention import EVERYTHING, Attention, Interventions, Seen, Strict, packed, view_of
 from regard.serving.description import Call
 from regard.serving.messages import Card
@@ -96,7 +96,14 @@ class BeamRequest(LookRequest):
 
 async def studio(server: Server, request: Request) -> Response:
     """The page. It holds nothing of a model: what it shows it asks for, with the key in its address."""
-    parts = {"title": "Studio", "note": "", "footer": "", "weights": [], "training": bool(runs_of(server.runs))}
+    parts = {
+        "title": "Studio",
+        "note": "",
+        "footer": "",
+        "weights": [],
+        "training": bool(runs_of(server.runs)),
+        "maps": any(card.width is not None for card in server.link.models.values()),
+    }
     served = f"{request.scope.get('root_path', '')}/static"
     return HTMLResponse(page("studio", parts, styles=("viewer.css", "studio.css"), served=served))
 
@@ -291,6 +298,8 @@ CALLS = (
     Call("POST", "/studio/effects", effects, "What each head of a layer does, for the page.", dict, EffectsRequest),
     Call("POST", "/studio/beam", beam, "What a beam search tried, for the page.", dict, BeamRequest),
     Call("POST", "/studio/write", playing.write, "A text token by token, for the page.", bytes, playing.PlayRequest),
+    Call("GET", "/studio/map", maps.map_page, "The page of a map of texts.", str, media="text/html", key=False),
+    Call("POST", "/studio/map/points", maps.points, "Texts as points, for that page.", bytes, maps.MapRequest),
     Call("POST", "/studio/lens", playing.lens, "What layers would say, for the page.", dict, playing.LensRequest),
 )
 """The routes of the studio."""

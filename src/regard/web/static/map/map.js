@@ -199,6 +199,7 @@ export async function mount(root, source) {
     cancelAnimationFrame(waiting);
     clearTimeout(timer);
     signal.stop?.();
+    $("points").replaceWith($("points").cloneNode()); // what WebGL holds goes with its canvas
   };
   if (painter.kind === "canvas") {
     $("fallback").textContent = "This browser has no WebGL 2 here, so the points are drawn on an ordinary canvas: slower where there are many, squares for every mark.";

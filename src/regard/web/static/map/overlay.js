@@ -23,6 +23,14 @@ export function neighboursOf(data, point) {
 export function overlayOf(map) {
   const canvas = /** @type {HTMLCanvasElement} */ (map.$("over")), context = context2d(canvas);
   const { data, state, space } = map;
+  /** @type {Map<string, number>} */
+  const widths = new Map();
+  /** @param {string} text */
+  function widthOf(text) {
+    let width = widths.get(text);
+    if (width === undefined) widths.set(text, (width = context.measureText(text).width));
+    return width;
+  }
 
   /** Names do not cover one another: each takes cells of a grid. @param {ReturnType<typeof inks>} ink @param {number} size */
   function names(ink, size) {
@@ -37,14 +45,14 @@ export function overlayOf(map) {
     const name = (i, colour) => {
       const dot = space.toX(i), y = space.toY(i);
       if (left <= 0 || dot < 0 || y < 8 || dot > space.width || y > space.height - 8) return;
-      const text = short(data.labels[i]);
-      const rows = [...new Set([y - 7, y + 7].map((each) => Math.floor(each / CELL) * columns))];
-      if (rows.some((row) => taken[row + Math.floor(dot / CELL)])) return;
-      const width = context.measureText(text).width, right = dot + size / 2 + 4;
+      // It stands in one row of cells or between two.
+      const above = Math.floor((y - 7) / CELL) * columns, below = Math.floor((y + 7) / CELL) * columns, own = Math.floor(dot / CELL);
+      if (taken[above + own] || taken[below + own]) return;
+      const text = short(data.labels[i]), width = widthOf(text), right = dot + size / 2 + 4;
       const x = right + width > space.width ? Math.max(2, dot - size / 2 - 4 - width) : right;
       const first = Math.floor(x / CELL), last = Math.min(columns - 1, Math.floor((x + width) / CELL));
-      for (let cell = first; cell <= last; cell++) if (rows.some((row) => taken[row + cell])) return;
-      for (const row of rows) taken.fill(1, row + first, row + last + 1);
+      for (let cell = first; cell <= last; cell++) if (taken[above + cell] || taken[below + cell]) return;
+      taken.fill(1, above + first, above + last + 1).fill(1, below + first, below + last + 1);
       left--;
       context.strokeText(text, x, y);
       context.fillStyle = colour;

@@ -4,4 +4,5 @@ import { startStudio } from "../studio/studio.js";
 import { linkWithKey } from "../studio/training.js";
 
 linkWithKey(document.body, "training");
+linkWithKey(document.body, "map");
 startStudio(document.body);

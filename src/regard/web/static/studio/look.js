@@ -33,8 +33,8 @@ async function fetched(path, request) {
   return answered(response);
 }
 
-/** @param {string} key @returns {Promise<any[]>} */
-export const models = async (key) => (await (await fetched("v1/models", { headers: headers(key) })).json()).data;
+/** @param {string} key @param {string} [up] from where the page lies to the server's root @returns {Promise<any[]>} */
+export const models = async (key, up = "") => (await (await fetched(`${up}v1/models`, { headers: headers(key) })).json()).data;
 
 /** @param {string} path @param {any} wanted @param {string} key @param {AbortSignal} [signal] */
 async function asked(path, wanted, key, signal) {
@@ -44,13 +44,20 @@ async function asked(path, wanted, key, signal) {
 /** An answer of JSON alone. @param {string} path @param {any} wanted @param {string} key @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const tell = async (path, wanted, key, signal) => (await asked(path, wanted, key, signal)).json();
 
+/** An answer of bytes. @param {string} path @param {any} wanted @param {string} key @param {AbortSignal} [signal] */
+export const fetchedBytes = async (path, wanted, key, signal) => new Uint8Array(await (await asked(path, wanted, key, signal)).arrayBuffer());
+
+/** The JSON at the beginning of an answer of bytes, and where the rest begins. @param {Uint8Array} bytes */
+export function headAndRest(bytes) {
+  const rest = 4 + new DataView(bytes.buffer).getUint32(0, true);
+  return { head: JSON.parse(new TextDecoder().decode(bytes.subarray(4, rest))), bytes, rest };
+}
+
 /** An answer with maps. @param {string} path @param {any} wanted @param {string} key @param {AbortSignal} [signal] @returns {Promise<Packed>} */
 export async function see(path, wanted, key, signal) {
-  const bytes = new Uint8Array(await (await asked(path, wanted, key, signal)).arrayBuffer());
-  const length = new DataView(bytes.buffer).getUint32(0, true);
-  const head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
+  const { head, bytes, rest } = headAndRest(await fetchedBytes(path, wanted, key, signal));
   /** @type {number[]} where the numbers of each map begin */
-  const places = [4 + length];
+  const places = [rest];
   for (const map of head.maps) places.push(places[places.length - 1] + map.heads * map.size * sizeOf(head, map));
   return { head, bytes, places };
 }
