@@ -32,7 +32,7 @@ def lines(folder: Path, event: str) -> list[dict[str, Any]]:
     return [line for line in read if line["event"] == event]
 
 
-def naive_twin(folder: Path, values: dict[str, Any]) -> tuple[dict[str, torch.Tensor], list[float]]:
+def naive_twin(folder: Path, values: dict[str, Any]) -> tuple[dict[str, torch.Tensor], list[float], list[float]]:
     """The same training written the plain way: every window as one padded batch, torch's own loss and a mean."""
     recipe = read_recipe(values)
     settings = recipe.training
@@ -51,6 +51,7 @@ def naive_twin(folder: Path, values: dict[str, Any]) -> tuple[dict[str, torch.Te
     lengths = np.stack([store.lengths(column) + 1 for column in ("source", "target")], axis=1)
     batches = Batches(lengths, maximum_tokens=settings.batch_tokens, seed=recipe.seed)
     losses: list[float] = []
+    norms: list[float] = []
     epoch = 0
     while len(losses) < settings.steps:
         order = batches.epoch(epoch)
@@ -71,6 +72,7 @@ def naive_twin(folder: Path, values: dict[str, Any]) -> tuple[dict[str, torch.Te
             loss.backward()
             if settings.clip_norm is not None:
                 total = torch.stack([p.grad.norm() for p in model.parameters()]).norm().item()
+                norms.append(total)
                 for parameter in model.parameters():
                     parameter.grad.mul_(min(1.0, settings.clip_norm / (total + 1e-6)))
             step = len(losses) + 1
@@ -82,7 +84,7 @@ def naive_twin(folder: Path, values: dict[str, Any]) -> tuple[dict[str, torch.Te
             optimizer.zero_grad()
             losses.append(loss.item())
         epoch += 1
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}, losses
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}, losses, norms
 
 
 @BOTH
@@ -105,9 +107,11 @@ def test_training_equals_its_naive_twin(model, training, recipe, pairs, tmp_path
     assert windows < 9, "the run must reach a second epoch"
     assert training["accumulate"] == 1 or windows != int(windows), "the last window must be a shorter one"
 
-    parameters, losses = naive_twin(trained.folder, values)
+    parameters, losses, norms = naive_twin(trained.folder, values)
     logged = [line["loss"] for line in lines(trained.folder, "train")]
     torch.testing.assert_close(logged, losses, rtol=2e-5, atol=2e-5)
+    told = [line["gradient_norm"] for line in lines(trained.folder, "train") if "gradient_norm" in line]
+    torch.testing.assert_close(told, norms, rtol=1e-3, atol=1e-5)
     _, ours = read_parameters(trained.folder / "checkpoints" / "step-00000009")
     assert ours.keys() == parameters.keys()
     for name, expected in parameters.items():

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.data.batching import Batches
 from regard.data.token_store import TokenStore
@@ -76,6 +76,7 @@ class Loop:
     auxiliary: Mapping[str, np.ndarray] = field(init=False, default_factory=dict)
     asked_to_stop: int = field(init=False, default=0)
     saved: float = field(init=False, default=0.0)
+    gradient_norm: Tensor | None = field(init=False, default=None)
 
     @contextmanager
     def signals(self) -> Iterator[None]:
@@ -217,7 +218,8 @@ class Loop:
                 if workers.count == 1 and not math.isfinite(progress.loss_sum):
                     self._diverged(progress.step + 1, f"the loss is {progress.loss_sum}")
         if settings.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
+            # Read where a line of the log is written, so that a graphics card is not waited for in each update.
+            self.gradient_norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         progress.step += 1
@@ -286,6 +288,7 @@ class Loop:
                 "accuracy": accuracy,
                 **further,
                 "learning_rate": self.optimizer.param_groups[0]["lr"],
+                **({} if self.gradient_norm is None else {"gradient_norm": whole(self.gradient_norm).item()}),
                 "tokens": progress.tokens,
                 "seconds": round(progress.seconds, 3),
             }
