@@ -320,6 +320,51 @@ def test_a_translation_is_played_over_its_tokens(opened, studio):
     assert not page.is_visible("#write")
 
 
+def test_a_weight_is_set_by_hand_and_undone(opened, studio):
+    page = opened(studio)
+    page.fill("#reads", "a cat sat")
+    page.select_option("#address", "layers.1.attention")
+    page.select_option("#head", "mean")
+    wait_for(page, "document.querySelector('#weigh-set').disabled")
+    assert page.inner_text("#weigh-where") == "choose one head to set a weight"
+    page.select_option("#head", "2")
+    page.focus("#picture")
+    page.keyboard.press("Control+Home")
+    for key in ["ArrowDown"] * 5 + ["ArrowRight"] * 2:
+        page.keyboard.press(key)
+    wait_for(page, "studio.seen?.wanted.text === 'a cat sat' && regard.state.row === 5 && regard.state.column === 2")
+    before = page.evaluate("[...regard.state.matrix.row(5)].slice(0, 6)")
+    page.fill("#weigh-value", "1.5")
+    page.keyboard.press("Enter")
+    assert "from 0 to 1" in page.inner_text("#problem")
+    page.fill("#weigh-value", "0.5")
+    page.keyboard.press("Enter")
+    wait_for(page, "document.querySelectorAll('#changed li').length === 1")
+    after = page.evaluate("studio.changes[0].weights")
+    rest = 1 - before[2]
+    expected = [0.5 if key == 2 else weight * 0.5 / rest for key, weight in enumerate(before)]
+    assert after == pytest.approx(expected, abs=1e-6)
+    assert "row 5 set by hand, its sum 1" in page.inner_text("#changed li")
+    wait_for(page, "document.querySelector('#answer-title').textContent.includes('with the changes')")
+    assert page.get_attribute("#weigh-value", "placeholder") == "0.5"
+    page.select_option("#weigh-rest", "keep")
+    page.fill("#weigh-value", "0.1")
+    page.click("#weigh-set")
+    wait_for(page, "document.querySelector('#changed li').textContent.includes('its sum 0.6')")
+    assert page.locator("#changed li").count() == 1  # the same row
+    expected[2] = 0.1
+    assert page.evaluate("studio.changes[0].weights") == pytest.approx(expected, abs=1e-6)
+    page.evaluate("studio.settled()")
+    bars = page.inner_text("#answer-bars")
+    wait_for(page, "location.hash.includes('%22weights%22') && location.hash.includes('0.1')")
+    again = opened(page.url)
+    wait_for(again, "document.querySelectorAll('#changed li').length === 1")
+    assert again.inner_text("#answer-bars") == bars
+    again.click("#changed button")
+    wait_for(again, "!document.querySelector('#answer-title').textContent.includes('with the changes')")
+    assert again.locator("#changed li").count() == 0
+
+
 def test_vectors_of_another_text_are_put_in(opened, studio):
     page = opened(studio)
     page.fill("#reads", "a cat sat")
