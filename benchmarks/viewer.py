@@ -1,5 +1,7 @@
 """How large the page is, and how soon and how smoothly a browser shows it: 12 layers of 12 heads on 512 tokens, and 2,048 tokens.
 
+And a map of 100,000 vectors: how long its neighbours take, how large it is, and its frames while it is moved and zoomed.
+
 python benchmarks/viewer.py
 
 Needs playwright and a Chromium.
@@ -18,6 +20,8 @@ from typing import Any
 import numpy as np
 
 from measured import record
+from regard.embeddings.map_page import html_page
+from regard.embeddings.vector_map import map_vectors
 from regard.inspection.view import AttentionMap, AttentionView
 from regard.inspection.viewer import save_page
 
@@ -38,6 +42,23 @@ WANDERING = """async () => {
   }
   return times;
 }"""
+MOVING = """async () => {
+  const times = [], frame = () => new Promise(requestAnimationFrame);
+  regard.space.showAll();
+  await frame();
+  let last = performance.now();
+  for (let i = 0; i < 80; i++) {
+    regard.space.pan(i % 2 ? 9 : -6, 4);
+    regard.space.zoom(i < 40 ? 1.04 : 1 / 1.04);
+    regard.redraw();
+    await frame();
+    const now = performance.now();
+    times.push(now - last);
+    last = now;
+  }
+  return times;
+}"""
+POINTS, WIDTH, GROUPS = 100_000, 300, 20
 
 
 def main() -> None:
@@ -57,7 +78,14 @@ def main() -> None:
             save_page(view, path)
             figures[f"{name}: seconds to write"] = round(time.perf_counter() - began, 2)
             figures[f"{name}: MB"] = round(path.stat().st_size / 1e6, 1)
-            figures |= {f"{name}: {what}": value for what, value in seen_in_browser(path, arguments.rounds).items()}
+            used = seen_in_browser(path, arguments.rounds, "#view=heatmap&head=0", "regard.valueText(3, 5)", WANDERING)
+            figures |= {f"{name}: {what}": value for what, value in used.items()}
+        name = f"map of {POINTS:,} vectors of {WIDTH}"
+        path = Path(folder) / "map.html"
+        figures[f"{name}: seconds to lay out by PCA and find 10 neighbours of each"] = saved_map(path)
+        figures[f"{name}: MB"] = round(path.stat().st_size / 1e6, 1)
+        used = seen_in_browser(path, arguments.rounds, "", "regard.find('word 99')", MOVING)
+        figures |= {f"{name}: {what}": value for what, value in used.items()}
     record(
         ROOT / "docs" / "results" / "viewer.json",
         title="The page in a browser",
@@ -68,7 +96,8 @@ def main() -> None:
         figures=figures,
         note=f"Medians of {arguments.rounds} openings in headless Chromium with 2 cores and no GPU. Interactive means that the "
         "first picture is drawn and a value can be asked for. Frames while the pointer wanders over the heatmap, after one such "
-        "passage that does not count. Weights are softmaxes of normal scores: harder to pack than those of trained models.",
+        "passage that does not count; of the map while it is moved and "
+        "zoomed, by WebGL in software. Weights are softmaxes of normal scores: harder to pack than those of trained models.",
     )
 
 
@@ -89,8 +118,33 @@ def softmax_of_noise(layers: int, heads: int, length: int, deviation: float) -> 
     return AttentionView(title=f"{length} tokens", maps=tuple(maps))
 
 
-def seen_in_browser(path: Path, rounds: int) -> dict[str, float]:
-    """Milliseconds until the page can be used, and of its frames."""
+def saved_map(path: Path) -> float:
+    """Write the map of vectors that lie around some middles, each a word; the seconds it took to make."""
+    draw = np.random.default_rng(0)
+    group = draw.integers(0, GROUPS, POINTS)
+    middles = draw.standard_normal((GROUPS, WIDTH), dtype=np.float32)
+    vectors = middles[group] + draw.standard_normal((POINTS, WIDTH), dtype=np.float32)
+    began = time.perf_counter()
+    made = map_vectors(
+        vectors,
+        [f"word {number}" for number in range(POINTS)],
+        columns={"group": [f"group {number}" for number in group]},
+    )
+    seconds = time.perf_counter() - began
+    path.write_text(html_page(made), encoding="utf-8")
+    return round(seconds, 1)
+
+
+def seen_in_browser(path: Path, rounds: int, place: str, first: str, moving: str) -> dict[str, float]:
+    """Milliseconds until the page can be used, and of its frames.
+
+    Arguments:
+        path: of the page.
+        rounds: of opening it.
+        place: what stands after its address.
+        first: what is asked of it once it is ready.
+        moving: gives the milliseconds of frames.
+    """
     from playwright.sync_api import sync_playwright
 
     browser_path = next(filter(None, map(shutil.which, BROWSERS)))
@@ -99,12 +153,12 @@ def seen_in_browser(path: Path, rounds: int) -> dict[str, float]:
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         for number in range(rounds + 1):
             page = browser.new_page(viewport={"width": 1280, "height": 900})
-            page.goto(path.as_uri() + "#view=heatmap&head=0")
+            page.goto(path.as_uri() + place)
             page.wait_for_selector("body[data-ready]")
-            page.evaluate("regard.valueText(3, 5)")
+            page.evaluate(first)
             seconds = page.evaluate("performance.now()") / 1e3
-            page.evaluate(WANDERING)
-            times = page.evaluate(WANDERING)
+            page.evaluate(moving)
+            times = page.evaluate(moving)
             if number:  # the first opening also starts the browser's own processes
                 ready.append(seconds)
                 frames.append(times)

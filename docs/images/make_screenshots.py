@@ -18,6 +18,8 @@ from typing import Any
 
 import regard
 from regard.cli.inputs import pictures_named
+from regard.embeddings.map_page import html_page as map_page
+from regard.embeddings.vector_map import map_vectors
 from regard.inspection import AttentionView, walk
 from regard.inspection.text_reader import TextReader
 from regard.inspection.viewer import save_page
@@ -67,6 +69,7 @@ SHOTS = (
     Shot(name="viewer-reading", page="talk", place="view=heatmap", until="#legend"),
     Shot(name="viewer-alignment", page="date", place="view=heatmap&query=2"),
     Shot(name="viewer-caption", page="caption", place="view=image&picture=every", size=(1280, 760)),
+    Shot(name="map", page="map", place="search=tokenizer", keys=("0",), until=None, size=(1280, 800)),
     Shot(name="walk", page="walk", until=None, keys=("f", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowRight")),
 )  # fmt: skip
 
@@ -94,6 +97,21 @@ def views(runs: Path) -> dict[str, AttentionView]:
         "talk": talk.view(0),
         "caption": caption.view(0),
     }
+
+
+def paragraphs() -> str:
+    """The page of a map: what these pages say, a paragraph a point, as all-MiniLM-L6-v2 reads it."""
+    from regard.embeddings.search import passages_of
+
+    found = []
+    for place in sorted(HERE.parent.glob("*.md")):
+        text = place.read_text(encoding="utf-8") if place.stem != "results" else ""
+        parts = (text[part.start : part.end] for part in passages_of(text))
+        found += [(place.stem, part) for part in parts if part[0].isalpha() and "`" not in part[:40]]
+    pages, texts = zip(*found, strict=True)
+    encoder = regard.load(demo.models(print)["vectors"], task="sentence_embedding")
+    made = map_vectors(encoder.embed(list(texts)), texts, columns={"page": pages}, title="What the documentation says")
+    return map_page(made)
 
 
 def take(browser: Any, shot: Shot, folder: Path) -> bytes:
@@ -137,6 +155,7 @@ def main() -> None:
             save_page(view, folder / f"{name}.html")
         talker = regard.load(demo.models(print)["chat"])
         walk(talker, TALK.removesuffix("Kyoto."), position=17).show(folder / "walk.html")
+        (folder / "map.html").write_text(paragraphs(), encoding="utf-8")
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         for shot in SHOTS:
             content = take(browser, shot, folder)

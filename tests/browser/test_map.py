@@ -247,6 +247,20 @@ def test_the_nearest_and_the_surrounded_are_those_of_looking_at_all(page):
     )
 
 
+def test_a_long_text_is_told_whole_and_scrolls(visit, tmp_path):
+    labels = ["a long text " * 80, "short", "third"]
+    made = map_vectors(np.eye(3, dtype=np.float32), labels, neighbours=0, title="long")
+    (tmp_path / "map.html").write_text(html_page(made))
+    page = visit(tmp_path / "map.html")
+    page.evaluate("regard.choose(0)")
+    assert page.text_content("#chosen .text") == labels[0]
+    assert len(page.text_content("#chosen-title")) < 40
+    assert page.evaluate("document.querySelector('#chosen .text').scrollHeight > 300")
+    assert "No neighbours are on this page" in page.inner_text("#chosen")
+    page.evaluate("regard.choose(1)")
+    assert page.locator("#chosen .text").count() == 0
+
+
 def test_a_telephone(found, visit, tmp_path):
     (tmp_path / "map.html").write_text(html_page(found))
     page = visit(tmp_path / "map.html", has_touch=True)

@@ -4,7 +4,7 @@ import { context2d } from "../colours.js";
 import { neighboursOf, short } from "./overlay.js";
 import { TOLD_APART, classLook, scaleOf } from "./painter.js";
 
-const LISTED = 200;
+const LISTED = 200, LONG = 60;
 const MARKS = ["M6 1a5 5 0 1 0 0 10a5 5 0 1 0 0-10z", "M1.5 1.5h9v9h-9z", "M6 .5L11.5 6L6 11.5L.5 6z", "M6 1.5L11 10.5H1z"];
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -44,7 +44,8 @@ export function addPanels(map) {
         "Click a point, or search. With the map in focus, arrow keys move it and Enter chooses the point nearest to its middle."));
       return;
     }
-    $("chosen-title").textContent = data.labels[point] || "(empty text)";
+    const label = data.labels[point], long = label.length > LONG;
+    $("chosen-title").textContent = (long ? short(label) : label) || "(empty text)";
     const facts = element("dl", { class: "facts" });
     for (const [name, value] of [
       ["row", String(point + 1)], ["place", `${number(data.xs[point])}, ${number(data.ys[point])}`],
@@ -54,7 +55,9 @@ export function addPanels(map) {
     near.forEach((each, place) => list.append(entry(each.point, each.cosine.toFixed(3), String(place + 1))));
     const said = near.length ? "Nearest in the space itself, with their cosines; where they lie in the picture is another matter:"
       : data.neighbours ? "A vector of zeros is in no direction: it has no neighbours by cosine." : "No neighbours are on this page.";
-    $("chosen").replaceChildren(facts, element("p", { class: "quiet", id: "how" }, said), list);
+    // What can be scrolled can be reached by key.
+    const whole = long ? [element("p", { class: "text", tabindex: "0", dir: "auto" }, label)] : [];
+    $("chosen").replaceChildren(...whole, facts, element("p", { class: "quiet", id: "how" }, said), list);
   };
 
   map.showSelected = () => {
