@@ -85,7 +85,8 @@ def test_every_module_is_in_a_page_or_is_for_a_server():
         for name in VIEWS
         for line in re.findall(r"^// (\S+\.js)$", web.bundled(f"pages/{name}.js"), re.M)
     }
-    assert there - used == {"fetched.js", "widget.js"}  # of a server, and of a notebook
+    # Of a server, of a notebook, and of the slides that the studio saves.
+    assert there - used == {"fetched.js", "widget.js", "slides.js"}
 
 
 def parts() -> dict[str, object]:
