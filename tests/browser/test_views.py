@@ -515,3 +515,25 @@ def test_lines_below_zero_are_violet(visit):
       return [has(0x6a, 0x4f, 0xc4), has(0x00, 0x72, 0xb2)];
     }""")
     assert found == [True, False]
+
+
+def test_what_was_decided_before_scores_is_said_and_drawn(visit):
+    """Windows and buckets: in the words beside a cell, and in a room of their own above the map."""
+    from dataclasses import replace
+
+    from regard.inspection.marks import Marks
+
+    view = AttentionView.of(np.full((1, 3, 4), 0.25), list("abc"), list("wxyz"))
+    windows = Marks(centres=[[0.4, 2.6, 9.0]], window=1)
+    page = visit(replace(view, maps=(replace(view.maps[0], marks=windows),)), "view=heatmap&query=1&key=2")
+    page.locator("#picture").focus()
+    page.keyboard.press("ArrowLeft")
+    assert "query 1, key 1; looks around 2.60, 1 to either side" in page.locator("#readout").text_content()
+    plain = visit(view, "view=heatmap").evaluate("VIEWS.heatmap.top")
+    hashed = replace(view, maps=(replace(view.maps[0], marks=Marks(buckets=[[[1, 0, 1, 0], [2, 2, 0, 0]]], chunk=2)),))
+    page = visit(hashed, "view=heatmap&query=1&key=2")
+    assert page.evaluate("VIEWS.heatmap.top") == plain + 18
+    page.locator("#picture").focus()
+    page.keyboard.press("ArrowRight")
+    said = page.locator("#readout").text_content()
+    assert "round 0: query in bucket 0, key in bucket 0; round 1: query in bucket 2, key in bucket 0" in said

@@ -154,7 +154,7 @@ def spoilt(**changes) -> str:
         ("[" * 100_000, "not JSON"),
         ("[]", "not a JSON object"),
         ("{}", "format_version is None"),
-        (spoilt(format_version=3), "format_version is 3"),
+        (spoilt(format_version=4), "format_version is 4"),
         (spoilt(more=1), "has .*more"),
         (spoilt(maps={}), "'maps' is not a list"),
         (spoilt(maps=[]), "at least one"),

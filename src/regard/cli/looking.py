@@ -79,7 +79,7 @@ def look(
 ) -> None:
     """Show the attention of a model while it translates or answers a text, or of an encoder or a language model while it reads.
 
-    A plot (.png, .svg) of an ntm, a han, an lstmn or a lambda network is the figure of its paper; with --layer it has maps.
+    A plot (.png, .svg) of an ntm, han, lstmn, reformer or lambda_network is the figure of its paper; with --layer it has maps.
     Without --output the terminal shows heatmaps: rows are the tokens written, columns those looked at; of a model that only reads
     the last layer, rows the tokens that look; of a han the text, with the weights of its sentences and their words.
     `regard info MODEL` lists the layers' addresses. An encoder may be a folder of any program's, with a head or without; a [MASK]
@@ -179,6 +179,8 @@ def _as_in_paper(model: Path, text: str, view: AttentionView) -> Figure | None:
         predicted: Any = load(model)
         told = predicted.classify(text).label if hasattr(predicted, "classify") else ""
         return document_figure(view, predicted=told)
+    if family == "reformer" and not any(one.marks is not None and one.marks.buckets for one in view.maps):
+        return None  # no longer than a chunk: nothing is hashed, and the maps are all there is
     return FIGURES[family](view) if family in FIGURES else None
 
 

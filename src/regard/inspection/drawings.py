@@ -13,7 +13,7 @@ import numpy as np
 
 from regard.data.notes import Note, Piece
 from regard.errors import InputError
-from regard.inspection.plots import DOTS_PER_INCH, Writer, fitted, write_figure
+from regard.inspection.plots import BUCKET_COLOURS, CHOSEN, DOTS_PER_INCH, Writer, fitted, write_figure
 from regard.inspection.view import AttentionMap, AttentionView
 from regard.inspection.words import shown_tokens, visible
 from regard.text.events import note_name
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Okabe and Ito's colours, which people with any colour vision can tell apart; dashed where they come again.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
+COLOURS = BUCKET_COLOURS  # dashed where they come again
 LINE, WIDTH, PICTURE = 0.24, 4.6, 1.7  # inches
 LEGEND_COLUMNS = 4
 SPREAD = 0.6  # of the distance of two tokens: how far the lines of the first and the last head are apart, nearly
@@ -196,7 +195,7 @@ def _asking(axes: Axes, patches: Any, place: int, ends: tuple[float, float, floa
 
     high, wide = ends[2] / patches.rows, ends[1] / patches.columns
     row, column = divmod(place, patches.columns)
-    axes.add_patch(Rectangle((column * wide, row * high), wide, high, fill=False, edgecolor="#c2185b", linewidth=1.6))
+    axes.add_patch(Rectangle((column * wide, row * high), wide, high, fill=False, edgecolor=CHOSEN, linewidth=1.6))
 
 
 def _dash(head: int) -> Literal["-", "--"]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.cells import cell_len
 
 from regard.errors import InputError
 from regard.inspection.drawings import overlay_figure
-from regard.inspection.plots import Writer, fitted
+from regard.inspection.plots import CHOSEN, Writer, bucket_colour, fitted
 from regard.inspection.text_reader import SENTENCES, WORDS, is_document
 from regard.inspection.view import AttentionView
 from regard.inspection.words import shown_tokens
@@ -29,7 +29,6 @@ COLUMNS = 96
 """Letters of a line; longer ones are folded."""
 BAR = 12
 """Letters that a bar and its number take."""
-CHOSEN = "#c2185b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +153,75 @@ def signed_figure(view: AttentionView) -> Figure:
     return overlay_figure(view, item.address, queries=list(asked))
 
 
+def buckets_figure(view: AttentionView, address: str | None = None, *, head: int = 0, example: int = 0) -> Figure:
+    """The figure of one head's hashing (Kitaev et al. 2020, figure 2): each round's map with its places in the order of buckets.
+
+    Beside rows and columns stands the bucket of each place by colour; lines are the borders of chunks. Weights then lie in the
+    chunks on the diagonal and in those before them.
+
+    Arguments:
+        view: of a Reformer.
+        address: of a layer that hashes; the last where None.
+        head: which of its heads.
+        example: which of the view's examples.
+
+    Raises:
+        InputError: where no layer hashes (no text up to a chunk is), there is no such head, or matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.patches import Rectangle
+    except ImportError:
+        raise InputError("a plot needs matplotlib: pip install 'regard[plot]'") from None
+    hashed = [name for name in view.addresses if (marks := view.map(name, example).marks) is not None and marks.buckets]
+    if not hashed:
+        raise InputError(
+            "no layer hashes here: a text that is no longer than a chunk is looked at as a whole; give a longer one"
+        )
+    item = view.map(address or hashed[-1], example)
+    marks = item.marks
+    if marks is None or not marks.buckets or not 0 <= head < item.heads:
+        raise InputError(f"{item.address}, head {head}: hashed are heads 0 to {item.heads - 1} of {', '.join(hashed)}")
+    texts = shown_tokens(item.key_tokens)
+    write = Writer.for_texts([view.title, item.address, *texts])
+    count, rounds = len(texts), len(marks.buckets[head])
+    side = min(max(0.15 * count, 2.0), 7.0)
+    wide = side + 0.75
+    drawing = Figure(figsize=(wide * rounds, side))
+    font = min(7.0, side / count * 72 * 0.75)
+    for turn in range(rounds):
+        order = marks.order(head, turn)
+        chunks, row = marks.chunks(head, turn), marks.buckets[head][turn]
+        axes = drawing.add_axes((turn / rounds + 0.5 / (wide * rounds), 0, side / (wide * rounds), 1))
+        axes.imshow(
+            item.weights[head][np.ix_(order, order)], cmap="viridis", vmin=0, aspect="auto", interpolation="nearest"
+        )
+        names = [write.token(texts[key], key) for key in order]
+        axes.set_xticks(range(count), names, rotation=90, **write.style(font))
+        axes.set_yticks(range(count), names, **write.style(font))
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0, pad=3 + 72 * 0.03 * side)
+        thick = count * 0.025
+        for place, key in enumerate(order):
+            colour = bucket_colour(row[key])
+            for corner, width, height in (
+                ((place - 0.5, -0.5 - thick), 1, thick),
+                ((-0.5 - thick, place - 0.5), thick, 1),
+            ):
+                axes.add_patch(Rectangle(corner, width, height, color=colour, linewidth=0, clip_on=False))
+            if place and chunks[key] != chunks[order[place - 1]]:
+                axes.axvline(place - 0.5, color="white", linewidth=0.9)
+                axes.axhline(place - 0.5, color="white", linewidth=0.9)
+        axes.set_xlabel(f"round {turn}: places in the order of their buckets, chunks of {marks.chunk}", fontsize=8)
+    drawing.text(0, 1 + 0.9 / side, write(f"{item.address}, head {head}"), va="bottom", **write.style(10))
+    return fitted(drawing)
+
+
 FIGURES: Mapping[str, Callable[[AttentionView], Figure]] = {
     "han": document_figure,
     "lstmn": reading_figure,
     "lambda_network": signed_figure,
+    "reformer": buckets_figure,
 }
 """By the model's family: what its paper draws of a view. That of `ntm` needs more than a view."""
 
@@ -219,7 +283,7 @@ def _line(axes: Axes, place: int, start: int, part: Sequence[tuple[int, ShadedWo
     from matplotlib import colormaps
     from matplotlib.patches import Rectangle
 
-    style = write.style(FONT) | {"family": ["DejaVu Sans Mono", *write.families]}
+    style: dict[str, Any] = write.style(FONT) | {"family": ["DejaVu Sans Mono", *write.families]}
     for column, word in part:
         width = cell_len(word.text)
         shade = float(np.clip(word.shade, 0, 1)) * 0.8  # the darkest still lets letters be read

@@ -16,6 +16,7 @@ from rich.cells import cell_len
 
 from regard.errors import InputError
 from regard.files import write_file
+from regard.inspection.marks import Marks, spans
 from regard.inspection.view import AttentionMap, AttentionView
 from regard.inspection.words import readable, shown_tokens, visible
 
@@ -34,6 +35,10 @@ MARGIN = 0.05  # around a figure that is fitted to its labels
 DOTS_PER_INCH = 160
 SMALLEST_FONT = 3.5  # points
 LONGEST_TOKEN, LONGEST_NAME = 40, 60  # characters
+STRIP = 0.7  # of a cell: how high a row of buckets is
+CHOSEN = "#c2185b"
+# Okabe and Ito's.
+BUCKET_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
 
 
 def save_plot(view: AttentionView, path: str | os.PathLike[str]) -> None:
@@ -119,6 +124,8 @@ def figure(view: AttentionView) -> Figure:
         # Coloured here, one pixel a cell: matplotlib would colour every pixel of the finished picture.
         axes.imshow(scale.to_rgba(panel.weights, bytes=True), aspect="auto", interpolation="none")
         _label(axes, panel, places.cell, places.font, write)
+        if panel.marks is not None:
+            draw_marks(axes, panel.marks, panel.head, (panel.queries, panel.keys), named=panel.row_labels)
         if len(panels) > 1:
             label = "\n".join(map(write, panel.label.split("\n")))
             axes.set_title(label, pad=5, loc="left", **write.style(min(places.font + 1, 8.5)))
@@ -174,6 +181,7 @@ class _Panel:
     label: str
     query_texts: tuple[str, ...]
     key_texts: tuple[str, ...]
+    head: int = 0
     row_labels: bool = True
     column_labels: bool = True
 
@@ -184,6 +192,15 @@ class _Panel:
     @property
     def keys(self) -> int:
         return len(self.item.key_tokens)
+
+    @property
+    def marks(self) -> Marks | None:
+        return self.item.marks
+
+    @property
+    def rounds(self) -> int:
+        """Rows of buckets under the map, one for each round of hashing."""
+        return len(self.marks.buckets[self.head]) if self.marks is not None and self.marks.buckets else 0
 
 
 def _arrange(view: AttentionView) -> tuple[list[_Panel], int]:
@@ -202,7 +219,7 @@ def _arrange(view: AttentionView) -> tuple[list[_Panel], int]:
                 label = f"{name}\nhead {head}" if head == 0 else f"head {head}"
             elif item.heads > 1:
                 label = f"{name} · head {head}" if name else f"head {head}"
-            panels.append(_Panel(item, item.weights[head], label, queries, keys))
+            panels.append(_Panel(item, item.weights[head], label, queries, keys, head))
     if row_for_each_map:
         columns = heads.pop()
     else:
@@ -247,7 +264,7 @@ class _Layout:
             labels = max(p.column_labels * write.longest(p.key_texts, self.font) for p in inside)
             y += heading + labels
             self.tops.append(y)
-            y += self.cell * max(p.queries for p in inside)
+            y += self.cell * max(p.queries + STRIP * p.rounds for p in inside)
         self.width, self.height = x, y
 
     def of(self, i: int) -> tuple[float, float, float, float]:
@@ -288,6 +305,42 @@ def _label(axes: Axes, panel: _Panel, cell: float, font: float, write: Writer) -
             axis.set_ticks(np.arange(1, len(tokens)) - 0.5, minor=True)
             axis.set_tick_params(which="minor", length=0)
             axis.grid(which="minor", color="white", linewidth=0.5)
+
+
+def draw_marks(axes: Axes, marks: Marks, head: int, size: tuple[int, int], *, named: bool = True) -> None:
+    """Over a map: the window of each query and its centre, borders of chunks of the text; under it each round's buckets."""
+    from matplotlib.patches import Rectangle
+    from matplotlib.patheffects import withStroke
+
+    queries, keys = size
+    halo = [withStroke(linewidth=2.8, foreground="white")]
+    if marks.centres:
+        spanned = spans(marks, head, keys)
+        for row, ((first, end), centre) in enumerate(zip(spanned, marks.centres[head], strict=True)):
+            if end > first:
+                corner = (first - 0.5, row - 0.5)
+                axes.add_patch(
+                    Rectangle(corner, end - first, 1, fill=False, edgecolor=CHOSEN, linewidth=1.1, path_effects=halo)
+                )
+            middle = min(max(centre, -0.5), keys - 0.5)
+            axes.plot([middle], [row], "o", color=CHOSEN, markersize=4, markeredgecolor="white", markeredgewidth=0.7)
+    for border in marks.borders:
+        axes.axvline(border - 0.5, color=CHOSEN, linewidth=0.9, path_effects=halo)
+        axes.axhline(border - 0.5, color=CHOSEN, linewidth=0.9, path_effects=halo)
+    for turn, row in enumerate(marks.buckets[head] if marks.buckets else ()):
+        top = queries - 0.5 + STRIP * (turn + 0.15)
+        for key, bucket in enumerate(row):
+            strip = Rectangle((key - 0.5, top), 1, STRIP * 0.8, color=bucket_colour(bucket), linewidth=0, clip_on=False)
+            axes.add_patch(strip)
+        if named:
+            axes.text(
+                -0.7, top + STRIP * 0.4, f"buckets, round {turn}", ha="right", va="center", fontsize=6, clip_on=False
+            )
+
+
+def bucket_colour(bucket: int) -> str:
+    """One of seven colours that people with any colour vision can tell apart; they come again."""
+    return BUCKET_COLOURS[bucket % len(BUCKET_COLOURS)]
 
 
 def _length(text: str) -> float:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError, nearest
 from regard.inspection.calls import Call
+from regard.inspection.marks import Marks, marks_of
 from regard.inspection.recorder import Recorder
 from regard.inspection.runs import Index, Joined, Labels, Run, check_hypothesis, followed, indices
 from regard.inspection.view import AttentionMap, AttentionView, Patches, shown
@@ -312,6 +313,7 @@ class Record:
             raise InputError(f"nothing to show of this run: {self._of_these([])}")
         layers = dict.fromkeys(one.address for one in maps)
         notes = [f"{address}: {note}." for address in layers if (note := self.note(address, run=run)) is not None]
+        notes += {f"{one.address}: {one.marks.note}.": None for one in maps if one.marks is not None and one.marks.note}
         return AttentionView(
             title=titles[0], maps=tuple(maps), note=" ".join(notes), examples=tuple(titles), images=tuple(images)
         )
@@ -456,7 +458,21 @@ class Record:
             key_words=word_numbers(key_tokens),
             query_patches=patches if between[0] == "source" else None,
             key_patches=patches if between[1] == "source" else None,
+            marks=self._marks(address, row, run, hypothesis, places),
         )
+
+    def _marks(
+        self, address: str, row: int, run: int, hypothesis: int, places: tuple[Sequence[int], Sequence[int]]
+    ) -> Marks | None:
+        seen = self._run(run)
+        calls = self._calls(seen, address)
+        if seen.joined is not None or calls[0].called.note is not None:
+            return None
+        across = calls[0].between == ("target", "source")
+        path = seen.hypotheses[row][hypothesis].rows if seen.hypotheses is not None and across else None
+        if seen.hypotheses is not None and not across:
+            return None
+        return marks_of(calls, row, path, *places)
 
 
 def _module_of(address: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from regard.errors import InputError, nearest
+from regard.inspection.marks import Marks
 from regard.layers import Pictures
 from regard.reading import as_object, parse_json
 
@@ -172,6 +173,7 @@ class AttentionMap:
         key_words: the same of the keys.
         query_patches: which query tokens are patches of the example's picture; None where none are.
         key_patches: the same of the keys.
+        marks: windows, buckets and chunks that are drawn over the map; None where there are none.
 
     Raises:
         InputError: the weights are not (H, L, S) numbers that fit the tokens, or are not finite; words or
@@ -194,6 +196,7 @@ class AttentionMap:
     key_words: tuple[int, ...] | None = None
     query_patches: Patches | None = None
     key_patches: Patches | None = None
+    marks: Marks | None = None
 
     def __post_init__(self) -> None:
         """Convert what was given to its declared types and check that it fits together."""
@@ -223,6 +226,10 @@ class AttentionMap:
         object.__setattr__(self, "query_tokens", queries)
         object.__setattr__(self, "key_tokens", keys)
         object.__setattr__(self, "weights", weights)
+        if self.marks is not None:
+            if not isinstance(self.marks, Marks):
+                raise InputError(f"{self.address}: marks is {self.marks!r:.60}; give Marks(...)")
+            self.marks.check((weights.shape[0], len(queries), len(keys)), self.address)
         for side, tokens in (("query", queries), ("key", keys)):
             words, patches = getattr(self, f"{side}_words"), getattr(self, f"{side}_patches")
             if words is not None:
@@ -367,7 +374,8 @@ class AttentionView:
                 if number >= item.heads:
                     raise InputError(f"head {wanted!r}: {item.address} has heads 0 to {item.heads - 1}")
                 address = f"{item.address}, head {number}"
-                one = replace(item, address=address, weights=item.weights[number : number + 1])
+                marks = None if item.marks is None else item.marks.of_head(number)
+                one = replace(item, address=address, weights=item.weights[number : number + 1], marks=marks)
                 chosen.setdefault((item.example, address), one)
         if not chosen:
             raise InputError("heads: the list is empty; name heads, such as 0.3")
@@ -500,9 +508,10 @@ def _words(numbers: Any, size: int, name: str) -> tuple[int, ...]:
     return tuple(int(number) for number in array)
 
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FIRST_FIELDS = ("address", "kind", "example", "query_tokens", "key_tokens", "weights")
 LATER_FIELDS = ("query_words", "key_words", "query_patches", "key_patches")  # since version 2
+LAST_FIELDS = ("marks",)  # since version 3
 HINT = "give what to_json wrote"
 
 
@@ -519,6 +528,7 @@ def written(view: AttentionView) -> str:
             "key_words": item.key_words,
             "query_patches": item.query_patches and asdict(item.query_patches),
             "key_patches": item.key_patches and asdict(item.key_patches),
+            "marks": item.marks and item.marks.to_json(),
             "weights": [[[_nine_digits(x) for x in row] for row in head] for head in item.weights],
         }
         for item in view.maps
@@ -543,7 +553,7 @@ def read(text: str | bytes) -> AttentionView:
     """
     value = as_object(parse_json(text, "attention view", HINT), "attention view", HINT)
     version = value.get("format_version")
-    if version not in (1, FORMAT_VERSION) or isinstance(version, bool):
+    if version not in range(1, FORMAT_VERSION + 1) or isinstance(version, bool):
         raise InputError(
             f"attention view: format_version is {version!r}, this version reads 1 to {FORMAT_VERSION}; "
             "write the view again"
@@ -561,7 +571,11 @@ def read(text: str | bytes) -> AttentionView:
 
 
 def _map(value: Any, where: str, version: int) -> AttentionMap:
-    fields = _fields(value, [*FIRST_FIELDS, *(LATER_FIELDS if version > 1 else ())], where)
+    later = LATER_FIELDS * (version > 1) + LAST_FIELDS * (version > 2)
+    fields = _fields(value, [*FIRST_FIELDS, *later], where)
+    if fields.get("marks") is not None:
+        names = ["centres", "window", "buckets", "chunk", "borders"]
+        fields["marks"] = Marks(**_fields(fields["marks"], names, f"{where}: marks"))
     for name in ("query_patches", "key_patches"):
         if fields.get(name) is not None:
             fields[name] = Patches(**_fields(fields[name], ["rows", "columns", "first"], f"{where}: {name}"))

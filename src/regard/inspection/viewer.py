@@ -114,6 +114,7 @@ def _described(
         # A head that rests stands after all others, whatever its remaining weights tell.
         "telling": (telling(item) - [kind in RESTING for kind in kinds]).round(4).tolist(),
         "cells": telling_cells(item),
+        "marks": None if item.marks is None else item.marks.to_json(),
         "example": item.example,
         "heads": item.heads,
         "query": sides.setdefault(query, len(sides)),

@@ -6,6 +6,29 @@ import { LETTER, clamp, inSight, isSigned, sideNames } from "./names.js";
 import { widthOf } from "./surface.js";
 import { strongest } from "./weights.js";
 
+const STRIP = 9;
+/** Okabe and Ito's colours, which people with any colour vision can tell apart. */
+const BUCKETS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D"];
+
+/**
+ * The marks of the head that is shown: none of the mean of several, which decide each for itself, nor of merged words.
+ *
+ * @param {import("./types").State} state
+ */
+function marksOf({ map, head, merge }) {
+  const one = head === "mean" ? 0 : head;
+  if (!map.marks || merge || (head === "mean" && map.heads > 1 && !map.marks.borders.length)) return null;
+  const { window, borders, chunk } = map.marks;
+  return { window, borders, chunk, centres: map.marks.centres[one], buckets: map.marks.buckets[one] };
+}
+/** What is said of a key or of a query, in the box beside the pointer and to those who listen. */
+/** @param {import("./types").State} state @param {number} row @param {number} column @returns {string[]} */
+export function decidedOf(state, row, column) {
+  const marks = marksOf(state);
+  const told = (marks?.buckets ?? []).map((buckets, round) => `round ${round}: query in bucket ${buckets[row]}, key in bucket ${buckets[column]}`);
+  return marks?.centres ? [`looks around ${marks.centres[row].toFixed(2)}, ${marks.window} to either side`] : told;
+}
+
 /** Adds the view. @param {import("./types").Viewer} viewer */
 export function addHeatmap(viewer) {
   const { state, VIEWS } = viewer;
@@ -26,7 +49,8 @@ export function addHeatmap(viewer) {
       this.font = 14;
       for (let turn = 0; turn < 2; turn++) {
         this.side = clamp(Math.ceil(longest(query)), 58, Math.max(190, space.width / 5));
-        this.top = this.turned ? clamp(Math.ceil(longest(key)) + 4, 40, Math.max(150, space.height / 4)) : Math.max(40, this.font + 24);
+        this.strip = (marksOf(state)?.buckets?.length ?? 0) * STRIP;
+        this.top = this.strip + (this.turned ? clamp(Math.ceil(longest(key)) + 4, 40, Math.max(150, space.height / 4)) : Math.max(40, this.font + 24));
         const across = (space.width - this.side - 14) / columns, down = Math.max((space.height - this.top - 4) / rows, 12);
         this.cell = clamp(clamp(Math.min(across, down), 3, 160) * state.zoom, 1, 320);
         if (this.cell > 3) this.cell = Math.floor(this.cell);
@@ -57,6 +81,7 @@ export function addHeatmap(viewer) {
           for (let i = across.first; i <= across.last + 1; i++) surface.line(x(i), to[1], x(i), to[1] + to[3], ink.paper, 1);
           for (let i = down.first; i <= down.last + 1; i++) surface.line(to[0], y(i), to[0] + to[2], y(i), ink.paper, 1);
         }
+        this.decided(surface, x, y, down, ink);
         if (frame.whole) return;
         surface.frame(x(0), y(row), columns * cell, cell, ink.mark, 1);
         surface.frame(x(column), y(0), cell, rows * cell, ink.mark, 1, 0.5);
@@ -72,15 +97,43 @@ export function addHeatmap(viewer) {
       surface.within(side, 0, frame.width - side, top, () => {
         for (const i of withMarked(across.places, frame.whole ? -1 : column)) {
           const marked = i === column && !frame.whole, style = { size: font, colour: marked ? ink.mark : ink.ink, bold: marked };
-          if (this.turned) surface.text(key[i], x(i) + cell / 2, top - 5, { ...style, turned: true, width: top - 8 });
-          else surface.text(key[i], x(i) + cell / 2, top - 10, { ...style, align: "center" });
+          const above = top - this.strip;
+          if (this.turned) surface.text(key[i], x(i) + cell / 2, above - 5, { ...style, turned: true, width: above - 8 });
+          else surface.text(key[i], x(i) + cell / 2, above - 10, { ...style, align: "center" });
         }
+        // Which bucket each key fell into, a row for each round of hashing; a line where a chunk of that order begins.
+        marksOf(state)?.buckets?.forEach((buckets, round) => {
+          const under = top - this.strip + round * STRIP;
+          for (let i = across.first; i <= across.last; i++) surface.rect(x(i), under, cell, STRIP - 2, BUCKETS[buckets[i] % BUCKETS.length]);
+        });
       });
       const [asking, asked] = sideNames(state.map);
       // As large as the corner has room for: a letter is some 0.62 of its size wide.
       const size = clamp(Math.min(font * 0.8, (side - 8) / (0.62 * (Math.max(asking.length, asked.length) + 2))), 9, 16);
       surface.text(asked + " →", side - 7, top - 7 - 1.5 * size, { size, colour: ink.faint, align: "right" });
       surface.text(asking + " ↓", side - 7, top - 9, { size, colour: ink.faint, align: "right" });
+    },
+    /**
+     * What was decided before there were scores: the window of each query and its centre, and borders of chunks.
+     *
+     * @param {import("./types").Surface} surface @param {(column: number) => number} x @param {(row: number) => number} y
+     * @param {{ first: number, last: number }} down @param {ReturnType<typeof inks>} ink
+     */
+    decided(surface, x, y, down, ink) {
+      const marks = marksOf(state), { rows, columns } = state.matrix, { cell } = this;
+      if (!marks) return;
+      for (const border of marks.borders) {
+        surface.line(x(border), y(0), x(border), y(rows), ink.mark, 1.5);
+        surface.line(x(0), y(border), x(columns), y(border), ink.mark, 1.5);
+      }
+      for (let row = down.first; marks.centres && row <= down.last; row++) {
+        const centre = marks.centres[row], first = clamp(Math.ceil(centre - marks.window), 0, columns);
+        const end = clamp(Math.floor(centre + marks.window) + 1, first, columns), dot = clamp(cell / 4, 2, 9);
+        if (end > first) surface.frame(x(first) + 1, y(row) + 1, (end - first) * cell - 2, cell - 2, ink.mark, 1.5, 0.9);
+        const at = x(clamp(centre, -0.5, columns - 0.5)) + cell / 2, middle = y(row) + cell / 2;
+        surface.rect(at - dot / 2 - 1, middle - dot / 2 - 1, dot + 2, dot + 2, ink.paper);
+        surface.rect(at - dot / 2, middle - dot / 2, dot, dot, ink.mark);
+      }
     },
     /** What cannot be attended: bare paper, and lines that climb over it. @param {import("./types").Surface} surface @param {import("./types").Frame} frame */
     hatch(surface, frame) {

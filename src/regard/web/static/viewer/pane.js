@@ -2,6 +2,7 @@
 
 import { context2d, inks } from "../colours.js";
 import { fillScreen, isPrinting } from "../shell.js";
+import { decidedOf } from "./heatmap.js";
 import { clamp, pairTip } from "./names.js";
 import { CanvasSurface } from "./surface.js";
 import { apart } from "./weights.js";
@@ -82,7 +83,7 @@ export function addPane(viewer) {
   /** @param {number} row @param {number} column */
   const cellTip = (row, column) =>
     pairTip(viewer.tokenName(state.map.query, row), viewer.tokenName(state.map.key, column), viewer.valueText(row, column),
-      `query ${row}, key ${column}` + rawText(row, column));
+      [`query ${row}, key ${column}` + rawText(row, column), ...decidedOf(state, row, column)].join("; "));
   /** What the tokenizer itself calls the two tokens, where they are shown otherwise. @param {number} row @param {number} column */
   function rawText(row, column) {
     const { query, key } = state.map;
@@ -92,7 +93,7 @@ export function addPane(viewer) {
   function cellText() {
     const { row, column, map } = state;
     const pair = `${apart(viewer.tokenName(map.query, row))} → ${apart(viewer.tokenName(map.key, column))}`;
-    return `${pair}: ${viewer.valueText(row, column)} (query ${row}, key ${column})`;
+    return `${pair}: ${viewer.valueText(row, column)} (${[`query ${row}, key ${column}`, ...decidedOf(state, row, column)].join("; ")})`;
   }
   /** @param {number} row @param {number} column @param {boolean} [quietly] */
   function move(row, column, quietly) {

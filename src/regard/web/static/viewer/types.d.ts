@@ -32,6 +32,8 @@ export interface AttentionMap {
   heads: number;
   query: Side;
   key: Side;
+  /** What was decided before there were scores; see `regard/inspection/marks.py`. */
+  marks: { centres: number[][]; window: number; buckets: number[][][]; chunk: number; borders: number[] } | null;
   zero: number;
   knee: number;
   step: number;
