@@ -373,3 +373,20 @@ def test_all_heads_say_what_they_do(visit):
     root = ElementTree.fromstring(saved(page, "svg"))
     texts = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"previous token", "broad"} <= texts
+
+
+def test_a_saved_page_opens_where_it_was_and_says_nothing_old(visit, until, tmp_path):
+    page = visit(a_view(["a", "b", "c"]), "layer=layers.1&head=1&view=heatmap&scale=unit")
+    page.focus("#picture")
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("ArrowDown")
+    assert page.inner_text("#readout")
+    with page.expect_download() as found:
+        page.click("#save-html")
+    found.value.save_as(tmp_path / "saved.html")
+    place = "[state.map.address, state.head, state.row, state.column, state.scale, state.view]"
+    again = visit(tmp_path / "saved.html")
+    assert again.evaluate(place) == ["layers.1", 1, 1, 0, "unit", "heatmap"]
+    assert again.inner_text("#readout") == ""
+    other = visit(tmp_path / "saved.html", "layer=layers.0&head=0")  # an address of its own counts more
+    assert other.evaluate("[state.map.address, state.head]") == ["layers.0", 0]

@@ -365,6 +365,45 @@ def test_a_weight_is_set_by_hand_and_undone(opened, studio):
     assert again.locator("#changed li").count() == 0
 
 
+DROP = """([bytes, name, type]) => {
+  const carried = new DataTransfer();
+  carried.items.add(new File([new Uint8Array(bytes)], name, { type }));
+  document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: carried, bubbles: true, cancelable: true }));
+}"""
+
+
+def test_a_file_dropped_on_a_model_of_texts_is_read_or_refused(opened, studio):
+    page = opened(studio)
+    page.evaluate(DROP, [list(b"a cat sat\n"), "cat.txt", "text/plain"])
+    wait_for(page, f"{TOKENS} === 10")
+    assert page.input_value("#reads") == "a cat sat"
+    page.evaluate(DROP, [list(png()), "a.png", "image/png"])
+    wait_for(page, "document.querySelector('#problem').textContent.startsWith('a.png is no text in UTF-8')")
+    assert page.input_value("#reads") == "a cat sat"
+
+
+def test_maps_that_are_compared_have_their_own_colours_and_hatched_later_tokens(opened, studio):
+    page = opened(studio)
+    page.fill("#reads", "a cat sat")
+    wait_for(page, f"{TOKENS} === 10")
+    page.click("#compare summary")
+    wait_for(page, "document.querySelectorAll('#compared canvas').length === 3")
+    pixels = """(number) => {
+      const canvas = document.querySelectorAll("#compared canvas")[number];
+      const { width, height } = canvas, { data } = canvas.getContext("2d").getImageData(width - 40, 0, 40, height);
+      return new Set(new Uint32Array(data.buffer)).size;
+    }"""
+    assert (
+        page.evaluate(pixels, 0) > 2
+    )  # the last columns are later tokens for nearly all queries: strokes, not one colour
+    picture = "document.querySelector('#compared canvas').toDataURL()"
+    page.fill("#other-text", "a")
+    wait_for(page, "document.querySelectorAll('#compared canvas').length === 2")
+    own = page.evaluate(picture)
+    page.select_option("#other-scale", "one")
+    wait_for(page, f"{picture} !== {own!r}")
+
+
 def test_vectors_of_another_text_are_put_in(opened, studio):
     page = opened(studio)
     page.fill("#reads", "a cat sat")

@@ -3,11 +3,11 @@
 import { bitmapOf, context2d, FONT, inks } from "../colours.js";
 import { clamp, element, headOf, isSigned } from "../viewer/names.js";
 import { viewData } from "../viewer/viewer.js";
-import { Weights, labelsOf, short } from "../viewer/weights.js";
+import { Weights, labelsOf, largest as largestOf, short } from "../viewer/weights.js";
 import { barRows } from "./bars.js";
 import { see, sourceOf } from "./look.js";
 
-/** @typedef {{ title: string, rows: string[], columns: string[], values: Float32Array, signed: boolean, end: number, largest: number }} Drawn */
+/** @typedef {{ title: string, rows: string[], columns: string[], values: Float32Array, signed: boolean, causal: boolean, end: (row: number) => number, largest: number }} Drawn `end`: what has the last colour of a row */
 
 /** One layer's head in an answer, in numbers. @param {import("./look.js").Packed} packed @param {string} address @param {number} place @param {number | "mean"} head */
 export async function matrixOf(packed, address, place, head) {
@@ -63,16 +63,19 @@ export function addCompare(studio) {
     const { map, head } = studio.viewer.state, index = studio.viewer.data.maps.indexOf(map);
     signature = `${map.address} ${head}`;
     const [a, b] = await Promise.all([studio.seen, other].map(({ packed }) => matrixOf(packed, map.address, index, head)));
-    const end = Math.max(a.largest, b.largest) || 1;
+    const common = $("other-scale").value === "one" ? Math.max(a.largest, b.largest) || 1 : 0;
     drawn = [["A: this page", a], ["B: the other", b]].map(([title, one]) => {
       const { name, values, map, largest } = /** @type {typeof a} */ (one);
-      return { title: `${title} · ${name}`, rows: labelsOf(map.query, false), columns: labelsOf(map.key, false), values, signed: isSigned(map), end, largest };
+      const columns = labelsOf(map.key, false), width = columns.length;
+      // The first row of a causal map sees itself alone: on the scale of that 1 every other would be pale.
+      const own = (/** @type {number} */ row) => (map.causal ? largestOf(values.subarray(row * width, (row + 1) * width)) : largest) || 1;
+      return { title: `${title} · ${name}`, rows: labelsOf(map.query, false), columns, values, signed: isSigned(map), causal: map.causal, end: common ? () => common : own, largest };
     });
     const [{ rows, columns }, { rows: theirs, columns: keys }] = drawn;
     if (rows.length === theirs.length && columns.length === keys.length) {
       const values = a.values.map((value, i) => b.values[i] - value);
       const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-      drawn.push({ title: "B − A", rows: theirs, columns: keys, values, signed: true, end: largest || 1, largest });
+      drawn.push({ title: "B − A", rows: theirs, columns: keys, values, signed: true, causal: a.map.causal && b.map.causal, end: () => largest || 1, largest });
       $("compare-note").textContent = `Largest difference ${short(largest)}. Violet: B looks there less than A; orange: more.`;
     } else {
       $("compare-note").textContent = `A has ${rows.length} queries and ${columns.length} keys, B ${theirs.length} and ${keys.length}: there is no difference of the two.`;
@@ -113,14 +116,15 @@ export function addCompare(studio) {
   }
   /** @param {HTMLCanvasElement} canvas @param {Drawn} one @param {number} number */
   function paint(canvas, one, number) {
-    const { cell, left, top, letters } = sizesOf(one), { ink, mark } = inks(), dense = devicePixelRatio || 1;
+    const { cell, left, top, letters } = sizesOf(one), { ink, line, mark } = inks(), dense = devicePixelRatio || 1;
     const width = left + cell * one.columns.length, height = top + cell * one.rows.length;
     Object.assign(canvas, { width: width * dense, height: height * dense });
     Object.assign(canvas.style, { width: `${width}px` });
     const pen = context2d(canvas);
     pen.scale(dense, dense);
     pen.imageSmoothingEnabled = false;
-    pen.drawImage(bitmapOf(one.signed, one.values, one.rows.length, one.columns.length, () => one.end), left, top, width - left, height - top);
+    pen.drawImage(bitmapOf(one.signed, one.values, one.rows.length, one.columns.length, one.end), left, top, width - left, height - top);
+    if (one.causal) hatch(pen, one, cell, left, top, line);
     Object.assign(pen, { fillStyle: ink, font: `${Math.min(12, cell * 0.9)}px ${FONT}`, textBaseline: "middle", textAlign: "right" });
     if (letters) {
       one.rows.forEach((label, row) => pen.fillText(label.slice(0, 12), left - 5, top + (row + 0.5) * cell));
@@ -137,6 +141,22 @@ export function addCompare(studio) {
     pen.lineWidth = 1.5;
     pen.strokeRect(left + place.column * cell, top + place.row * cell, cell, cell);
     canvas.dataset.number = String(number);
+  }
+  /** The cells of later keys, which cannot be attended. @param {CanvasRenderingContext2D} pen @param {Drawn} one @param {number} cell @param {number} left @param {number} top @param {string} colour */
+  function hatch(pen, { rows, columns }, cell, left, top, colour) {
+    const first = (/** @type {number} */ row) => Math.min(row + 1 + columns.length - rows.length, columns.length), width = columns.length * cell, height = rows.length * cell;
+    pen.save();
+    pen.beginPath();
+    rows.forEach((_, row) => pen.rect(left + first(row) * cell, top + row * cell, width - first(row) * cell, cell));
+    pen.clip();
+    pen.beginPath();
+    for (let x = 0; x < width + height; x += 7) {
+      pen.moveTo(left + x, top);
+      pen.lineTo(left + x - height, top + height);
+    }
+    Object.assign(pen, { strokeStyle: colour, lineWidth: 1 });
+    pen.stroke();
+    pen.restore();
   }
   /** @param {number} row @param {number} column */
   function move(row, column) {
@@ -155,6 +175,7 @@ export function addCompare(studio) {
   }
 
   for (const [id, kind] of [["compare", "toggle"], ["other-model", "change"], ["other-text", "input"], ["other-changes", "change"]]) $(id).addEventListener(kind, ask);
+  $("other-scale").addEventListener("change", draw);
   // Another layer or head was chosen, by hand or by a key.
   studio.chosen.push(() => {
     const state = studio.viewer?.state;

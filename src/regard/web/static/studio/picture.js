@@ -2,6 +2,8 @@
 
 import { base64Of } from "../source.js";
 
+/** Bytes of a file of text that is read into the field. */
+const LONGEST = 100000;
 const READS = ["image-classification", "image-to-text"];
 /** Whether a model reads a picture in place of a text. @param {any} card */
 export const readsPictures = (card) => Boolean(card?.routes.some((/** @type {string} */ route) => READS.includes(route)));
@@ -19,17 +21,30 @@ export function addPicture(studio) {
     await studio.ask();
   }
   $("file").addEventListener("change", () => take($("file").files[0]));
+  /** Of a model that reads text: a file of text is read into its field, any other is refused. @param {File | null | undefined} file */
+  async function takeText(file) {
+    if (!file) return;
+    const text = await file.text().catch(() => "\ufffd"), { id } = studio.model();
+    if (file.size > LONGEST) return studio.problem(`${file.name} has ${file.size.toLocaleString("en")} bytes; a text of at most ${LONGEST.toLocaleString("en")} is read.`);
+    if (/[\0\ufffd]/.test(text)) return studio.problem(`${file.name} is no text in UTF-8, and ${id} reads text; drop a file of text, or choose a model that reads pictures.`);
+    $("reads").value = text.trim();
+    studio.typed = true;
+    await studio.ask();
+  }
+  const hasFiles = (/** @type {DragEvent} */ event) => Boolean(event.dataTransfer?.types.includes("Files"));
   root.addEventListener("dragover", (event) => {
-    if (!readsPictures(studio.model())) return;
+    if (!hasFiles(event)) return; // a text that is dragged into a field is the browser's
     event.preventDefault();
-    $("picture-drop").classList.add("over");
+    if (readsPictures(studio.model())) $("picture-drop").classList.add("over");
   });
   root.addEventListener("dragleave", () => $("picture-drop").classList.remove("over"));
   root.addEventListener("drop", (event) => {
-    if (!readsPictures(studio.model())) return;
+    if (!hasFiles(event)) return;
     event.preventDefault();
     $("picture-drop").classList.remove("over");
-    take(event.dataTransfer?.files[0]);
+    const file = event.dataTransfer?.files[0];
+    if (readsPictures(studio.model())) take(file);
+    else takeText(file);
   });
   addEventListener("paste", (event) => {
     if (readsPictures(studio.model())) take(event.clipboardData?.files[0]);

@@ -118,11 +118,14 @@ export function addExport(viewer) {
   Object.assign(SAVERS, {
     // The browser's own way to paper and PDF: the style sheet for printing leaves the picture and its table.
     pdf: () => print(),
-    // The page without what was written into it since it was opened. What it shows is in its address, which a file has not.
+    // The page without what was written into it since it was opened. What it shows stands in its address, which a file has not: so on its body.
     html() {
       const whole = /** @type {HTMLElement} */ (document.documentElement.cloneNode(true)), body = /** @type {HTMLElement} */ (whole.querySelector("body"));
       for (const name of ["data-theme", "class"]) whole.removeAttribute(name);
       for (const name of body.getAttributeNames()) body.removeAttribute(name);
+      body.dataset.place = String(viewer.address());
+      for (const id of ["readout", "tip"]) whole.querySelector("#" + id)?.replaceChildren();
+      whole.querySelector("#tip")?.setAttribute("hidden", "");
       for (const list of whole.querySelectorAll("[data-entries]")) list.removeAttribute("data-entries");
       for (const one of whole.querySelectorAll("dialog[open]")) one.removeAttribute("open");
       save(new Blob(["<!doctype html>\n" + whole.outerHTML], { type: "text/html;charset=utf-8" }), "html");

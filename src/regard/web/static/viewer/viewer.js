@@ -68,7 +68,8 @@ export async function mount(root, source) {
     if (!VIEWS[state.view].usable(state.map)) state.view = "heatmap";
     await viewer.show();
   };
-  viewer.open = async (parts = new URLSearchParams(location.hash.slice(1))) => {
+  // A page that was saved as a file opens where it was, until its own address says another place.
+  viewer.open = async (parts = new URLSearchParams(location.hash.slice(1) || root.dataset.place)) => {
     viewer.readAddress(parts);
     await viewer.show();
     // Begin where there is something to see: the first token of a causal map has seen nothing yet.
