@@ -70,6 +70,17 @@ def test_curves_grow_with_the_log_and_tell_its_numbers(opened, training, run):
     assert page.locator(".plot").first.get_attribute("aria-valuenow") == "10"
 
 
+def test_the_norm_of_a_gradient_is_said_to_be_clipped_where_it_was(opened, training, run):
+    page = opened(training)
+    norms = [{"gradient_norm": 0.5, "clipped": False}, {"gradient_norm": 2.5, "clipped": True}]
+    write(run, *({"event": "train", "step": 30 + 10 * place, **norm} for place, norm in enumerate(norms)))
+    wait_for(page, "document.body.innerText.includes('2.5, clipped')")
+    assert "gradient norm train 2.5, clipped" in captions(page)
+    page.keyboard.press("ArrowLeft")
+    assert "gradient norm train 0.5" in captions(page)
+    assert not any(caption.startswith("clipped") for caption in captions(page))
+
+
 def test_a_point_lies_where_its_number_says(opened, training):
     page = opened(training)
     # Of the rate: its two points lie on the lines of the grid that bear their numbers.

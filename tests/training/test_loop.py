@@ -112,6 +112,8 @@ def test_training_equals_its_naive_twin(model, training, recipe, pairs, tmp_path
     torch.testing.assert_close(logged, losses, rtol=2e-5, atol=2e-5)
     told = [line["gradient_norm"] for line in lines(trained.folder, "train") if "gradient_norm" in line]
     torch.testing.assert_close(told, norms, rtol=1e-3, atol=1e-5)
+    clipped = [line["clipped"] for line in lines(trained.folder, "train") if "clipped" in line]
+    assert clipped == [norm > training["clip_norm"] for norm in norms]
     _, ours = read_parameters(trained.folder / "checkpoints" / "step-00000009")
     assert ours.keys() == parameters.keys()
     for name, expected in parameters.items():

@@ -287,7 +287,7 @@ class TensorBoard(Callback):
     def logged(self, event: Mapping[str, Any]) -> None:
         """Every number of the line, under its event's name."""
         for name, value in event.items():
-            if isinstance(value, int | float) and name != "step":
+            if isinstance(value, int | float) and not isinstance(value, bool) and name != "step":
                 self._writer.add_scalar(f"{event['event']}/{name}", value, event["step"])
 
     def ended(self, progress: Progress) -> None:

@@ -279,6 +279,10 @@ class Loop:
             mean, right = _means(tally)
             loss += mean
             further |= self.task.auxiliary_metrics(name, mean, right)
+        gradient: dict[str, Any] = {}
+        if self.gradient_norm is not None and self.settings.clip_norm is not None:
+            norm = whole(self.gradient_norm).item()
+            gradient = {"gradient_norm": norm, "clipped": norm > self.settings.clip_norm}
         self._write(
             {
                 "event": "train",
@@ -288,7 +292,7 @@ class Loop:
                 "accuracy": accuracy,
                 **further,
                 "learning_rate": self.optimizer.param_groups[0]["lr"],
-                **({} if self.gradient_norm is None else {"gradient_norm": whole(self.gradient_norm).item()}),
+                **gradient,
                 "tokens": progress.tokens,
                 "seconds": round(progress.seconds, 3),
             }

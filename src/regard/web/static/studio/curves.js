@@ -3,13 +3,13 @@
 import { element } from "../viewer/names.js";
 
 /** @typedef {{ event: string, step: number, [name: string]: any }} Event a line of a run's log */
-/** @typedef {{ step: number, value: number | null }} Point no number where null */
+/** @typedef {{ step: number, value: number | null, clipped?: boolean }} Point no number where null; of a gradient's norm, whether it was clipped */
 /** @typedef {{ title: string, lines: Map<string, Point[]> }} Chart the points of each kind of event */
 /** @typedef {{ log: boolean, step: number | null, best: number | null }} Shown the step whose numbers are shown: the newest where null */
 
 const WIDTH = 640, HEIGHT = 250, LEFT = 62, RIGHT = 14, TOP = 12, BOTTOM = 26;
 const COUNTERS = ["step", "event", "epoch", "tokens", "seconds"];
-const THROUGHPUT = "tokens_per_second";
+const THROUGHPUT = "tokens_per_second", NORM = "gradient_norm";
 
 /** Lines of a log, those of training with the tokens of each second since the one before. @param {Event[]} events @returns {Event[]} */
 export function withThroughput(events) {
@@ -32,7 +32,7 @@ export function charts(events) {
       if (!found.has(name)) found.set(name, { title: name.replaceAll("_", " "), lines: new Map() });
       const { lines } = /** @type {Chart} */ (found.get(name));
       if (!lines.has(event.event)) lines.set(event.event, []);
-      lines.get(event.event)?.push({ step: event.step, value });
+      lines.get(event.event)?.push({ step: event.step, value, ...(name === NORM && { clipped: event.clipped }) });
     }
   }
   return [...found.values()];
@@ -147,7 +147,7 @@ export function addPlot(title, choose) {
     caption.replaceChildren(element("h2", title));
     for (const [name, own] of lines) {
       const point = step === null ? own[own.length - 1] : own.find((one) => one.step === step), key = element("span"), sign = element("i");
-      const said = point === undefined ? "" : point.value === null ? " no number" : ` ${point.value}`;
+      const said = point === undefined ? "" : point.value === null ? " no number" : ` ${point.value}${point.clipped ? ", clipped" : ""}`;
       sign.className = name;
       key.append(sign, name + said);
       caption.append(key);
