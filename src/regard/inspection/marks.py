@@ -125,7 +125,7 @@ def marks_of(
                 ][: None if path is None else len(path)],
                 dim=1,
             )
-        return Marks(centres=centres[:, list(queries)].tolist(), window=mechanism.alignment.window)
+        return Marks(centres=tuple(map(tuple, centres[:, list(queries)].tolist())), window=mechanism.alignment.window)
     if path is not None or len(calls) != 1 or kept[0] is None:
         return None
     if isinstance(mechanism, ChunkedAttention):
@@ -133,7 +133,10 @@ def marks_of(
     if isinstance(mechanism, LSHAttention):
         found = mechanism.replay_state(kept[0]).get(BUCKETS)
         if found is not None:
-            return Marks(buckets=found[row][..., list(keys)].tolist(), chunk=mechanism.chunk)
+            return Marks(
+                buckets=tuple(tuple(map(tuple, head)) for head in found[row][..., list(keys)].tolist()),
+                chunk=mechanism.chunk,
+            )
     return None
 
 

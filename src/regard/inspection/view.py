@@ -553,7 +553,7 @@ def read(text: str | bytes) -> AttentionView:
     """
     value = as_object(parse_json(text, "attention view", HINT), "attention view", HINT)
     version = value.get("format_version")
-    if version not in range(1, FORMAT_VERSION + 1) or isinstance(version, bool):
+    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= FORMAT_VERSION:
         raise InputError(
             f"attention view: format_version is {version!r}, this version reads 1 to {FORMAT_VERSION}; "
             "write the view again"

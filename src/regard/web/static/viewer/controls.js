@@ -54,7 +54,7 @@ export function addControls(viewer) {
     const both = Boolean(map.key.patches && map.query.patches);
     showControl("picture-mode", view === "image" && !both);
     $("picture-mode").value = state.picture;
-    showControl("overlay", view === "image");
+    showControl("overlay", view === "image" && !isSigned(state.map));
     $("overlay").value = state.overlay;
     showControl("smooth", view === "image");
     $("smooth").checked = state.smooth;
@@ -89,7 +89,7 @@ export function addControls(viewer) {
     $("legend").hidden = bare;
     if (bare) return;
     const { low, high, hidden } = legendTexts(), lines = state.view === "heads" && !isSigned(state.map);
-    const dark = state.view === "image" && (state.overlay === "light" ? ["000000", "ffffff"] : isSigned(state.map) ? SIGNED.dark : SCALES.dark);
+    const dark = state.view === "image" && (isSigned(state.map) ? SIGNED.light : state.overlay === "light" ? ["000000", "ffffff"] : SCALES.dark);
     const stops = (dark || stopsOf(isSigned(state.map))).map((stop) => "#" + stop);
     const heads = lines && state.on.size > 0;
     $("ramp").hidden = heads;

@@ -41,7 +41,7 @@ export function addExport(viewer) {
       },
     };
   }
-  const hasRamp = () => ["heatmap", "text", "image"].includes(state.view) && !(state.view === "image" && state.overlay === "light");
+  const hasRamp = () => ["heatmap", "text", "image"].includes(state.view) && !(state.view === "image" && state.overlay === "light" && !isSigned(state.map));
   /** @param {Surface} surface @param {{ draw(surface: Surface): void }} picture @param {number} width @param {number} height */
   function drawAll(surface, picture, width, height) {
     const ink = inks();
@@ -51,7 +51,7 @@ export function addExport(viewer) {
     surface.text(where, MARGIN, MARGIN + 29, { size: 12, colour: ink.faint, width: width - 2 * MARGIN });
     surface.shift(MARGIN, HEADING, () => picture.draw(surface));
     if (!hasRamp()) return;
-    const y = height - MARGIN - 12, map = state.map, stops = coloursOf(state.view === "image" ? (isSigned(map) ? SIGNED.dark : SCALES.dark) : stopsOf(isSigned(map))), { low, high } = viewer.legendTexts();
+    const y = height - MARGIN - 12, map = state.map, stops = coloursOf(state.view === "image" ? (isSigned(map) ? SIGNED.light : SCALES.dark) : stopsOf(isSigned(map))), { low, high } = viewer.legendTexts();
     surface.text(low, MARGIN, y + 6, { size: 11, colour: ink.faint });
     const from = MARGIN + widthOf(low, 11) + 8;
     for (let i = 0; i < 64; i++) surface.rect(from + 2 * i, y, 2.3, 12, `rgb(${stops[Math.round((i / 63) * 255)]})`);

@@ -95,16 +95,19 @@ export function addImage(viewer) {
     one(surface, x, y, index, frame) {
       const { width, height } = this, { all, rows, columns, first, part } = this.values(index), ink = inks();
       const held = bitmaps.get(state.map.example), end = viewer.scale() === "unit" ? 1 : largest(part) || 1;
-      const picture = held && (state.overlay === "light" ? held.plain : held.grey);
+      // Weights of both signs are colours whatever is chosen: light tells their sizes alone.
+      const signed = isSigned(state.map), light = state.overlay === "light" && !signed;
+      const picture = held && (light ? held.plain : held.grey);
       if (picture) surface.image(picture, [0, 0, picture.width, picture.height], [x, y, width, height], true);
-      else surface.rect(x, y, width, height, state.overlay === "light" ? "#ffffff" : "#888888");
-      const pixels = new ImageData(columns, rows), ramp = coloursOf(isSigned(state.map) ? SIGNED.dark : SCALES.dark);
+      else surface.rect(x, y, width, height, light ? "#ffffff" : "#888888");
+      if (signed) surface.rect(x, y, width, height, "#888888", 0.6); // black and white brought to grey, on which both colours show
+      const pixels = new ImageData(columns, rows), ramp = coloursOf(signed ? SIGNED.light : SCALES.dark);
       part.forEach((/** @type {number} */ value, /** @type {number} */ i) => {
         const share = clamp(Math.abs(value) / end, 0, 1);
-        if (state.overlay === "light") pixels.data[4 * i + 3] = Math.round(195 * (1 - share));
+        if (light) pixels.data[4 * i + 3] = Math.round(195 * (1 - share));
         else {
-          const at = isSigned(state.map) ? clamp((value / end + 1) / 2, 0, 1) : share;
-          pixels.data.set([...ramp[Math.round(at * 255)], Math.round(255 * (0.35 + 0.5 * share))], 4 * i);
+          const at = signed ? (value < 0 ? 0.1 : 0.9) : share, opacity = signed ? 0.9 * share ** 0.7 : 0.35 + 0.5 * share;
+          pixels.data.set([...ramp[Math.round(at * 255)], Math.round(255 * opacity)], 4 * i);
         }
       });
       if (!state.smooth) surface.image(canvasOf(pixels), [0, 0, columns, rows], [x, y, width, height]);
