@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -211,3 +212,52 @@ def test_of_several_workers_one_speaks(recipe_file, tmp_path):
     assert again.stderr.count("error: ") == 1
     assert "holds a run already" in again.stderr
     assert "[rank" not in again.stderr  # no worker's traceback beside it
+
+
+@pytest.mark.slow
+def test_the_page_beside_it_shows_the_run_and_ends_with_it(command, process, recipe_file, tmp_path):
+    httpx = pytest.importorskip("httpx")
+    words = ("train", recipe_file, "training.steps=1000000", "training.log_every=1", "training.save_every=5")
+    folder = tmp_path / "run"
+    with process(*words, "--output", folder, "--studio", "--no-browser") as running:
+        line = next(line for line in iter(running.stderr.readline, b"") if b"is shown at" in line).decode()
+        address, _, key = line.split()[-1].partition("#token=")
+        headers = {"authorization": f"Bearer {key}"}
+        assert httpx.get(address).status_code == 200
+        assert httpx.post(f"{address}/log", json={}).status_code == 401
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            told = httpx.post(f"{address}/log", json={}, headers=headers)
+            if told.status_code == 200 and len(told.json()["events"]) > 2:
+                break
+            assert told.status_code == 200 or "holds a run" in told.text
+            time.sleep(0.1)
+        assert told.json()["events"][0]["event"] == "train"
+        running.send_signal(signal.SIGINT)
+        assert running.wait(120) == 130
+        with pytest.raises(httpx.TransportError):
+            httpx.get(address)
+
+
+def test_a_page_changes_nothing_of_a_training(command, recipe_file, tmp_path):
+    pytest.importorskip("uvicorn")
+    words = ("train", recipe_file, "training.steps=3", "--json", "--output")
+    plain = command(*words, tmp_path / "plain")
+    shown = command(*words, tmp_path / "shown", "--studio", "--no-browser")
+    assert (plain.code, shown.code) == (0, 0)
+    apart = {"folder", "seconds"}
+    found, wanted = ({k: v for k, v in json.loads(one.out).items() if k not in apart} for one in (shown, plain))
+    assert found == wanted
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("plain", "shown")]
+    assert weights[0] == weights[1]
+
+
+def test_a_page_that_cannot_be_is_one_sentence(command, recipe_file, tmp_path):
+    pytest.importorskip("uvicorn")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        words = ("train", recipe_file, "--output", tmp_path / "run", "--studio", "--no-browser", "--port", port)
+        assert f"127.0.0.1:{port} cannot be listened on" in command(*words).refusal()
+    assert not (tmp_path / "run").exists()

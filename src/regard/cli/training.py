@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import os
 import shlex
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +19,7 @@ from regard.cli.console import (
     PIPE_WIDTH,
     Interruption,
     envelope,
+    on_terminal,
     one_line,
     print_json,
     print_rich,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from regard.claims.claim import Claim
     from regard.claims.compared import Compared
     from regard.claims.verdict import Verdict
+    from regard.serving.beside import StudioBeside
     from regard.training import Trained
     from regard.training.callbacks import Callback
 
@@ -51,28 +55,81 @@ def train(
     ],
     overrides: Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
+    studio: Annotated[
+        bool, typer.Option("--studio", help="Show the training on a page while it goes on, for this machine alone.")
+    ] = False,
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Of that page; 0 for any that is free.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open that page in a browser.")] = True,
     as_json: Json = False,
 ) -> None:
     """Train a model as a recipe says.
 
-    The folder then holds the best model, its recipe and the log. Under torchrun several processes train together.
+    The folder then holds the best model, its recipe and the log. Under torchrun several processes train together. The page of
+    --studio ends with the training; on a terminal it stays after the last update until Ctrl-C.
 
     \b
     Example:
       regard train dates --output runs/dates
       regard train dates training.steps=1000 seed=2 --output runs/longer
+      regard train dates --output runs/seen --studio
       torchrun --nproc-per-node 2 -m regard train dates --output runs/both
     """  # noqa: D301  # \b keeps the lines of the example apart
+    if studio:  # what is wrong with the recipe is said before there is a page
+        from regard.training.recipe import read_recipe
+
+        read_recipe(recipe, overrides or [])
+    with _shown(output, studio, port, browser) as page:
+        result = _trained(recipe, overrides or [], output, resume)
+        _tell(result, as_json)
+        if page is not None:
+            _stay(page, output)
+
+
+@contextlib.contextmanager
+def _shown(output: Path, studio: bool, port: int, browser: bool) -> Iterator[StudioBeside | None]:
+    """The page of the training beside it, where one is asked for; of several processes the first has it."""
+    if not studio or not speaking():
+        yield None
+        return
+    if importlib.util.find_spec("uvicorn") is None:
+        raise InputError("--studio needs uvicorn: pip install 'regard[serve]'")
+    import webbrowser
+
+    from regard.serving.beside import beside
+
+    with beside(output, port=port) as page:
+        say(f"the training is shown at {page.url}")
+        if browser:
+            webbrowser.open(page.url)
+        yield page
+
+
+def _stay(page: StudioBeside, output: Path) -> None:
+    """Keep the page of a training that has ended where somebody sits before it."""
+    if page.ended:
+        say(
+            f"the page of the training ended before it; to see the curves: {shlex.join(['regard', 'studio', str(output)])}"
+        )
+    elif on_terminal(sys.stdin) and on_terminal(sys.stderr):
+        say(f"the training has ended; its page stays at {page.url} until Ctrl-C")
+        sys.stdout.flush()
+        page.wait()
+
+
+def _trained(recipe: Path, overrides: list[str], output: Path, resume: bool) -> Trained:
     from regard.parts import code_files
 
     try:
-        result = _run(recipe, overrides or [], output, resume)
+        return _run(recipe, overrides, output, resume)
     except KeyboardInterrupt as stop:
         code = [part for path in code_files() for part in ("--code", path)]
-        again = ["regard", "train", str(recipe), *(overrides or ()), *code, "--output", str(output), "--resume"]
+        again = ["regard", "train", str(recipe), *overrides, *code, "--output", str(output), "--resume"]
         said = str(stop) or "interrupted"
         code = 128 + getattr(stop, "number", 2)
         raise Interruption(f"{said}; to go on from the last checkpoint: {shlex.join(again)}", code) from None
+
+
+def _tell(result: Trained, as_json: bool) -> None:
     if as_json:
         print_json(
             envelope("train")

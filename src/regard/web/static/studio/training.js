@@ -95,6 +95,7 @@ export function startTraining(root) {
       if (turn !== turns) return;
       $("problem").textContent = error instanceof Error ? error.message : String(error);
       $("problem").hidden = false;
+      if (!("ready" in root.dataset)) pause = OFTEN; // a run that begins now
     }
     timer = setTimeout(() => document.hidden || look(), pause);
   }
