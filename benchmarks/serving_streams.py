@@ -1,11 +1,13 @@
 """Whether a thousand clients who stream at once all get their texts, and whether the server's memory stays as it is.
 
-    python benchmarks/serving_streams.py [--clients 1000] [--minutes 10] [--warm-up 2]
+    python benchmarks/serving_streams.py [--clients 1000] [--minutes 10] [--warm-up 3000]
 
 Each client asks for a text of 1 to 48 tokens, reads it as a stream, and asks again when it is done. A request that is turned away
 with 429 is asked again a second later; a stream that ends without its last event, or an answer of another status, is lost. The
-resident memory of each of the server's processes is read every five seconds. The model has random weights and is tiny, so that
-the clients, and not its products, are what the server has to do.
+resident memory of each of the server's processes is read every five seconds. It counts from when so many texts as the warm-up
+names have been served and no process has grown during the last of them (`--unchanged`): memory settles by the count of texts,
+however fast the machine. The model has random weights and is tiny, so that the clients, and not its products, are what the
+server has to do.
 """
 
 from __future__ import annotations
@@ -25,17 +27,32 @@ sys.path.insert(0, str(Path(__file__).parent))
 from measured import record
 from serving_load import SEED, Failed, Running, made_model, regard_server, stream
 
+STILL = 0.002
+"""Growth, as a share, that counts as none while the server warms up."""
+LOOK = 5.0
+"""Seconds between two looks at the memory."""
 
-async def load(server: Running, count: int, warm_up: float, seconds: float) -> dict[str, Any]:
-    """Clients until the time is over, each to the end of its stream."""
-    until = time.monotonic() + warm_up + seconds
+
+async def load(
+    server: Running, count: int, least: int, unchanged: int, longest_wait: float, seconds: float
+) -> dict[str, Any]:
+    """Clients until the time is over, each to the end of its stream.
+
+    Arguments:
+        count: of clients.
+        least: texts that are served before memory counts.
+        unchanged: texts during which no process may have grown before memory counts.
+        longest_wait: seconds after which memory counts in any case; the figures say that it did.
+        seconds: for which memory counts.
+    """
+    begun, until = time.monotonic(), float("inf")
     told = {"streams": 0, "tokens": 0, "lost": 0, "turned away": 0}
     longest = 0.0
 
     async def one(number: int) -> None:
         nonlocal longest
         draw = random.Random(SEED + number)
-        await asyncio.sleep(draw.random() * min(10.0, warm_up))
+        await asyncio.sleep(draw.random() * min(10.0, seconds))
         while time.monotonic() < until:
             body = {
                 "model": "model",
@@ -63,12 +80,22 @@ async def load(server: Running, count: int, warm_up: float, seconds: float) -> d
             longest = max(longest, found.first)
 
     sizes: list[list[int]] = []
+    warmed: dict[str, Any] = {}
 
     async def watch() -> None:
-        await asyncio.sleep(warm_up)
+        nonlocal until
+        highest, grown_at, still = server.resident(), 0, False
+        while not still and time.monotonic() < begun + longest_wait:
+            await asyncio.sleep(LOOK)
+            now, served = server.resident(), told["streams"]
+            if len(now) != len(highest) or any(new > old * (1 + STILL) for new, old in zip(now, highest, strict=True)):
+                highest, grown_at = now, served
+            still = served >= least and served - grown_at >= unchanged
+        warmed.update(texts=told["streams"], seconds=round(time.monotonic() - begun), still=still)
+        until = time.monotonic() + seconds
         while time.monotonic() < until:
             sizes.append(server.resident())
-            await asyncio.sleep(5)
+            await asyncio.sleep(LOOK)
 
     await asyncio.gather(watch(), *map(one, range(count)))
     shares = [
@@ -77,7 +104,10 @@ async def load(server: Running, count: int, warm_up: float, seconds: float) -> d
     ]
     return {
         "clients": count,
-        "seconds, after those to warm up": [seconds, warm_up],
+        "seconds": seconds,
+        "warm-up: texts": warmed["texts"],
+        "warm-up: seconds": warmed["seconds"],
+        f"warm-up: no process grew in its last {unchanged:,} texts": warmed["still"],
         **told,
         "longest time to a first token, s": round(longest, 2),
         "resident memory after the warm-up, of each process, MiB": [size >> 20 for size in sizes[0]],
@@ -92,7 +122,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--warm-up", type=float, default=2, help="minutes before memory counts")
+    parser.add_argument("--warm-up", type=int, default=3000, help="texts, at least, before memory counts")
+    parser.add_argument("--unchanged", type=int, default=1000, help="texts without growth before memory counts")
+    parser.add_argument("--patience", type=float, default=20, help="minutes after which memory counts in any case")
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--quick", action="store_true", help="record nothing")
     parser.add_argument("--note", default="", help="of the machine: busy or quiet")
@@ -101,7 +133,16 @@ def main() -> None:
         place = made_model(Path(folder), "tiny")
         words = ("--rows", str(given.rows), "--queue", str(2 * given.clients))
         with regard_server([f"model={place}"], *words) as server:
-            figures = asyncio.run(load(server, given.clients, 60 * given.warm_up, 60 * given.minutes))
+            figures = asyncio.run(
+                load(
+                    server,
+                    given.clients,
+                    given.warm_up,
+                    given.unchanged,
+                    60 * given.patience,
+                    60 * given.minutes,
+                )
+            )
     if given.quick:
         print(json.dumps(figures, indent=1))
         return

@@ -116,3 +116,44 @@ def test_errors_are_what_is_described(server: Served) -> None:
         fits(httpx.post(server.url + path, json=body).json(), answers.Refusal)
     for path, body in (("/models/nobody", {}), ("/models/vectors", {"inputs": 3})):
         fits(httpx.post(server.url + path, json=body).json(), answers.TaskRefusal)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "body", "status"),
+    [
+        ("EmbeddingRequest", "/v1/embeddings", {"input": ""}, 400),
+        ("EmbeddingRequest", "/v1/embeddings", {"input": []}, 400),
+        ("EmbeddingRequest", "/v1/embeddings", {"input": [[]]}, 400),
+        ("EmbeddingRequest", "/v1/embeddings", {"input": ["cat", 3]}, 400),
+        ("EmbeddingRequest", "/v1/embeddings", {"input": ["cat", "mat"]}, 200),
+        ("CompletionRequest", "/v1/completions", {"prompt": []}, 400),
+        ("CompletionRequest", "/v1/completions", {"prompt": ["li", 3]}, 400),
+        ("CompletionRequest", "/v1/completions", {"prompt": "li", "logit_bias": {"3": 101}}, 400),
+        ("CompletionRequest", "/v1/completions", {"prompt": "", "max_tokens": 1}, 200),
+        ("ChatRequest", "/v1/chat/completions", {"messages": [{"role": "nobody", "content": "line"}]}, 400),
+        ("ChatRequest", "/v1/chat/completions", {"messages": [{"role": "user", "audio": 1}]}, 400),
+        (
+            "ChatRequest",
+            "/v1/chat/completions",
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "text": "a"}]}]},
+            400,
+        ),
+        (
+            "ChatRequest",
+            "/v1/chat/completions",
+            {"messages": CHAT["messages"], "response_format": {"type": "json"}},
+            400,
+        ),
+        ("ChatRequest", "/v1/chat/completions", {"messages": CHAT["messages"], "max_tokens": 2}, 200),
+    ],
+)
+def test_the_description_allows_what_the_server_answers(
+    server: Served, kind: str, path: str, body: dict[str, Any], status: int
+) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    body = {"model": "vectors" if "embeddings" in path else "writer", **body}
+    schemas = httpx.get(server.url + "/openapi.json").json()["components"]["schemas"]
+    schema = {**schemas[kind], "components": {"schemas": schemas}}
+    answer = httpx.post(server.url + path, json=body, timeout=30)
+    assert answer.status_code == status, answer.text
+    assert jsonschema.Draft202012Validator(schema).is_valid(body) == (status == 200)

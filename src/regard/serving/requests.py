@@ -32,9 +32,20 @@ Count = Annotated[int, Meta(ge=1, le=MOST_TEXTS)]
 Top = Annotated[int, Meta(ge=0, le=MOST_TOP)]
 Tokens = Annotated[int, Meta(ge=0)]
 Stop = Annotated[str, Meta(min_length=1)]
-Biases = Annotated[dict[str, float], Meta(extra_json_schema={"propertyNames": {"pattern": "^[0-9]{1,9}$"}})]
-Texts = str | list[int | str | list[int]]
+Bias = Annotated[float, Meta(extra_json_schema={"minimum": -100, "maximum": 100})]
+Biases = Annotated[dict[str, Bias], Meta(extra_json_schema={"propertyNames": {"pattern": "^[0-9]{1,9}$"}})]
+Nothing = Annotated[Any, Meta(extra_json_schema={"type": "null"})]
+"""What is refused by its name unless it is null; the description says so, and the refusal is a sentence of its own."""
+Text = Annotated[str, Meta(extra_json_schema={"const": "text"})]
+"""The only type of a part of a message, or of a format, that is followed."""
+UNMIXED = {"minItems": 1, "anyOf": [{"items": {"type": "integer"}}, {"items": {"type": ["string", "array"]}}]}
+"""A list of token ids, or of texts; as a schema, since a class can say only that each may be either."""
+Texts = str | Annotated[list[int | str | list[int]], Meta(extra_json_schema=UNMIXED)]
 """A text, its token ids, or several of either."""
+FilledText = Annotated[str, Meta(extra_json_schema={"minLength": 1})]
+FilledIds = Annotated[list[int], Meta(extra_json_schema={"minItems": 1})]
+FilledTexts = FilledText | Annotated[list[int | FilledText | FilledIds], Meta(extra_json_schema=UNMIXED)]
+"""The same, none of them empty."""
 
 
 class BadRequest(Exception):
@@ -172,25 +183,25 @@ class CompletionRequest(Sampling, kw_only=True):
 class Part(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A part of a message; texts alone are read."""
 
-    type: str
+    type: Text
     text: str | None = None
-    image_url: Any = None
-    input_audio: Any = None
-    file: Any = None
-    refusal: str | None = None
+    image_url: Nothing = None
+    input_audio: Nothing = None
+    file: Nothing = None
+    refusal: Nothing = None
 
 
 class Message(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A message of a conversation. `developer` is read as `system`, which it replaces in OpenAI's API."""
 
-    role: str
+    role: Annotated[str, Meta(extra_json_schema={"enum": list(ROLES)})]
     content: str | list[Part] | None = None
     name: str | None = None
     tool_calls: list[Any] | None = None
     tool_call_id: str | None = None
-    refusal: Any = None
-    audio: Any = None
-    function_call: Any = None
+    refusal: Nothing = None
+    audio: Nothing = None
+    function_call: Nothing = None
     reasoning_content: str | None = None
 
     def plain(self, place: int) -> dict[str, Any]:
@@ -221,8 +232,8 @@ class Message(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class ResponseFormat(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Only plain text is written."""
 
-    type: str
-    json_schema: Any = None
+    type: Text
+    json_schema: Nothing = None
 
 
 HINTS = (
@@ -341,7 +352,7 @@ class EmbeddingRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
     """The body of /v1/embeddings. With `dimensions` vectors are cut and, where they had length one, brought back to it."""
 
     model: str
-    input: Texts
+    input: FilledTexts
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Annotated[int, Meta(ge=1)] | None = None
     user: str | None = None
