@@ -1,13 +1,19 @@
 """What `regard check` says of vLLM and text-embeddings-inference: for folders of transformers, and for what a folder lacks."""
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
+import torch
 import transformers
 
 from regard.checking import check
 from regard.checking.servers import TEI, VLLM
+from regard.models import MODELS
+from regard.models.modernbert import ModernBertConfig
+from regard.tasks.classification import ClassificationTask, Classifier
+from regard.text import Tokenizer
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "folders"
 
@@ -169,3 +175,28 @@ def test_the_pooling_of_a_sentence_encoder_is_followed_or_what_is_wrong_with_it_
 def test_folders_that_regard_wrote(name, servers):
     readers = check(GOLDEN / name).readers
     assert {server: readers[server] for server in (VLLM, TEI) if server in readers} == servers
+
+
+def test_a_classifier_of_modernbert_names_the_ids_of_its_tokens_and_opens_the_same_in_transformers(tmp_path):
+    tokenizer = Tokenizer.train(["a cat sat on a mat"] * 3, kind="bert", size=60, lowercase=True)
+    task = ClassificationTask(tokenizer=tokenizer, classes=("no", "yes", "perhaps"), maximum_length=16, pairs=False)
+    sizes = {"width": 8, "heads": 2, "feedforward_width": 12, "layers": 2, "maximum_positions": 24}
+    config = ModernBertConfig(**sizes, **task.model_settings())
+    predictor = Classifier(MODELS["modernbert"].model(config).eval(), task)
+    predictor.save(tmp_path / "saved")
+    assert check(tmp_path / "saved").readers[TEI] == "classes of texts"
+    said = json.loads((tmp_path / "saved" / "config.json").read_text())
+    start, end = tokenizer.find("[CLS]"), tokenizer.find("[SEP]")
+    named = {"bos_token_id": start, "cls_token_id": start, "eos_token_id": end, "sep_token_id": end, "num_labels": 3}
+    assert {name: said[name] for name in named} == named
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+    assert theirs.config.num_labels == 3
+    assert theirs.config.id2label == {0: "no", 1: "yes", 2: "perhaps"}
+    reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
+    encoded = reader("a cat sat", return_tensors="pt")
+    with torch.no_grad():
+        found = theirs(input_ids=encoded["input_ids"], attention_mask=encoded["attention_mask"]).logits.softmax(-1)[0]
+    expected = list(predictor.classify("a cat sat").probabilities.values())
+    assert found.tolist() == pytest.approx(expected, abs=1e-5)

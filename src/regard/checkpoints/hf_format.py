@@ -238,6 +238,7 @@ class HFFormat:
         must_agree: their fields that have to be as another is, and that other.
         implied: our fields that their config cannot say, and the only value there.
         written: what is written beside `fields`, for other programs.
+        token_ids: their fields that repeat an id of the tokenizer, for other programs, and what `Tokenizer` calls it.
         ignored: their fields that change no output, beside `IGNORED`, and why.
         special_fields: our names of further fields, which the functions below write and read, and where they are found there.
         unwritten: our fields that are left out there, and why that changes no output.
@@ -279,6 +280,7 @@ class HFFormat:
     must_agree: Mapping[str, str] = field(default_factory=dict)
     implied: Mapping[str, Any] = field(default_factory=dict)
     written: Mapping[str, Any] = field(default_factory=dict)
+    token_ids: Mapping[str, str] = field(default_factory=dict)
     ignored: Mapping[str, str] = field(default_factory=dict)
     special_fields: Mapping[str, str] = field(default_factory=dict)
     unwritten: Mapping[str, str] = field(default_factory=dict)

@@ -135,6 +135,11 @@ def _rotary_from_hf(reading: Reading) -> dict[str, Any]:
     return found
 
 
+def _count_to_hf(config: ModernBertConfig) -> dict[str, Any]:
+    """How many classes there are: transformers counts their names, text-embeddings-inference reads this."""
+    return {"num_labels": config.outputs} if config.head in ("sequence", "tokens") else {}
+
+
 MODERNBERT = HFFormat(
     model_type="modernbert",
     title="ModernBERT",
@@ -166,6 +171,12 @@ MODERNBERT = HFFormat(
         "padding_id": "pad_token_id",
     },
     defaults={"vocab_size": 50_368, "pad_token_id": 50_283},
+    token_ids={
+        "bos_token_id": "start_id",
+        "cls_token_id": "start_id",
+        "eos_token_id": "end_id",
+        "sep_token_id": "separator_id",
+    },
     special_fields={
         "head": "architectures",
         "outputs": "id2label",
@@ -193,6 +204,7 @@ MODERNBERT = HFFormat(
         _layers_to_hf,
         lambda config: {"tie_word_embeddings": config.tied_output},
         labels_to_hf,
+        _count_to_hf,
     ),
     from_hf=(_layers_from_hf, _rotary_from_hf, _head),
     tensors=_tensors,

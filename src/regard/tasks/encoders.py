@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.checkpoints.hf_format import format_of
 from regard.data.batching import Batches
 from regard.data.running_text import split_sentences
 from regard.data.token_store import TokenStore
@@ -292,6 +293,13 @@ class EncoderTask(Task):
         """Why other programs cannot read texts as the tokenizer here does, as half a sentence; empty where they can."""
         del config
         return obstacle(self.tokenizer)
+
+    def hf_token_ids(self, config: Any) -> dict[str, int]:
+        """Those that the layout of the model repeats."""
+        layout, _ = format_of(config)
+        return (
+            {} if layout is None else {name: getattr(self.tokenizer, ours) for name, ours in layout.token_ids.items()}
+        )
 
     def write_for_others(self, folder: Path, config: Any, opens: bool) -> None:
         """Write tokenizer_config.json."""

@@ -205,6 +205,15 @@ class Task(ABC):
         """What config.json says of the task to other programs, such as the names of classes; nothing unless a task says so."""
         return {}
 
+    def hf_token_ids(self, config: Any) -> dict[str, int]:
+        """Ids of the tokenizer that config.json repeats for other programs; none unless a task says so.
+
+        Arguments:
+            config: of the model.
+        """
+        del config
+        return {}
+
     def write_for_others(self, folder: Path, config: Any, opens: bool) -> None:  # noqa: B027  # mostly nothing
         """Write further files of other programs, such as tokenizer_config.json; none unless a task says so.
 
@@ -231,6 +240,6 @@ class Task(ABC):
             metrics=metrics,
             use=self.use,
             obstacle=self.unsupported_reason(config),
-            said=self.hf_fields(),
+            said=self.hf_fields() | self.hf_token_ids(config),
         )
         self.write_for_others(folder, config, "why" not in layout)
