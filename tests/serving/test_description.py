@@ -157,3 +157,33 @@ def test_the_description_allows_what_the_server_answers(
     answer = httpx.post(server.url + path, json=body, timeout=30)
     assert answer.status_code == status, answer.text
     assert jsonschema.Draft202012Validator(schema).is_valid(body) == (status == 200)
+
+
+def test_whole_numbers_may_be_written_with_a_point(server: Served) -> None:
+    body = {"model": "writer", "prompt": [5, 6], "max_tokens": 3, "temperature": 0, "attention": {"heads": [0]}}
+    written = {
+        "model": "writer",
+        "prompt": [5.0, 6.0],
+        "max_tokens": 3.0,
+        "temperature": 0.0,
+        "attention": {"heads": [0.0]},
+    }
+    plain, other = (
+        httpx.post(server.url + "/v1/completions", json=each, timeout=30).json() for each in (body, written)
+    )
+    assert plain["choices"] == other["choices"]
+    half = httpx.post(server.url + "/v1/completions", json={**body, "max_tokens": 3.5})
+    assert (half.status_code, half.json()["error"]["param"]) == (400, "max_tokens")
+
+
+def test_what_no_model_follows_is_described_as_such(server: Served) -> None:
+    made = described(CALLS, [*CARDS, msgspec.structs.replace(WRITER, name="wide", rows=5)], keys=False)
+    schemas = made["components"]["schemas"]
+    for name in ("n", "best_of"):
+        assert schemas["CompletionRequest"]["properties"][name]["anyOf"][0]["maximum"] == 5
+    assert schemas["VectorRequest"]["properties"]["encoding_format"]["enum"] == ["float", None]
+    assert schemas["Scale"]["properties"]["address"]["minLength"] == 1
+    content = made["paths"]["/v1/completions"]["post"]["responses"]["200"]["content"]
+    assert content["text/event-stream"]["schema"]["type"] == "string"
+    served = httpx.get(server.url + "/openapi.json").json()["components"]["schemas"]
+    assert served["ChatRequest"]["properties"]["n"]["anyOf"][0]["maximum"] == 16

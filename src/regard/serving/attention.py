@@ -34,7 +34,7 @@ class Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 Place = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
-Name = Annotated[str, Meta(max_length=200)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class Attention(Strict):

@@ -49,13 +49,28 @@ def read_body(body: bytes, wanted: type[Any]) -> Any:
     try:
         found = msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
-        raise _wrong(wanted, str(error)) from None
+        if "got `float`" not in str(error):
+            raise _wrong(wanted, str(error)) from None
+        value = _whole(value)  # 2.0 is a whole number in JSON, as 2 is
+        try:
+            found = msgspec.convert(value, wanted)
+        except msgspec.ValidationError as other:
+            raise _wrong(wanted, str(other)) from None
     try:
         msgspec.msgpack.encode(value)  # as it is sent on to the engine
     except OverflowError:
         place = next(_too_large(value, ""))
         raise WrongBody(f"{place}: is a number of more than 64 bits; change it", place) from None
     return found
+
+
+def _whole(value: Any) -> Any:
+    """The same with whole numbers for floats that are some."""
+    if isinstance(value, dict):
+        return {name: _whole(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_whole(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
 def _too_large(value: Any, place: str) -> Iterator[str]:

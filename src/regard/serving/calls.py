@@ -200,6 +200,10 @@ def _writes(card: Card) -> bool:
     return not card.routes
 
 
+def _chats(card: Card) -> bool:
+    return card.chats and _writes(card)
+
+
 def _embeds(card: Card) -> bool:
     return card.width is not None
 
@@ -238,7 +242,7 @@ CALLS = (
         answers.ChatCompletion,
         ChatRequest,
         event=answers.ChatPiece,
-        models=_writes,
+        models=_chats,
     ),
     Call(
         "POST",

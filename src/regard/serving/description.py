@@ -92,7 +92,7 @@ def described(calls: Sequence[Call], cards: Sequence[Card], *, keys: bool) -> di
     paths: dict[str, dict[str, Any]] = {}
     for call in calls:
         for each in _of_tasks(call, cards) if call.tasks else [call]:
-            served = [card.name for card in cards if each.models(card)]
+            served = [card for card in cards if each.models(card)]
             path = re.sub(r":path}", "}", each.path)
             paths.setdefault(path, {})[each.method.lower()] = _operation(each, path, served, schemas, keys=keys)
     return {
@@ -118,7 +118,7 @@ def _of_tasks(call: Call, cards: Sequence[Card]) -> Iterator[Call]:
             yield replace(call, path=path, summary=summary, request=route.request, answer=route.shape)
 
 
-def _operation(call: Call, path: str, served: Sequence[str], schemas: _Schemas, *, keys: bool) -> dict[str, Any]:
+def _operation(call: Call, path: str, served: Sequence[Card], schemas: _Schemas, *, keys: bool) -> dict[str, Any]:
     made: dict[str, Any] = {"operationId": "_".join(re.findall(r"\w+", f"{call.method.lower()} {path}"))}
     made["summary"] = call.summary
     if not call.key:
@@ -139,7 +139,7 @@ def _operation(call: Call, path: str, served: Sequence[str], schemas: _Schemas, 
     description = inspect.cleandoc(call.answer.__doc__ or "") if hasattr(call.answer, "__struct_fields__") else ""
     if call.event is not None:
         event = schemas.of(call.event)["$ref"]
-        answers[EVENTS] = {"schema": {"description": f"data: each as {event}, the last [DONE]"}}
+        answers[EVENTS] = {"schema": {"type": "string", "description": f"data: each as {event}, the last [DONE]"}}
     refusals = ALWAYS | (WITH_KEY if call.key and keys else {}) | (OF_WORK if call.works else {})
     if call.works or "parameters" in made:
         refusals |= OF_MODELS
@@ -170,12 +170,17 @@ class _Schemas:
         self.components = found | self.components
         return schema
 
-    def of_request(self, request: type[msgspec.Struct], served: Sequence[str]) -> dict[str, Any]:
+    def of_request(self, request: type[msgspec.Struct], served: Sequence[Card]) -> dict[str, Any]:
         """The schema of a body; where it names a model, of one of those that are served so."""
         schema = self.of(request)
         properties = self.components[request.__name__]["properties"]
         if "model" in properties and served:
-            properties["model"]["enum"] = list(served)
+            properties["model"]["enum"] = [card.name for card in served]
+        rows = max((card.rows or 0 for card in served), default=0)
+        for name in ("n", "best_of") if rows else ():
+            if name in properties:
+                whole = next(each for each in properties[name]["anyOf"] if each.get("type") == "integer")
+                whole["maximum"] = min(whole["maximum"], rows)
         for name, values in getattr(request, "harmless", {}).items():
             properties[name] = {"enum": [None, *values], "default": None}
         return schema

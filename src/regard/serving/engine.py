@@ -266,8 +266,11 @@ def _tokenizer(predictor: Any, name: str) -> Tokenizer:
     return task.tokenizer
 
 
-def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path]) -> list[Card]:
+def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path], rows: int) -> list[Card]:
     """What is served, by name.
+
+    Arguments:
+        rows: texts that a language model writes together.
 
     Raises:
         InputError: for a model that no route is for.
@@ -288,6 +291,7 @@ def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path]) -> list[Ca
                 parameters=sum(part.numel() for part in predictor.model.parameters()),
                 attention=list(attention_addresses(predictor.model)),
                 routes=[route.name for route in routes_of(predictor)],
+                rows=None if routes_of(predictor) else rows,
                 first_texts=first_texts(predictor, folders[name]),
             )
         )
@@ -401,7 +405,9 @@ def _loaded(pipe: Connection, options: EngineOptions) -> Engine:
         predictors[name] = opened_once[each]
     exchange = partial(_exchanged, pipe)
     engine = Engine(predictors, rows=options.rows, kept_bytes=options.kept_bytes, exchange=exchange)
-    _send(pipe, [Ready(cards(predictors, {name: Path(folder) for name, folder in options.folders.items()}))])
+    _send(
+        pipe, [Ready(cards(predictors, {name: Path(folder) for name, folder in options.folders.items()}, options.rows))]
+    )
     return engine
 
 

@@ -178,6 +178,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         parameters: how many.
         attention: addresses of its attention layers.
         routes: of the inference API that it is served at, the one it is served at by itself first; none for a language model.
+        rows: texts that it writes together; None where it writes none.
         first_texts: what the studio shows of it at first (`regard.serving.first_texts`).
     """
 
@@ -190,6 +191,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     parameters: int
     attention: list[str] = []
     routes: list[str] = []
+    rows: int | None = None
     first_texts: list[str] = []
 
 

@@ -62,7 +62,10 @@ class ClassificationRequest(TaskRequest, kw_only=True):
 
 
 class TagParameters(Strict):
-    """Of taggers: how tokens become entities, by the model's own rules where it is not said; and types that are left out."""
+    """Of taggers: how tokens become entities, by the model's own rules where it is not said; and types that are left out.
+
+    Without `aggregation_strategy`, `ignore_labels` names `O` too where the tags mark spans.
+    """
 
     aggregation_strategy: Literal["none", "simple", "first", "average", "max"] | None = None
     ignore_labels: list[str] | None = None
@@ -94,7 +97,7 @@ class AnswerParameters(Strict):
     top_k: Count | None = None
     max_answer_len: Count | None = None
     handle_impossible_answer: bool | None = None
-    align_to_words: bool | None = None
+    align_to_words: Annotated[bool | None, Meta(extra_json_schema={"enum": [False, None]})] = None
     doc_stride: NotFollowed = None
     max_question_len: NotFollowed = None
     max_seq_len: NotFollowed = None
@@ -199,8 +202,12 @@ class VectorRequest(TaskRequest, kw_only=True):
     normalize: bool | None = None
     prompt_name: str | None = None
     truncate: bool | None = None
-    truncation_direction: Literal["left", "right"] | None = None
-    encoding_format: Literal["float", "base64"] | None = None
+    truncation_direction: Annotated[
+        Literal["left", "right"] | None, Meta(extra_json_schema={"enum": ["right", None]})
+    ] = None
+    encoding_format: Annotated[Literal["float", "base64"] | None, Meta(extra_json_schema={"enum": ["float", None]})] = (
+        None
+    )
     dimensions: NotFollowed = None
 
 
