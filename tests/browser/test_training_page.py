@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,10 @@ import pytest
 from tests.browser.conftest import served, wait_for
 from tests.browser.test_accessibility import needs_axe, violations
 from tests.serving.test_attention import InProcess
+
+from regard.files import replace_file
+from regard.inspection.view import AttentionView
+from regard.inspection.viewer import packed
 
 EVENTS = [
     {"event": "train", "step": 10, "loss": 2.302585092994046, "learning_rate": 0.0003, "tokens": 500, "seconds": 2.0},
@@ -107,13 +112,77 @@ def test_the_figures_are_saved_as_the_log_has_them(opened, training, tmp_path):
     assert [row["tokens_per_second"] for row in rows] == ["250", "", "400"]
 
 
+def watch(folder: Path, step: int, first: float) -> None:
+    """What a run writes in an evaluation."""
+    view = AttentionView.of(
+        [[[first, 1 - first], [0.25, 0.75]], [[0.5, 0.5], [1.0, 0.0]]],
+        ["la", "maison"],
+        ["the", "house"],
+        title="the house",
+    )
+    replace_file(folder / "watched" / f"step-{step:08d}.bin", zlib.compress(packed(view, {"step": step})))
+
+
+SHOWN = "Number(regard.state.matrix.values[0].toFixed(2))"
+
+
+def test_the_slider_shows_the_map_of_a_step_and_the_newest_is_followed(opened, training, run):
+    page = opened(training)
+    assert not page.is_visible("#watched")
+    assert not page.is_visible("#panel")
+    watch(run, 10, 0.1)
+    watch(run, 20, 0.2)
+    page.wait_for_selector("body[data-step='20']")
+    page.evaluate("regard.choose('head', 0)")
+    wait_for(page, f"{SHOWN} === 0.2")
+    assert page.inner_text("#watched-step") == "step 20, the newest"
+    picture = page.evaluate("regard.canvas.toDataURL()")
+    page.focus("#watched")
+    page.keyboard.press("ArrowLeft")
+    wait_for(page, f"{SHOWN} === 0.1")
+    assert page.evaluate("regard.canvas.toDataURL()") != picture
+    assert page.get_attribute("#watched", "aria-valuetext") == "step 10"
+    assert captions(page)[0] == "loss train 2.302585092994046 validation 2.1"  # the curves tell that step too
+    watch(run, 30, 0.3)
+    write(run, LATER)
+    wait_for(page, "document.querySelector('#watched').max === '2'")
+    assert page.evaluate(SHOWN) == 0.1  # what was chosen stays
+    wait_for(page, "location.hash.includes('step=10')")
+    again = opened(page.url)
+    again.wait_for_selector("body[data-step='10']")
+    page.keyboard.press("End")
+    wait_for(page, f"{SHOWN} === 0.3")
+    watch(run, 40, 0.4)
+    wait_for(page, f"{SHOWN} === 0.4")
+    assert page.inner_text("#watched-step") == "step 40, the newest"
+
+
+def test_keys_reach_the_curves_or_the_map_and_the_theme_changes_once(opened, training, run):
+    watch(run, 10, 0.1)
+    page = opened(training)
+    page.wait_for_selector("body[data-step='10']")
+    before = page.evaluate("document.documentElement.dataset.theme")
+    page.keyboard.press("t")
+    assert page.evaluate("document.documentElement.dataset.theme") != before
+    page.keyboard.press("ArrowLeft")
+    assert captions(page)[0] == "loss train 2.302585092994046 validation 2.1"
+    page.keyboard.press("Escape")
+    page.evaluate("regard.move(1, 1)")
+    page.focus("#picture")
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("[regard.state.row, regard.state.column]") == [1, 0]
+    assert captions(page)[0] == "loss train 1.7 validation 2.1"
+
+
 @needs_axe
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_has_no_violation(browser, training, scheme):
+def test_the_page_has_no_violation(browser, training, run, scheme):
+    watch(run, 10, 0.1)
+    watch(run, 20, 0.2)
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
     page = context.new_page()
     page.goto(training)
-    page.wait_for_selector("body[data-ready]")
+    page.wait_for_selector("body[data-step='20']")
     page.keyboard.press("ArrowLeft")
     found = violations(page)
     page.set_viewport_size({"width": 390, "height": 800})

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 
 PATIENCE = 3.0  # seconds
+WATCHED = 2  # validation examples, where the training is shown
 
 
 def train(
@@ -60,6 +61,15 @@ def train(
     ] = False,
     port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Of that page; 0 for any that is free.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open that page in a browser.")] = True,
+    watch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Keep what the model attends to on so many validation examples, at each evaluation; 2 with --studio.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train a model as a recipe says.
@@ -79,7 +89,8 @@ def train(
 
         read_recipe(recipe, overrides or [])
     with _shown(output, studio, port, browser) as page:
-        result = _trained(recipe, overrides or [], output, resume)
+        examples = watch if watch is not None else WATCHED if studio else 0
+        result = _trained(recipe, overrides or [], output, resume, examples)
         _tell(result, as_json)
         if page is not None:
             _stay(page, output)
@@ -116,11 +127,11 @@ def _stay(page: StudioBeside, output: Path) -> None:
         page.wait()
 
 
-def _trained(recipe: Path, overrides: list[str], output: Path, resume: bool) -> Trained:
+def _trained(recipe: Path, overrides: list[str], output: Path, resume: bool, watch: int) -> Trained:
     from regard.parts import code_files
 
     try:
-        return _run(recipe, overrides, output, resume)
+        return _run(recipe, overrides, output, resume, watch)
     except KeyboardInterrupt as stop:
         code = [part for path in code_files() for part in ("--code", path)]
         again = ["regard", "train", str(recipe), *overrides, *code, "--output", str(output), "--resume"]
@@ -146,7 +157,7 @@ def _tell(result: Trained, as_json: bool) -> None:
     print_table(result.rows())
 
 
-def _run(recipe: Path, overrides: list[str], output: Path, resume: bool) -> Trained:
+def _run(recipe: Path, overrides: list[str], output: Path, resume: bool, watch: int) -> Trained:
     from regard.machine import keep_freed_memory
     from regard.training.callbacks import ProgressBar
     from regard.training.recipe import read_recipe
@@ -155,9 +166,15 @@ def _run(recipe: Path, overrides: list[str], output: Path, resume: bool) -> Trai
     keep_freed_memory()
 
     resolved = read_recipe(recipe, overrides)
-    bars = [ProgressBar()] if speaking() else []
+    callbacks: list[Callback] = [ProgressBar()] if speaking() else []
+    if watch and resolved.training.parallel == "fsdp":
+        say("nothing is watched: with training.parallel=fsdp no worker has the whole model")
+    elif watch:
+        from regard.inspection.watch import Watch
+
+        callbacks.append(Watch(watch, say=say))
     try:
-        return train_run(resolved, output=output, resume=resume, callbacks=bars, say=say)
+        return train_run(resolved, output=output, resume=resume, callbacks=callbacks, say=say)
     except InputError as error:
         if not speaking():  # the first worker may not have met it
             print(f"worker {os.environ['RANK']}: {one_line(str(error))}", file=sys.stderr, flush=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
+import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -73,6 +75,26 @@ def described(view: AttentionView, levels: Sequence[Levels]) -> dict[str, Any]:
         "sides": [_side(*side) for side in sides],
         "maps": maps,
     }
+
+
+def packed(view: AttentionView, more: Mapping[str, Any]) -> bytes:
+    """A view in one body, for a page that a server feeds: the length of a JSON object, that object, the numbers of all weights.
+
+    Arguments:
+        view: what is shown.
+        more: what else the JSON object tells.
+
+    >>> view = AttentionView.of([[0.9, 0.1], [0.2, 0.8]], ["la", "maison"], ["the", "house"])
+    >>> body = packed(view, {"step": 3})
+    >>> head = json.loads(body[4 : 4 + int.from_bytes(body[:4], "little")])
+    >>> head["step"], head["maps"][0]["heads"]
+    (3, 1)
+    """
+    scale = scale_for(view.maps)
+    levels = [Levels.of(item, scale) for item in view.maps]
+    head = json.dumps({**described(view, levels), **more}, ensure_ascii=False, separators=(",", ":")).encode()
+    planes = (plane for item, one in zip(view.maps, levels, strict=True) for plane in one.planes(item, scale))
+    return b"".join((struct.pack("<I", len(head)), head, *planes))
 
 
 def save_page(view: AttentionView, path: str | os.PathLike[str]) -> None:

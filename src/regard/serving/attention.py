@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import secrets
-import struct
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -259,14 +258,3 @@ def view_of(seen: Seen) -> AttentionView:
         examples=tuple(seen.examples),
         images=tuple(seen.images),
     )
-
-
-def packed(view: AttentionView, more: dict[str, Any]) -> bytes:
-    """A view in one body: the length of what follows in JSON, that, and the numbers of all weights."""
-    from regard.inspection.viewer import Levels, described, scale_for
-
-    scale = scale_for(view.maps)
-    levels = [Levels.of(item, scale) for item in view.maps]
-    head = msgspec.json.encode({**described(view, levels), **more})
-    planes = (plane for item, one in zip(view.maps, levels, strict=True) for plane in one.planes(item, scale))
-    return b"".join((struct.pack("<I", len(head)), head, *planes))

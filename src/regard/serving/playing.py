@@ -11,7 +11,8 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from regard.serving.attention import EVERYTHING, Interventions, Strict, packed, view_of
+from regard.inspection.viewer import packed
+from regard.serving.attention import EVERYTHING, Interventions, Strict, view_of
 from regard.serving.messages import Began, Piece, Token
 from regard.serving.requests import BadRequest, read
 from regard.serving.responses import Json

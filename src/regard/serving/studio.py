@@ -16,15 +16,16 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from regard.inspection.viewer import packed
 from regard.serving import maps, playing
-from regard.serving.attention import EVERYTHING, Attention, Interventions, Seen, Strict, packed, view_of
+from regard.serving.attention import EVERYTHING, Attention, Interventions, Seen, Strict, view_of
 from regard.serving.description import Call
 from regard.serving.messages import Card
 from regard.serving.requests import BadRequest, read
 from regard.serving.responses import Json
 from regard.serving.server import Server, check_model, client_of, watched
 from regard.serving.tasks import ROUTES
-from regard.serving.training import LogRequest, runs_of, training, training_log
+from regard.serving.training import LogRequest, WatchedRequest, runs_of, training, training_attention, training_log
 from regard.web import page
 
 MIME = {"js": "text/javascript", "css": "text/css"}
@@ -292,6 +293,14 @@ def _name(row: dict[str, Any]) -> str:
 CALLS = (
     Call("GET", "/studio", studio, "The studio's page.", str, media="text/html", key=False),
     Call("GET", "/studio/training", training, "The page of a training.", str, media="text/html", key=False),
+    Call(
+        "POST",
+        "/studio/training/attention",
+        training_attention,
+        "What was attended to at a step of a training, for that page.",
+        bytes,
+        WatchedRequest,
+    ),
     Call("POST", "/studio/training/log", training_log, "What a run's log got, for that page.", dict, LogRequest),
     Call("GET", "/static/{path:path}", static, "A file of the studio's page.", str, media="text/javascript", key=False),
     Call("POST", "/studio/look", look, "Attention and an answer, for the page.", bytes, LookRequest),

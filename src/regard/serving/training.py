@@ -1,4 +1,4 @@
-"""The training of a run in the studio: its log, read as it grows.
+"""The training of a run in the studio: its log, read as it grows, and the attention that was watched in its evaluations.
 
 A run's folder is only read, without its lock: what the page costs a run is the reading of what its log has just got.
 """
@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from regard.errors import InputError
+from regard.inspection.watch import watched_at, watched_steps
 from regard.reading import read_json_object
 from regard.serving.attention import Strict
 from regard.serving.requests import BadRequest, read
@@ -52,6 +53,18 @@ class LogRequest(Strict):
     mark: str = ""
 
 
+class WatchedRequest(Strict):
+    """A step of which the page asks for the attention.
+
+    Arguments:
+        run: by the name it is served under; the first where None.
+        step: one of those that the answer about the log names.
+    """
+
+    step: Annotated[int, Meta(ge=0, lt=10**12)]
+    run: str | None = None
+
+
 class LogPart(msgspec.Struct, kw_only=True):
     """What was written into a log.
 
@@ -71,25 +84,46 @@ class LogPart(msgspec.Struct, kw_only=True):
 
 async def training(server: Server, request: Request) -> Response:
     """The page. It holds nothing of a run: what it shows it asks for, with the key in its address."""
-    parts = {"title": "Training", "models": bool(server.link.models)}
+    parts = {"title": "Training", "models": bool(server.link.models), "note": "", "footer": "", "weights": []}
     served = f"{request.scope.get('root_path', '')}/static"
-    return HTMLResponse(page("training", parts, styles=("training.css",), served=served))
+    return HTMLResponse(page("training", parts, styles=("viewer.css", "training.css"), served=served))
 
 
 async def training_log(server: Server, request: Request) -> Response:
     """What the log of a run got since the page asked last, and where the run stands."""
     wanted: LogRequest = read(request.state.body, LogRequest)
-    runs = runs_of(server.runs)
-    if not runs:
-        raise BadRequest("none of the folders that are served holds a run; start the studio with one that does", "run")
-    name = next(iter(runs)) if wanted.run is None else wanted.run
-    if name not in runs:
-        raise BadRequest(f"there is no run {name[:100]!r}; this studio has {', '.join(runs)}", "run", status=404)
+    runs, name = _run_of(server, wanted.run)
     try:
         found = await asyncio.to_thread(_told, runs[name], wanted)
     except (InputError, OSError) as error:
         raise BadRequest(str(error), "run") from error
     return Json({"runs": list(runs), "run": name, **found})
+
+
+async def training_attention(server: Server, request: Request) -> Response:
+    """What the model attended to on the watched examples at a step; the body is laid out as that of a look in the studio."""
+    wanted: WatchedRequest = read(request.state.body, WatchedRequest)
+    runs, name = _run_of(server, wanted.run)
+    try:
+        body = await asyncio.to_thread(watched_at, runs[name], wanted.step)
+    except InputError as error:
+        raise BadRequest(str(error), "step", status=404) from error
+    return Response(body, media_type="application/octet-stream")
+
+
+def _run_of(server: Server, asked: str | None) -> tuple[dict[str, Path], str]:
+    """The runs there are, and the name of the one that is asked for.
+
+    Raises:
+        BadRequest: where there is none, or none of that name.
+    """
+    runs = runs_of(server.runs)
+    if not runs:
+        raise BadRequest("none of the folders that are served holds a run; start the studio with one that does", "run")
+    name = next(iter(runs)) if asked is None else asked
+    if name not in runs:
+        raise BadRequest(f"there is no run {name[:100]!r}; this studio has {', '.join(runs)}", "run", status=404)
+    return runs, name
 
 
 def runs_of(folders: Mapping[str, str]) -> dict[str, Path]:
@@ -153,4 +187,5 @@ def _told(folder: Path, wanted: LogRequest) -> dict[str, Any]:
         "finished": progress.get("finished", ""),
         "checkpoint": progress.get("step"),
         "best": progress.get("best_step") if scored else None,
+        "watched": watched_steps(folder),
     }

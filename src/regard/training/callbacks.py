@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from torch import nn
 
+from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.tasks.predictor import Predictor
 from regard.tasks.task import Task
@@ -34,6 +35,9 @@ class Callback:
     ...         print(progress.step, predictor.translate("9 May 2017").text)
     >>> Answers().stepped(Progress(), 0.0)  # regard.train("dates", output="runs/dates", callbacks=[Answers()])
     """
+
+    def opened(self, folder: Path, validation: TokenStore) -> None:
+        """Before `prepared`, with the run's folder and the validation examples as the task's `read_batch` takes them."""
 
     def prepared(self, task: Task) -> None:
         """Before `started`, with what is learnt: its classes, and the unit of which `progress.tokens` counts."""

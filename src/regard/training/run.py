@@ -191,6 +191,10 @@ class _Run:
         tracker = tracker_of(settings.tracker, folder) if workers.first else None
         if tracker is not None:
             watching.append(tracker)
+        for callback in watching if workers.first else ():
+            opened = getattr(callback, "opened", None)  # classes with the other methods alone are callbacks too
+            if opened is not None:
+                opened(folder, prepared.validation)
         self.loop = Loop(
             task=prepared.task,
             model=self.model,

@@ -7,7 +7,7 @@
 /** @typedef {{ kind: "weights", address: string, head: number, row: number, weights: number[] }} Weigh */
 /** @typedef {Scale | Patch | Weigh} Change */
 /** @typedef {{ model: string, text: string, second?: string | null, image?: string, interventions: Change[] }} Wanted */
-/** @typedef {{ head: any, bytes: Uint8Array, places: number[] }} Packed what a view is made of: see `packed` in `regard/serving/attention.py` */
+/** @typedef {{ head: any, bytes: Uint8Array, places: number[] }} Packed what a view is made of: see `packed` in `regard/inspection/viewer.py` */
 /** @typedef {import("../source.js").Source} Source */
 
 /** @param {string} key of the server; empty where it has none @returns {Record<string, string>} */

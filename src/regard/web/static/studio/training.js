@@ -4,9 +4,10 @@ import { download } from "../saving.js";
 import { finder, startShell } from "../shell.js";
 import { addPlot, charts, csv, withThroughput } from "./curves.js";
 import { tell } from "./look.js";
+import { addWatched } from "./watched.js";
 
 /** @typedef {import("./curves.js").Event} Event */
-/** @typedef {{ runs: string[], run: string, again: boolean, until: number, mark: string, more: boolean, events: Event[], age: number | null, finished: string, checkpoint: number | null, best: number | null }} Told */
+/** @typedef {{ runs: string[], run: string, again: boolean, until: number, mark: string, more: boolean, events: Event[], age: number | null, finished: string, checkpoint: number | null, best: number | null, watched: number[] }} Told */
 
 /** Milliseconds between two looks at the log: of a run, and of one that has ended or of which nothing can be had. */
 const OFTEN = 1500, RARELY = 10000;
@@ -52,10 +53,8 @@ export function startTraining(root) {
     shown.step = step;
     draw();
   }
-  function keep() {
-    const parts = new URLSearchParams({ ...(key && { token: key }), ...(asked.run !== null && { run: asked.run }), ...(shown.log && { log: "1" }) });
-    history.replaceState(null, "", "#" + parts);
-  }
+  /** What the address says. @returns {[string, string][]} */
+  const address = () => Object.entries({ ...(key && { token: key }), ...(asked.run !== null && { run: asked.run }), ...(shown.log && { log: "1" }) });
   /** @param {Told} told */
   function say({ age, finished, checkpoint }) {
     const last = events[events.length - 1], parts = [];
@@ -88,6 +87,7 @@ export function startTraining(root) {
       $("run-label").hidden = told.runs.length < 2;
       document.title = `Training of ${told.run}`;
       say(told);
+      watched.told(told.watched, told.again);
       $("problem").hidden = true;
       root.dataset.ready = "";
       if (!told.finished) pause = OFTEN;
@@ -100,29 +100,31 @@ export function startTraining(root) {
     timer = setTimeout(() => document.hidden || look(), pause);
   }
 
-  startShell(root, {
-    keys(event) {
-      const steps = [...new Set(events.map(({ step }) => step))].sort((one, other) => one - other), last = steps.length - 1;
-      const place = shown.step === null ? last : steps.indexOf(shown.step);
-      const moved = /** @type {Record<string, number>} */ ({ ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: last })[event.key];
-      if (event.target instanceof HTMLSelectElement) return false;
-      if (moved !== undefined && steps.length) choose(steps[Math.max(0, Math.min(last, moved))]);
-      else if (event.key === "Escape") choose(null);
-      else if (event.key === "l") $("log").click();
-      else return false;
-      return true;
-    },
-  });
+  /** The keys of the curves; whether this was one. @param {KeyboardEvent} event */
+  function keys(event) {
+    const steps = [...new Set(events.map(({ step }) => step))].sort((one, other) => one - other), last = steps.length - 1;
+    const place = shown.step === null ? last : steps.indexOf(shown.step);
+    const moved = /** @type {Record<string, number>} */ ({ ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: last })[event.key];
+    if (event.target instanceof HTMLSelectElement) return false;
+    if (moved !== undefined && steps.length) choose(steps[Math.max(0, Math.min(last, moved))]);
+    else if (event.key === "Escape") choose(null);
+    else if (event.key === "l") $("log").click();
+    else return false;
+    return true;
+  }
+  const shell = startShell(root, { keys });
+  const watched = addWatched(root, { key, address, keys, choose, run: () => asked.run, mounted: () => shell.stop?.() });
   $("log").addEventListener("change", () => {
     shown.log = $("log").checked;
-    keep();
+    watched.keep();
     draw();
   });
   $("run").addEventListener("change", () => {
     asked = { run: $("run").value, since: 0, mark: "" };
     events = [];
     shown.step = null;
-    keep();
+    watched.told([], true);
+    watched.keep();
     draw();
     look();
   });
