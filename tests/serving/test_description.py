@@ -184,6 +184,6 @@ def test_what_no_model_follows_is_described_as_such(server: Served) -> None:
     assert schemas["VectorRequest"]["properties"]["encoding_format"]["enum"] == ["float", None]
     assert schemas["Scale"]["properties"]["address"]["minLength"] == 1
     content = made["paths"]["/v1/completions"]["post"]["responses"]["200"]["content"]
-    assert content["text/event-stream"]["schema"]["type"] == "string"
+    assert set(content["text/event-stream"]["schema"]) == {"description"}  # a type would be read as that of each event
     served = httpx.get(server.url + "/openapi.json").json()["components"]["schemas"]
     assert served["ChatRequest"]["properties"]["n"]["anyOf"][0]["maximum"] == 16

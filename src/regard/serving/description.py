@@ -139,7 +139,7 @@ def _operation(call: Call, path: str, served: Sequence[Card], schemas: _Schemas,
     description = inspect.cleandoc(call.answer.__doc__ or "") if hasattr(call.answer, "__struct_fields__") else ""
     if call.event is not None:
         event = schemas.of(call.event)["$ref"]
-        answers[EVENTS] = {"schema": {"type": "string", "description": f"data: each as {event}, the last [DONE]"}}
+        answers[EVENTS] = {"schema": {"description": f"data: each as {event}, the last [DONE]"}}
     refusals = ALWAYS | (WITH_KEY if call.key and keys else {}) | (OF_WORK if call.works else {})
     if call.works or "parameters" in made:
         refusals |= OF_MODELS
