@@ -163,6 +163,7 @@ def test_the_slides_of_a_models_walk_have_no_violation(visit, tmp_path, scheme):
     page.keyboard.press("f")
     found = []
     for _ in seen.steps:
+        page.evaluate("() => Promise.all(document.getAnimations().map((one) => one.finished))")
         found += violations(page)
         page.keyboard.press("PageDown")
     assert found == []
