@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 
 class InputError(ValueError):
     """What the user gave cannot be used: the message says what is wrong, where, and what to do.
@@ -45,3 +48,20 @@ def nearest(word: str, choices: list[str] | tuple[str, ...]) -> str:
 
     close = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else "choose from " + ", ".join(choices)
+
+
+HUB_NAME = r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?"
+"""What a repository of the Hugging Face hub is called: `name`, or `owner/name`."""
+
+
+def no_model(place: str | os.PathLike[str]) -> InputError:
+    """That there is no such folder, and how to write it if it was meant as a model of the hub.
+
+    >>> str(no_model("runs/last year"))
+    'runs/last year: no such folder; give the folder of a trained model'
+    """
+    text = os.fspath(place)
+    said = f"{text}: no such folder; give the folder of a trained model"
+    if re.fullmatch(HUB_NAME, text):
+        said += f"; hub:{text} would be the model of that name on the Hugging Face hub"
+    return InputError(said)

@@ -2,7 +2,6 @@
 
 from regard.checkpoints.folder import (
     Card,
-    hub_hint,
     is_foreign,
     layout_of,
     located,
@@ -25,7 +24,6 @@ __all__ = [
     "NameTable",
     "Rule",
     "adopt",
-    "hub_hint",
     "is_foreign",
     "layout_of",
     "located",

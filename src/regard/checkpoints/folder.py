@@ -23,7 +23,7 @@ from regard.checkpoints import elmo
 from regard.checkpoints.adapters import with_adapters
 from regard.checkpoints.hf_format import FORMATS, format_of, hf_format
 from regard.checkpoints.tensors import check_same, file_digest, read_outline, read_tensors, shard_file, write_tensors
-from regard.errors import InputError, nearest
+from regard.errors import HUB_NAME, InputError, nearest
 from regard.machine import versions
 from regard.models import MODELS
 from regard.models.config import config_from_json, config_to_json, shapes_only
@@ -37,20 +37,9 @@ PATTERNS = ("*.json", "*.safetensors", "vocab.txt", "merges.txt", "README.md")
 PREFIX = "hub:"
 """What stands before the id of a repository."""
 
-NAME = r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?"
-"""The form of an id: `name` or `owner/name`."""
-
 
 PATIENCE = 5.0
 """Seconds to wait for the hub's first answer: the library itself would wait for ever."""
-
-
-def hub_hint(place: str | os.PathLike[str]) -> str:
-    """How to write a path that is not here if it was meant as a model of the hub; empty where it reads as none."""
-    text = os.fspath(place)
-    if not re.fullmatch(NAME, text):
-        return ""
-    return f"; hub:{text} would be the model of that name on the Hugging Face hub"
 
 
 def located(place: str | os.PathLike[str]) -> Path:
@@ -65,7 +54,7 @@ def located(place: str | os.PathLike[str]) -> Path:
     if not text.startswith(PREFIX):
         return Path(place)
     name = text.removeprefix(PREFIX)
-    if not re.fullmatch(NAME, name):
+    if not re.fullmatch(HUB_NAME, name):
         raise InputError(f"{text}: no name of a model on the Hugging Face hub; write hub:owner/name")
     hub = _library(text, "fetched")
     kept = _kept(hub, name)
@@ -112,7 +101,7 @@ def push_folder(
         InputError: for a name that is no repository's, without a token or its right to write, and where the hub cannot be asked.
     """
     name = place.removeprefix(PREFIX)
-    if not re.fullmatch(NAME, name):
+    if not re.fullmatch(HUB_NAME, name):
         raise InputError(f"{place}: no name of a model on the Hugging Face hub; write owner/name")
     hub = _library(place, "uploaded")
     if token is None and hub.get_token() is None:

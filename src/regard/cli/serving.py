@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.console import Interruption, envelope, on_terminal, print_json, say
-from regard.errors import InputError, nearest
+from regard.errors import InputError, nearest, no_model
 from regard.reading import read_text
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def named(models: list[str]) -> dict[str, str]:
     """Folders by the names they are served under.
 
     Raises:
-        InputError: for a name twice, or none.
+        InputError: for a name twice, or none, and a folder that is not there.
     """
     folders: dict[str, str] = {}
     for each in models:
@@ -280,6 +280,8 @@ def named(models: list[str]) -> dict[str, str]:
             raise InputError(f"{each!r} names no model; give NAME=FOLDER")
         if name in folders:
             raise InputError(f"two models are called {name!r}; give them names: NAME=FOLDER")
+        if not folder.startswith("hub:") and not Path(folder).exists():
+            raise no_model(folder)  # said before anything that takes seconds is imported
         folders[name] = folder
     return folders
 

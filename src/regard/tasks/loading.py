@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import torch
 
-from regard.checkpoints import hub_hint, is_foreign, located, read_card, read_config, read_model
+from regard.checkpoints import is_foreign, located, read_card, read_config, read_model
 from regard.checkpoints.folder import is_gguf
-from regard.errors import InputError, nearest
+from regard.errors import InputError, nearest, no_model
 from regard.machine import device_named
 from regard.parts import Code, load_code
 from regard.quantization import BITS
@@ -296,7 +296,7 @@ def model_folder(folder: AnyPath) -> Path:
             f"{folder}: is a file of llama.cpp, and a folder is wanted; make one of it first: regard export {folder} FOLDER"
         )
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; give the folder of a trained model{hub_hint(folder)}")
+        raise no_model(folder)
     if (folder / "config.json").is_file() or is_foreign(folder):
         return folder
     names = pointers_of(folder)
