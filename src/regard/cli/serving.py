@@ -106,6 +106,7 @@ def serve(
     folders = named(models or [])
     if not folders and not demo:
         raise InputError("there is nothing to serve; give the folder of a model, or --demo")
+    check_folders(folders, demo=demo)
     try:
         from regard.serving.run import Limits, WebOptions
     except ImportError as error:
@@ -269,7 +270,7 @@ def named(models: list[str]) -> dict[str, str]:
     """Folders by the names they are served under.
 
     Raises:
-        InputError: for a name twice, or none, and a folder that is not there.
+        InputError: for a name twice, or none.
     """
     folders: dict[str, str] = {}
     for each in models:
@@ -280,10 +281,21 @@ def named(models: list[str]) -> dict[str, str]:
             raise InputError(f"{each!r} names no model; give NAME=FOLDER")
         if name in folders:
             raise InputError(f"two models are called {name!r}; give them names: NAME=FOLDER")
-        if not folder.startswith("hub:") and not Path(folder).exists():
-            raise no_model(folder)  # said before anything that takes seconds is imported
         folders[name] = folder
     return folders
+
+
+def check_folders(folders: Mapping[str, str], *, demo: bool) -> None:
+    """Refuse what is not there before anything is imported or trained that takes seconds.
+
+    Raises:
+        InputError: for a folder that is not there, and a name that the demonstration has too.
+    """
+    if demo:
+        refuse_demo_names(folders)
+    for folder in folders.values():
+        if not folder.startswith("hub:") and not Path(folder).exists():
+            raise no_model(folder)
 
 
 def _dtypes(given: Sequence[str], folders: Mapping[str, str]) -> tuple[str, dict[str, str]]:

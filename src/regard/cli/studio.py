@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.console import envelope, print_json, say
-from regard.cli.serving import named, refuse_demo_names, run_shown, with_demo
+from regard.cli.serving import check_folders, named, run_shown, with_demo
 from regard.cli.settings import DType
 from regard.errors import InputError
 
@@ -50,6 +50,7 @@ def studio(
     folders = named(models or [])
     if not folders and not demo:
         raise InputError("no model is named; give folders of models, or --demo for small ones that are trained for it")
+    check_folders(folders, demo=demo)
     try:
         from regard.serving.run import WebOptions
     except ImportError as error:
@@ -57,8 +58,6 @@ def studio(
     from regard.serving.engine import EngineOptions
     from regard.serving.training import without_model
 
-    if demo:
-        refuse_demo_names(folders)
     key = secrets.token_urlsafe(18)
     begun = {name: folder for name, folder in folders.items() if without_model(Path(folder))}
     folders = {name: folder for name, folder in folders.items() if name not in begun}
