@@ -1,4 +1,4 @@
-"""Make docs/results.md, and the README's table of figures, from the JSON files in docs/results/."""
+"""Make docs/results.md, and the figures of docs/figures.md, from the JSON files in docs/results/."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def main() -> None:
     readings = yaml.safe_load((RESULTS / "readings.yaml").read_text(encoding="utf-8"))
     lines += claims(judged, readings)
     (ROOT / "docs" / "results.md").write_text("\n".join(lines), encoding="utf-8")
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
+    short = ROOT / "docs" / "figures.md"
+    text = short.read_text(encoding="utf-8")
     for name, page in pages:
         mark = f"<!-- results:{name} -->"
         text = re.sub(re.escape(mark) + r"[^\n|]*", lambda _, m=mark, p=page: m + " " + summary(p) + " " + " ", text)
     text = re.sub(r"(<!-- claims -->)[^\n|]*", lambda found: f"{found[1]} {counted(judged)} ", text)
-    readme.write_text(text, encoding="utf-8")
+    short.write_text(text, encoding="utf-8")
 
 
 def counted(pages: list[tuple[str, dict[str, Any]]]) -> str:

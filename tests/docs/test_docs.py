@@ -175,7 +175,37 @@ def test_a_page_does_what_it_shows(page: Path, desk: Path) -> None:
 def test_the_readme_does_what_it_shows(desk: Path) -> None:
     # The folder that `make demo` leaves, in a small size: that changes the answers and nothing else.
     regard.train(ROOT / "recipes" / "dates.yaml", SMALL, output=desk / "demo" / "dates")
+    small_bert(desk / "path" / "to" / "bert")
     run_page(README, run_apart)
+    assert "animal" in (desk / "attention.html").read_text("utf-8")
+
+
+def small_bert(folder: Path) -> None:
+    """A BERT with random weights and a vocabulary of a few words, as `transformers` writes it."""
+    transformers = pytest.importorskip("transformers")
+    folder.mkdir(parents=True)
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "the",
+        "animal",
+        "did",
+        "not",
+        "cross",
+        "street",
+        "because",
+        "it",
+        ".",
+    ]
+    (folder / "vocab.txt").write_text("\n".join(words), "utf-8")
+    config = transformers.BertConfig(
+        vocab_size=len(words), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+    transformers.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
 
 
 @lru_cache

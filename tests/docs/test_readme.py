@@ -1,0 +1,55 @@
+"""The README's figures are those that were measured, and it stays short."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+WRITERS = "gpt2-small, int8 and q8_0"
+FIGURES = [
+    ("look-picture", ("picture of 512 tokens, page (s)", "regard"), "| {:.1f} s, 1 MB |"),
+    ("look-picture", ("picture of 512 tokens, page (s)", "bertviz head_view"), "BertViz: {:.0f} s"),
+    ("look-picture", ("picture of 512 tokens, page, file (MB)", "bertviz head_view"), " s, {:,.0f} MB |"),
+    ("serving-speed-writers", (WRITERS, "regard, 8 clients, tokens/s"), "| {:,.0f} tokens/s, the same bits"),
+    ("serving-speed-writers", (WRITERS, "llama.cpp, 8 clients, tokens/s"), "server: {:,.0f} tokens/s |"),
+    ("speed-decoding", ("alone, int8, ours over peer", "llamacpp q8_0"), "one prompt | {:.2f} times as fast"),
+    ("speed-decoding", ("alone, int8, ours over peer", "huggingface float32"), "({:.1f} times `transformers`)"),
+    ("speed-embedding", ("embedding, bfloat16 (sentences/s)", "regard"), "| {:.0f} texts/s |"),
+    (
+        "speed-embedding",
+        ("embedding, bfloat16, ours over peer", "sentence_transformers bfloat16"),
+        "{:.1f} times slower in bfloat16",
+    ),
+    (
+        "speed-embedding",
+        ("embedding, bfloat16, ours over peer", "sentence_transformers float32"),
+        "{:.1f} at its default",
+    ),
+    (
+        "speed-masked-training",
+        ("training, bfloat16, ours over peer", "huggingface bfloat16"),
+        "masked text, bfloat16 | {:.2f} times as fast |",
+    ),
+    (
+        "speed-masked-training",
+        ("training, bfloat16, ours over peer", "huggingface float32"),
+        "({:.2f} times its default)",
+    ),
+    ("recording_transformers", ("8x512, one layer: on / off",), "| {:.2f} times the time, output equal bit for bit"),
+]
+
+
+@pytest.mark.parametrize(("result", "path", "shown"), FIGURES, ids=[shown for *_, shown in FIGURES])
+def test_a_figure_is_the_one_that_was_measured(result: str, path: tuple[str, ...], shown: str) -> None:
+    value = json.loads((ROOT / "docs" / "results" / f"{result}.json").read_text("utf-8"))["figures"]
+    for name in path:
+        value = value[name]
+    assert shown.format(value) in README
+
+
+def test_it_is_short() -> None:
+    assert len(README.splitlines()) < 150
