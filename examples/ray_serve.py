@@ -21,7 +21,7 @@ import ray
 from ray import serve
 from starlette.applications import Starlette
 
-from regard.serving.engine import EngineOptions
+from regard.serving.messages import EngineOptions
 from regard.serving.run import application
 
 

@@ -23,7 +23,7 @@ import pytest
 from tests.serving.conftest import Served
 
 from regard.errors import InputError
-from regard.serving.engine import EngineOptions
+from regard.serving.messages import EngineOptions
 from regard.serving.run import WebOptions, application
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from regard.quantization import QuantizedLinear
-from regard.serving.engine import Engine, EngineOptions, _loaded, opened
-from regard.serving.messages import Answer, Ask, Failure, Piece, Reply, Request, Write
+from regard.serving.engine import Engine, _loaded, opened
+from regard.serving.messages import Answer, Ask, EngineOptions, Failure, Piece, Reply, Request, Write
 from regard.tasks.language_writing import Writer
 
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from regard.serving.engine import EngineOptions
 from regard.serving.link import UNDEALT, EngineLink
-from regard.serving.messages import Load, encode
+from regard.serving.messages import EngineOptions, Load, encode
 
 
 class Stubborn:

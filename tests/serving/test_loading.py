@@ -1,4 +1,4 @@
-"""What is said while models are loaded: a bar on a terminal, else a line for each."""
+"""What is said while models are loaded: a bar on a terminal, else a line for each; and what the web process loads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.serving.conftest import Served
 
@@ -22,12 +23,27 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_line_for_each_model_where_there_is_no_terminal(start_server: Callable[..., Served], writer_folder: Path):
-    served = start_server(f"one={writer_folder}", f"two={writer_folder}")
+@pytest.fixture(scope="module")
+def served(start_server: Callable[..., Served], writer_folder: Path) -> Served:
+    return start_server(f"one={writer_folder}", f"two={writer_folder}")
+
+
+def test_a_line_for_each_model_where_there_is_no_terminal(served: Served, writer_folder: Path):
     lines = served.log.read_text().splitlines()
     size = weight_bytes(writer_folder) / 1e6
     assert size > 0.01
     assert lines[:2] == [f"loading one (1 of 2, {size:,.1f} MB)", "loading two (2 of 2)"]  # one folder is read once
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where a process tells which files it holds")
+def test_the_engine_alone_holds_pytorch(served: Served):
+    attention = {"layers": [0], "heads": [0]}
+    asked = {"model": "one", "prompt": "line", "max_tokens": 3, "attention": attention}
+    assert httpx.post(f"{served.url}/v1/completions", json=asked, timeout=60).status_code == 200
+    assert httpx.get(f"{served.url}/openapi.json").status_code == 200
+    held = {pid: Path(f"/proc/{pid}/maps").read_text() for pid in (served.process.pid, served.engine)}
+    assert "libtorch" in held[served.engine]
+    assert "libtorch" not in held[served.process.pid]
 
 
 def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch):

@@ -49,8 +49,8 @@ def test_an_answer_on_the_page_has_the_fields_of_a_real_one(server: Served, call
 
 def test_the_routes_all_have_a_call_on_the_page() -> None:
     from regard.serving.app import create_app
-    from regard.serving.engine import EngineOptions
     from regard.serving.link import EngineLink
+    from regard.serving.messages import EngineOptions
     from regard.serving.server import Server
 
     app = create_app(Server(link=EngineLink(EngineOptions(folders={}))))

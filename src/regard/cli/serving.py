@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from regard.serving.engine import EngineOptions
-    from regard.serving.messages import Loading
+    from regard.serving.messages import EngineOptions, Loading
     from regard.serving.run import WebOptions
 
 KEY_VARIABLE = "REGARD_API_KEY"
@@ -111,7 +110,7 @@ def serve(
         from regard.serving.run import Limits, WebOptions
     except ImportError as error:
         raise InputError(f"the server needs {error.name}: pip install 'regard[serve]'") from error
-    from regard.serving.engine import EngineOptions
+    from regard.serving.messages import EngineOptions
 
     usual, own = _dtypes(dtype or [], refuse_demo_names(folders) if demo else folders)
     keys = api_keys(api_key_file)

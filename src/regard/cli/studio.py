@@ -55,7 +55,7 @@ def studio(
         from regard.serving.run import WebOptions
     except ImportError as error:
         raise InputError(f"the studio needs {error.name}: pip install 'regard[serve]'") from error
-    from regard.serving.engine import EngineOptions
+    from regard.serving.messages import EngineOptions
     from regard.serving.training import without_model
 
     key = secrets.token_urlsafe(18)

@@ -94,7 +94,7 @@ def beside(folder: Path, *, port: int = 0) -> Iterator[StudioBeside]:
 
 def main() -> None:
     """Serve what the first line of standard input names, until that is closed."""
-    from regard.serving.engine import EngineOptions
+    from regard.serving.messages import EngineOptions
     from regard.serving.run import WebOptions, serve
 
     given = json_value(sys.stdin.readline())

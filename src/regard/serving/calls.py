@@ -14,7 +14,6 @@ from starlette.responses import Response
 
 from regard import __version__
 from regard.errors import InputError
-from regard.inspection.viewer import html_page
 from regard.serving import answers
 from regard.serving.attention import Attention, Seen, laid_out, view_of
 from regard.serving.description import Call, described
@@ -143,8 +142,14 @@ async def _shown(server: Server, request: Request, seen: Seen, asked: Attention)
     if not asked.page:
         maps = msgspec.Raw(await asyncio.to_thread(lambda: msgspec.json.encode(laid_out(seen, asked))))
         return {"maps": maps, **({"examples": seen.examples} if len(seen.examples) > 1 else {})}
-    made = await asyncio.to_thread(lambda: html_page(view_of(seen)).encode())
+    made = await asyncio.to_thread(_page_of, seen)
     return {"page": f"{request.base_url}pages/{server.pages.add(made)}"}
+
+
+def _page_of(seen: Seen) -> bytes:
+    from regard.inspection.viewer import html_page  # which needs PyTorch: the web process has it from its first page on
+
+    return html_page(view_of(seen)).encode()
 
 
 async def page(server: Server, request: Request) -> Response:

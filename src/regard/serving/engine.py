@@ -13,7 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -36,6 +36,7 @@ from regard.serving.messages import (
     Broken,
     Cancel,
     Card,
+    EngineOptions,
     Load,
     Loading,
     Ready,
@@ -315,28 +316,6 @@ def opened(folder: Path, dtype: str) -> Any:
         return predictor
     decoder = InferenceDecoder(predictor.model, dtype)  # type: ignore[arg-type]
     return LanguageModel(decoder, predictor.task, recipe=predictor.recipe, metrics=predictor.metrics)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EngineOptions:
-    """What the engine's process is started with.
-
-    Arguments:
-        folders: of the models, by the names they are served under.
-        dtype: of those that have none of their own. 8 and 4 bits are for language models and translators; others beside them are
-            served in float32.
-        dtypes: of single ones, by name.
-        rows: texts that a language model writes together.
-        kept_bytes: memory of each language model for the beginnings of prompts.
-        threads: of the processor; PyTorch's own number where None.
-    """
-
-    folders: Mapping[str, str]
-    dtype: str = "float32"
-    dtypes: Mapping[str, str] = field(default_factory=dict)
-    rows: int = 16
-    kept_bytes: int = 2**28
-    threads: int | None = None
 
 
 def main(pipe: Connection, options: EngineOptions) -> None:

@@ -16,7 +16,6 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from regard.errors import InputError
-from regard.serving.engine import EngineOptions, main
 from regard.serving.messages import (
     Answer,
     Ask,
@@ -24,6 +23,7 @@ from regard.serving.messages import (
     Broken,
     Cancel,
     Card,
+    EngineOptions,
     Failure,
     Load,
     Loading,
@@ -187,7 +187,7 @@ class EngineLink:
     def _launch(self, loop: asyncio.AbstractEventLoop) -> None:
         context = multiprocessing.get_context("spawn")  # a copy of this process would copy its threads' locks
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=main, args=(theirs, self.options), name="regard-engine", daemon=True)
+        self._process = context.Process(target=_engine, args=(theirs, self.options), name="regard-engine", daemon=True)
         self._process.start()
         theirs.close()
         self._outbox = queue.SimpleQueue()
@@ -255,6 +255,13 @@ class EngineLink:
             return
         self.restarts += 1
         self._launch(asyncio.get_running_loop())
+
+
+def _engine(pipe: Connection, options: EngineOptions) -> None:
+    """In the engine's process, which imports PyTorch; the web process never does for its own answers."""
+    from regard.serving.engine import main
+
+    main(pipe, options)
 
 
 def field_of(message: str, request: Ask | Write) -> str | None:

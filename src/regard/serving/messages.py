@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from regard.serving.attention import Attention, Patch, Scale, Seen, Weigh
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineOptions:
+    """What the engine's process is started with.
+
+    Arguments:
+        folders: of the models, by the names they are served under.
+        dtype: of those that have none of their own. 8 and 4 bits are for language models and translators; others beside them are
+            served in float32.
+        dtypes: of single ones, by name.
+        rows: texts that a language model writes together.
+        kept_bytes: memory of each language model for the beginnings of prompts.
+        threads: of the processor; PyTorch's own number where None.
+    """
+
+    folders: Mapping[str, str]
+    dtype: str = "float32"
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    rows: int = 16
+    kept_bytes: int = 2**28
+    threads: int | None = None
 
 
 class Write(msgspec.Struct, tag="write", frozen=True, kw_only=True):

@@ -22,12 +22,11 @@ from starlette.middleware.cors import CORSMiddleware
 
 from regard.errors import InputError
 from regard.serving.app import ACCESS, create_app
-from regard.serving.engine import EngineOptions
+from regard.serving.description import Call
 from regard.serving.link import EngineLink
-from regard.serving.messages import Loading
+from regard.serving.messages import EngineOptions, Loading
 from regard.serving.responses import READ_SECONDS
 from regard.serving.server import LOOPBACK, Limits, Server
-from regard.serving.studio import CALLS as STUDIO
 
 WRITABLE = re.compile(r"[!-~]+")
 """What an API key may be: the characters of ASCII that are seen, without spaces."""
@@ -194,7 +193,7 @@ def application(
         api_keys=web.api_keys,
         origins=web.origins,
         loopback=web.host in LOOPBACK and not web.api_keys,
-        more=STUDIO if web.studio else (),
+        more=_studio() if web.studio else (),
         runs={**options.folders, **web.runs},
     )
 
@@ -213,6 +212,13 @@ def application(
             CORSMiddleware, allow_origins=list(web.origins), allow_methods=["GET", "POST"], allow_headers=["*"]
         )
     return app
+
+
+def _studio() -> tuple[Call, ...]:
+    """The studio's routes. Its pages are made by what needs PyTorch, which no other server imports into its web process."""
+    from regard.serving.studio import CALLS
+
+    return CALLS
 
 
 async def _serve(
