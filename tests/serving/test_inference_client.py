@@ -11,13 +11,14 @@ import pytest
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import BadRequestError, HfHubHTTPError
 from tests.serving.conftest import Served
-from tests.serving.test_tasks import MADE, TEXT, png, translator, writer
+from tests.serving.test_tasks import MADE, TEXT, classifier, png, translator, writer
 
 import regard
 from regard.serving.tasks import ROUTES
 
 OTHER = {
     "languages": lambda randomize: translator(randomize, languages=("de", "to")),
+    "nli": lambda randomize: classifier(randomize, classes=("contradiction", "neutral", "entailment")),
     "summarizer": lambda randomize: writer(randomize, {"": "summarize: "}),
 }
 """Models that are served otherwise than the first of their task."""
@@ -90,6 +91,27 @@ def test_text_classification(client, expected, name):
         assert len(client(name).text_classification(TEXT, top_k=2, function_to_apply="softmax")) == 2
 
 
+@pytest.mark.parametrize("name", ["nli", "language_modelling"])
+def test_zero_shot_classification(client, expected, name):
+    labels, template = ["cat", "mat"], "a {} sat"
+    parameters = {"candidate_labels": labels, "hypothesis_template": template}
+    wanted = expected(name, "zero-shot-classification", inputs="Ann saw it", parameters=parameters)
+    check(client(name).zero_shot_classification("Ann saw it", labels, hypothesis_template=template), wanted)
+    if name == "nli":
+        wanted = expected(name, "text-classification", inputs={"text": "cat", "text_pair": "mat"})[0]
+        assert len(wanted) == 3
+        both = client(name).zero_shot_classification("Ann saw it", labels, multi_label=True)
+        assert sum(each.score for each in both) != pytest.approx(1.0)
+
+
+def test_text_generation_of_a_text_to_text_model(client, expected):
+    wanted = expected("text_to_text", "text-generation", inputs=TEXT, parameters={"max_new_tokens": 4, "details": True})
+    found = client("text_to_text").text_generation(TEXT, max_new_tokens=4, details=True)
+    assert found.generated_text == wanted[0]["generated_text"]
+    assert found.details.generated_tokens == len(wanted[0]["details"]["tokens"])
+    assert client("text_to_text").text_generation(TEXT, max_new_tokens=4) == wanted[0]["generated_text"]
+
+
 @pytest.mark.parametrize("strategy", [None, "none", "simple", "first", "average", "max"])
 def test_token_classification(client, expected, strategy):
     given = {} if strategy is None else {"parameters": {"aggregation_strategy": strategy}}
@@ -155,5 +177,7 @@ def test_texts_from_texts_are_asked_for_by_a_plain_request(server, expected, nam
 def test_what_is_wrong_reaches_the_client_in_words(client):
     with pytest.raises(BadRequestError, match="no_such"):
         client("tagging").token_classification(TEXT, ignore_labels=["no_such"])
-    with pytest.raises(HfHubHTTPError, match="ask at /v1/completions"):
-        client("language_modelling").fill_mask("the [MASK]")
+    with pytest.raises(HfHubHTTPError, match="is not served at 'fill-mask', but at text-generation"):
+        client("language_modelling/pipeline/fill-mask").fill_mask("the [MASK]")
+    with pytest.raises(HfHubHTTPError, match="is not served at 'zero-shot-classification', but at text-classification"):
+        client("classification/pipeline/zero-shot-classification").zero_shot_classification(TEXT, ["cat", "mat"])

@@ -312,16 +312,82 @@ class Generated(Struct, kw_only=True):
     generated_text: str
 
 
+class PromptToken(Struct, kw_only=True):
+    """A token that was read, and its log-probability; none of the first."""
+
+    id: int
+    text: str
+    logprob: float | None
+
+
+class WrittenToken(Struct, kw_only=True):
+    """A token that was written, and its log-probability; `special` where it adds nothing to a text."""
+
+    id: int | None
+    text: str
+    logprob: float
+    special: bool
+
+
+Finish = Literal["length", "eos_token", "stop_sequence"]
+"""Why a text ended: at its limit, by itself, or at a stop."""
+
+
+class ContinuationDetails(Struct, kw_only=True):
+    """How a text came about, token by token."""
+
+    finish_reason: Finish
+    generated_tokens: int
+    seed: int | None
+    prefill: list[PromptToken]
+    tokens: list[WrittenToken]
+    top_tokens: list[list[WrittenToken]] | UnsetType = UNSET
+    best_of_sequences: list[ContinuationSequence] | UnsetType = UNSET
+
+
+class ContinuationSequence(ContinuationDetails, kw_only=True):
+    """One of the texts among which the best was chosen."""
+
+    generated_text: str
+
+
+class Continuation(Struct, kw_only=True):
+    """A text that goes on with another."""
+
+    generated_text: str
+    details: ContinuationDetails | UnsetType = UNSET
+
+
+class ContinuationEnd(Struct, kw_only=True):
+    """How a stream came about."""
+
+    finish_reason: Finish
+    generated_tokens: int
+    input_length: int
+    seed: int | None
+
+
+class ContinuationPiece(Struct, kw_only=True):
+    """One event of a stream: a token, and what is new of the text with it; at the end all of the text."""
+
+    index: int
+    token: WrittenToken
+    generated_text: str | None
+    details: ContinuationEnd | None
+    top_tokens: list[WrittenToken] | UnsetType = UNSET
+
+
 Description = dict[str, Any]
 """This server's routes, as OpenAPI 3.1 describes them."""
 
 Scores = list[list[Score]]
-PictureScores = list[Score]
+Ranked = list[Score]
 Tags = list[Tagged | list[Tagged]]
 Passages = Passage | list[Passage]
 Candidates = list[Candidate | list[Candidate | list[Candidate]]]
 Translations = list[Translated]
 Summaries = list[Summarized]
 Writings = list[Generated]
+Continuations = list[Continuation]
 Vectors = list[float | list[float]]
 Similarities = list[float]

@@ -92,7 +92,7 @@ def _wrong(wanted: type[Any], message: str) -> WrongBody:
     where = place or "the body"
     if name := re.fullmatch("Object contains unknown field `(.*)`", what, re.DOTALL):
         return WrongBody(
-            f"{where}: there is no field {name[1]!r:.80}; {nearest(name[1], _names(wanted, place))}",
+            f"{where}: there is no field {name[1]!r:.80}; {nearest(name[1], field_names(wanted, place))}",
             ".".join(filter(None, (place, name[1][:80]))),
         )
     if name := re.fullmatch("Object missing required field `(.*)`", what):
@@ -103,7 +103,7 @@ def _wrong(wanted: type[Any], message: str) -> WrongBody:
     return WrongBody(f"{where}: {what[:1].lower()}{what[1:]}; change it", place or None)
 
 
-def _names(hint: Any, place: str) -> list[str]:
+def field_names(hint: Any, place: str) -> list[str]:
     """The names of the fields of the object at a place, or of all that it may be."""
     structs = list(_structs(hint))
     for name in re.findall(r"[^.\[\]]+(?![^\[]*\])", place):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -39,9 +39,11 @@ from regard.serving.requests import (
     TokenizeRequest,
     read,
 )
-from regard.serving.responses import Json, Stream
+from regard.serving.responses import Ending, Json, Stream
 from regard.serving.server import Handler, Server, check_model, client_of, watched
-from regard.serving.tasks import ROUTES, decode
+from regard.serving.task_requests import TextGenerationRequest
+from regard.serving.tasks import ROUTES, chosen, decode
+from regard.serving.text_generation import asked_to_continue, continuation, continuation_pieces, error_event
 
 
 async def health(server: Server, request: Request) -> Response:
@@ -113,18 +115,34 @@ async def task(server: Server, request: Request) -> Response:
     name = request.path_params["name"]
     check_model(server, name)
     card = server.link.models[name]
-    wanted = request.path_params.get("task") or next(iter(card.routes), None)
-    if wanted is None:
-        raise BadRequest(f"the model {name!r} is a language model; ask at /v1/completions", status=404)
-    if wanted not in card.routes:
-        raise BadRequest(f"the model {name!r} is served at {', '.join(card.routes) or '/v1/completions'}", status=404)
+    named, kind = request.path_params.get("task"), request.headers.get("content-type", "")
+    if named is not None and named not in card.routes:
+        raise BadRequest(
+            f"the model {name!r} is not served at {named[:60]!r}, but at {', '.join(card.routes)}", status=404
+        )
+    route = chosen(card.routes, request.state.body) if named is None else ROUTES[named]
     try:
-        asked = decode(ROUTES[wanted], request.state.body, request.headers.get("content-type", ""))
+        asked = decode(route, request.state.body, kind)
     except InputError as error:
         raise BadRequest(str(error)) from error
-    given = {"route": wanted, "request": msgspec.to_builtins(asked, builtin_types=(bytes,))}
-    work = server.link.ask(name, "task", given, client=client_of(server, request, None))
+    client = client_of(server, request, None)
+    if isinstance(asked, TextGenerationRequest) and card.writes:
+        return await _continued(server, request, card, asked, client)
+    given = {"route": route.name, "request": msgspec.to_builtins(asked, builtin_types=(bytes,))}
+    work = server.link.ask(name, "task", given, client=client)
     return await watched(server, request, _task_answer(server, request, work, asked.attention))
+
+
+async def _continued(
+    server: Server, request: Request, card: Card, wanted: TextGenerationRequest, client: list[str]
+) -> Response:
+    """A text that a language model goes on with, as text-generation-inference answers."""
+    try:
+        asked = asked_to_continue(card, wanted, client)
+    except InputError as error:
+        raise BadRequest(str(error)) from error
+    whole, pieces = continuation(server.link, asked, wanted), continuation_pieces(server.link, asked, wanted)
+    return await _begun(server, request, asked, whole, pieces, stream=bool(wanted.stream), error=error_event)
 
 
 async def _task_answer(
@@ -165,32 +183,44 @@ async def page(server: Server, request: Request) -> Response:
 
 
 async def _written(server: Server, request: Request, asked: Asked, *, stream: bool) -> Response:
-    response = await _begun(server, request, asked, stream=stream)
+    whole, pieces = completed(server.link, asked), chunks(server.link, asked)
+    response = await _begun(server, request, asked, whole, pieces, stream=stream)
     if asked.ignored:
         response.headers["regard-ignored"] = ", ".join(asked.ignored)
     return response
 
 
-async def _begun(server: Server, request: Request, asked: Asked, *, stream: bool) -> Response:
+async def _begun(
+    server: Server,
+    request: Request,
+    asked: Asked,
+    whole: Coroutine[Any, Any, Any],
+    pieces: AsyncGenerator[Any],
+    *,
+    stream: bool,
+    error: Callable[[Ending], Any] = Ending.body,
+) -> Response:
+    """The answer of a language model, at once or piece by piece; of the two the other is closed."""
     request.state.asked = asked
     server.metrics.asked.labels(asked.model).inc()
     asked.show = partial(_shown, server, request)
     started = time.perf_counter()
-    pieces = chunks(server.link, asked)
 
     async def begun() -> Response:
-        # The first chunk is awaited here, so that a request that is refused is refused by its status.
+        # The first piece is awaited here, so that a request that is refused is refused by its status.
         first = await anext(pieces, None)
         limits = {"until": request.state.until, "seconds": server.limits.seconds}
-        return Stream(first, pieces, deadlines=server.deadlines, **limits)
+        return Stream(first, pieces, deadlines=server.deadlines, error=error, **limits)
 
     def count(done: bool) -> None:
         first = asked.first_told - started if stream and asked.first_told else None
         server.metrics.wrote(asked.model, asked.usage, time.perf_counter() - started, first=first, done=done)
 
+    if stream:
+        whole.close()
     response: Response | None = None
     try:
-        response = await watched(server, request, begun() if stream else completed(server.link, asked))
+        response = await watched(server, request, begun() if stream else whole)
         return response
     finally:
         if isinstance(response, Stream):
@@ -202,11 +232,11 @@ async def _begun(server: Server, request: Request, asked: Asked, *, stream: bool
 
 
 def _writes(card: Card) -> bool:
-    return not card.routes
+    return card.writes
 
 
 def _chats(card: Card) -> bool:
-    return card.chats and _writes(card)
+    return card.chats and card.writes
 
 
 def _embeds(card: Card) -> bool:

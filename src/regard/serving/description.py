@@ -50,8 +50,8 @@ class Call:
         path: as Starlette has it.
         handler: answers it.
         summary: a sentence.
-        answer: the shape of the answer.
-        request: the class of the body.
+        answer: the shape of the answer, or a tuple of several.
+        request: the class of the body, or several.
         event: the shape of an event of a stream, where the answer may be one.
         media: the type of the answer.
         otherwise: shapes of answers of other statuses than 200 that are no errors, by status.
@@ -65,7 +65,7 @@ class Call:
     handler: Callable[..., Any]
     summary: str
     answer: Any = str
-    request: type[msgspec.Struct] | None = None
+    request: type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None = None
     _: KW_ONLY
     event: Any = None
     media: str = JSON
@@ -109,13 +109,20 @@ def described(calls: Sequence[Call], cards: Sequence[Card], *, keys: bool) -> di
 
 def _of_tasks(call: Call, cards: Sequence[Card]) -> Iterator[Call]:
     """A route of all tasks as one for each model, and for each of its tasks where the path names that."""
-    named = "{task}" in call.path
     for card in cards:
-        for task in card.routes if named else card.routes[:1]:
-            path = re.sub(r"{name(:path)?}", quote(card.name), call.path).replace("{task}", task)
-            route = ROUTES[task]
-            summary = f"{task} by {card.name}"
-            yield replace(call, path=path, summary=summary, request=route.request, answer=route.shape)
+        routes = [ROUTES[name] for name in card.routes]
+        for told in [[route] for route in routes] if "{task}" in call.path else [routes] if routes else []:
+            names = " or ".join(route.name for route in told)
+            path = re.sub(r"{name(:path)?}", quote(card.name), call.path).replace("{task}", names)
+            event = next((route.event for route in told if route.event is not None and card.writes), None)
+            yield replace(
+                call,
+                path=path,
+                summary=f"{names} by {card.name}",
+                request=tuple(dict.fromkeys(route.request for route in told)),
+                answer=tuple(route.shape for route in told),
+                event=event,
+            )
 
 
 def _operation(call: Call, path: str, served: Sequence[Card], schemas: _Schemas, *, keys: bool) -> dict[str, Any]:
@@ -128,14 +135,13 @@ def _operation(call: Call, path: str, served: Sequence[Card], schemas: _Schemas,
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
         ]
     if call.request is not None:
-        content = {JSON: {"schema": schemas.of_request(call.request, served)}}
-        if issubclass(call.request, PictureRequest):
+        requests = call.request if isinstance(call.request, tuple) else (call.request,)
+        content = {JSON: {"schema": _any([schemas.of_request(each, served) for each in requests])}}
+        if any(issubclass(each, PictureRequest) for each in requests):
             content |= {kind: {} for kind in PICTURES}
         made["requestBody"] = {"required": True, "content": content}
-    shape = schemas.of(call.answer)
-    if call.tasks:
-        shape = {"anyOf": [shape, schemas.of(WithAttention)]}
-    answers = {call.media: {"schema": shape}}
+    shapes = [schemas.of(each) for each in (call.answer if isinstance(call.answer, tuple) else (call.answer,))]
+    answers = {call.media: {"schema": _any([*shapes, schemas.of(WithAttention)] if call.tasks else shapes)}}
     description = inspect.cleandoc(call.answer.__doc__ or "") if hasattr(call.answer, "__struct_fields__") else ""
     if call.event is not None:
         event = schemas.of(call.event)["$ref"]
@@ -153,6 +159,12 @@ def _operation(call: Call, path: str, served: Sequence[Card], schemas: _Schemas,
         },
     }
     return made
+
+
+def _any(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What fits one of several schemas, each of them once."""
+    told = [schema for place, schema in enumerate(schemas) if schema not in schemas[:place]]
+    return told[0] if len(told) == 1 else {"anyOf": told}
 
 
 class _Schemas:

@@ -194,13 +194,13 @@ class Engine:
     def _answer(self, request: Ask) -> Any:
         predictor, given = self.predictors[request.model], request.given
         if request.what == "tokenize":
-            tokenizer = _tokenizer(predictor, request.model)
+            tokenizer = _tokenizer(predictor, request.model, given.get("side"))
             ids = tokenizer.encode(given["text"])
             if given["special"] and request.model in self.writing:
                 ids = predictor.task.prompted(ids)
             return {"ids": list(ids), "texts": [name for name, _ in map(token_names(tokenizer), ids)]}
         if request.what == "detokenize":
-            tokenizer = _tokenizer(predictor, request.model)
+            tokenizer = _tokenizer(predictor, request.model, given.get("side"))
             check_ids(tokenizer, given["ids"])
             return tokenizer.decode(given["ids"])
         if request.what == "expected" and request.model in self.writing:
@@ -251,19 +251,25 @@ class _Pauses:
         """The answer follows."""
 
 
-def _tokenizer(predictor: Any, name: str) -> Tokenizer:
-    """The one tokenizer of a model; a translator may have two, and a model of pictures has none."""
+def _tokenizer(predictor: Any, name: str, side: str | None) -> Tokenizer:
+    """The tokenizer of a model; of a translator that has two, the one of a side. A model of pictures has none.
+
+    Raises:
+        InputError: where there is none, or two and no side is named, or one and a side is.
+    """
     from regard.tasks.translation import TranslationTask
 
     task = predictor.task
     if isinstance(task, TranslationTask):
-        if not task.shared:
+        if side is None and not task.shared:
             raise InputError(
-                f"model: {name} has a tokenizer for each side, so which is meant is open; ask another model"
+                f"side: {name} has a tokenizer for each side; give source for what it reads, target for what it writes"
             )
-        return task.source_tokenizer
+        return task.target_tokenizer if side == "target" else task.source_tokenizer
     if not hasattr(task, "tokenizer"):
         raise InputError(f"model: {name} reads no text, so it has no tokens; ask another model")
+    if side is not None:
+        raise InputError(f"side: {name} is no translator and has one tokenizer; leave it out")
     return task.tokenizer
 
 
@@ -276,6 +282,7 @@ def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path], rows: int)
     Raises:
         InputError: for a model that no route is for.
     """
+    from regard.tasks.language_modelling import LanguageModel
     from regard.tasks.sentence_embedding import SentenceEncoder
 
     found = []
@@ -292,7 +299,7 @@ def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path], rows: int)
                 parameters=sum(part.numel() for part in predictor.model.parameters()),
                 attention=list(attention_addresses(predictor.model)),
                 routes=[route.name for route in routes_of(predictor)],
-                rows=None if routes_of(predictor) else rows,
+                rows=rows if isinstance(predictor, LanguageModel) else None,
                 first_texts=first_texts(predictor, folders[name]),
             )
         )

@@ -45,7 +45,9 @@ class Write(msgspec.Struct, tag="write", frozen=True, kw_only=True):
         template: variables of the template.
         settings: of `GenerationSettings`, but for lengths.
         copies: how many texts.
-        maximum: the most tokens of each; None for as many as the model has positions for.
+        maximum: the most tokens of each; None for as many as the model has positions for, but no more than `usual`.
+        usual: see there; None for any number.
+        kept: of a prompt that is a text, how many of its last tokens are read; all where None.
         stop: strings that end a text and are not part of it.
         top: how many of the most probable tokens to tell of each place.
         scored: whether to send the log-probabilities of the prompt's tokens.
@@ -63,6 +65,8 @@ class Write(msgspec.Struct, tag="write", frozen=True, kw_only=True):
     settings: dict[str, Any] = {}
     copies: int = 1
     maximum: int | None = None
+    usual: int | None = None
+    kept: int | None = None
     stop: list[str] = []
     top: int = 0
     scored: bool = False
@@ -155,6 +159,7 @@ class Piece(msgspec.Struct, tag="piece", frozen=True, kw_only=True):
         text: what is new of it; all of it at the end where pieces were not asked for.
         tokens: written since the last piece, an end token among them.
         end: `stop` or `length` where the text is complete, else empty.
+        at_stop: whether it ended at one of the strings to stop at, and not by itself.
         attention: what the model attended to, with the end where it was asked for.
     """
 
@@ -163,6 +168,7 @@ class Piece(msgspec.Struct, tag="piece", frozen=True, kw_only=True):
     text: str
     tokens: list[Token]
     end: str
+    at_stop: bool = False
     attention: Seen | None = None
 
 
@@ -201,7 +207,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         width: of the vectors it makes; None where it makes none.
         parameters: how many.
         attention: addresses of its attention layers.
-        routes: of the inference API that it is served at, the one it is served at by itself first; none for a language model.
+        routes: of the inference API that it is served at, the one it is served at by itself first.
         rows: texts that it writes together; None where it writes none.
         first_texts: what the studio shows of it at first (`regard.serving.first_texts`).
     """
@@ -217,6 +223,11 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     routes: list[str] = []
     rows: int | None = None
     first_texts: list[str] = []
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is a language model."""
+        return self.rows is not None
 
 
 class Loading(msgspec.Struct, tag="loading", frozen=True):

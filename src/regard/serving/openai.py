@@ -213,12 +213,13 @@ async def replies(link: EngineLink, asked: Asked) -> AsyncGenerator[tuple[int, B
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class _Choice:
+class Choice:
     """One text of an answer, as far as it has come."""
 
     text: str = ""
     tokens: list[Token] = field(default_factory=list)
     end: str = ""
+    at_stop: bool = False
     attention: Seen | None = None
 
     @property
@@ -227,9 +228,9 @@ class _Choice:
         return sum(token.log_probability or 0.0 for token in self.tokens) / max(len(self.tokens), 1)
 
 
-async def completed(link: EngineLink, asked: Asked) -> dict[str, Any]:
-    """The whole answer."""
-    choices = [[_Choice() for _ in range(write["copies"])] for write in asked.writes]
+async def collected(link: EngineLink, asked: Asked) -> list[list[Choice]]:
+    """The texts after each prompt; where more are written than are told, the best first."""
+    choices = [[Choice() for _ in range(write["copies"])] for write in asked.writes]
     async with contextlib.aclosing(replies(link, asked)) as events:
         async for number, event in events:
             if isinstance(event, Began):
@@ -237,12 +238,16 @@ async def completed(link: EngineLink, asked: Asked) -> dict[str, Any]:
             choice = choices[number][event.copy]
             choice.text += event.text
             choice.tokens += event.tokens
-            choice.end = event.end
+            choice.end, choice.at_stop = event.end, event.at_stop
             choice.attention = event.attention
+    return [own if asked.kept == len(own) else sorted(own, key=lambda each: -each.mean) for own in choices]
+
+
+async def completed(link: EngineLink, asked: Asked) -> dict[str, Any]:
+    """The whole answer."""
     made = []
-    for number, own in enumerate(choices):
-        best = own if asked.kept == len(own) else sorted(own, key=lambda each: -each.mean)[: asked.kept]
-        for choice in best:
+    for number, own in enumerate(await collected(link, asked)):
+        for choice in own[: asked.kept]:
             made.append(
                 _choice(asked, len(made), asked.began[number], choice) | await _attention(asked, choice.attention)
             )
@@ -257,7 +262,7 @@ async def _attention(asked: Asked, seen: Seen | None) -> dict[str, Any]:
     return {"attention": await asked.show(seen, asked.attention)}
 
 
-def _choice(asked: Asked, index: int, began: Began, choice: _Choice) -> dict[str, Any]:
+def _choice(asked: Asked, index: int, began: Began, choice: Choice) -> dict[str, Any]:
     if asked.chat:
         return {
             "index": index,
@@ -422,7 +427,7 @@ def shortened(vectors: np.ndarray, dimensions: int) -> np.ndarray:
 
 async def tokenize(link: EngineLink, request: TokenizeRequest, client: list[str]) -> dict[str, Any]:
     """The tokens of a text."""
-    given = {"text": request.prompt, "special": request.add_special_tokens}
+    given = {"text": request.prompt, "special": request.add_special_tokens, "side": request.side}
     answer = await link.ask(request.model, "tokenize", given, client=client)
     return {
         "tokens": answer["ids"],
@@ -434,7 +439,8 @@ async def tokenize(link: EngineLink, request: TokenizeRequest, client: list[str]
 
 async def detokenize(link: EngineLink, request: DetokenizeRequest, client: list[str]) -> dict[str, Any]:
     """The text of tokens."""
-    return {"prompt": await link.ask(request.model, "detokenize", {"ids": request.tokens}, client=client)}
+    given = {"ids": request.tokens, "side": request.side}
+    return {"prompt": await link.ask(request.model, "detokenize", given, client=client)}
 
 
 def model_card(card: Card) -> dict[str, Any]:

@@ -85,7 +85,7 @@ async def lens(server: Server, request: Request) -> Response:
 
 def _check(server: Server, wanted: PlayRequest | LensRequest) -> None:
     check_model(server, wanted.model)
-    if server.link.models[wanted.model].routes:
+    if not server.link.models[wanted.model].writes:
         raise BadRequest(f"the model {wanted.model!r} is no language model and continues no texts", "model")
     if not wanted.text.strip():
         raise BadRequest("text is empty; there is nothing to go on with", "text")

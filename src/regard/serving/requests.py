@@ -362,20 +362,29 @@ class EmbeddingRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
         return _texts("input", self.input)
 
 
+Side = Literal["source", "target"]
+"""Of a translator: what it reads, or what it writes."""
+
+
 class TokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The body of /tokenize; `add_special_tokens` puts in front what a prompt has in front."""
+    """The body of /tokenize; `add_special_tokens` puts in front what a prompt has in front.
+
+    `side` says which tokenizer of a translator is meant; one that has two needs it.
+    """
 
     model: str
     prompt: str
     add_special_tokens: bool = True
     return_token_strs: bool = False
+    side: Side | None = None
 
 
 class DetokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The body of /detokenize."""
+    """The body of /detokenize; `side` as for /tokenize."""
 
     model: str
     tokens: list[Tokens]
+    side: Side | None = None
 
 
 def read(body: bytes, wanted: type[Any]) -> Any:

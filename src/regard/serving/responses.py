@@ -170,6 +170,7 @@ class Stream(StreamingResponse):
         deadlines: of the server.
         until: when it ends, on the loop's clock.
         seconds: that the request could take.
+        error: how an event tells why there is no more.
     """
 
     media_type = "text/event-stream"
@@ -182,8 +183,10 @@ class Stream(StreamingResponse):
         deadlines: Deadlines,
         until: float,
         seconds: float,
+        error: Callable[[Ending], Any] = Ending.body,
     ) -> None:
         self.pieces = pieces
+        self.error = error
         self.deadlines = deadlines
         self.until = until
         self.seconds = seconds
@@ -239,7 +242,7 @@ class Stream(StreamingResponse):
             if ending is None:
                 FAULTS.exception("a stream failed")
                 ending = UNFORESEEN
-            self._put(ending.body())
+            self._put(self.error(ending))
             self.ended = ending.how
         self._unsent += b"data: [DONE]\n\n"
         self._whole = True

@@ -166,7 +166,7 @@ def _check(server: Server, wanted: LookRequest) -> None:
 
 async def _effects(server: Server, wanted: EffectsRequest, client: list[str]) -> Response:
     card, interventions = server.link.models[wanted.model], wanted.interventions or []
-    if card.routes:
+    if not card.writes:
         given = _asked(card, wanted, interventions, None)
     else:
         tokens = await server.link.ask(card.name, "tokenize", {"text": wanted.text, "special": True}, client=client)
@@ -176,7 +176,7 @@ async def _effects(server: Server, wanted: EffectsRequest, client: list[str]) ->
 
 async def _looked(server: Server, wanted: LookRequest, client: list[str]) -> Response:
     card = server.link.models[wanted.model]
-    ask = _of_task if card.routes else _of_language_model
+    ask = _of_language_model if card.writes else _of_task
     answer, seen = await ask(server, card, wanted, wanted.interventions or [], client, EVERYTHING)
     plain = None
     if wanted.interventions:  # what is without them is told, not shown: nobody looks at its attention

@@ -6,6 +6,7 @@ models do not follow is refused where they answer. Nothing here needs torch, or 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,15 +14,20 @@ from msgspec import Meta
 
 from regard.errors import InputError
 from regard.serving.attention import Attention, Interventions, Strict
-from regard.serving.bodies import read_body
+from regard.serving.bodies import field_names, read_body
+from regard.serving.requests import LEAST_TEMPERATURE, MOST_STOPS, MOST_TEXTS, Penalty, Stop, Top
 
 Text = Annotated[str, Meta(pattern=r"\S")]
 Whole = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
-Length = Annotated[int, Meta(ge=0, le=4096)]
-"""Tokens to write: some models have no limit of their own, and one request should not keep the others waiting for hours."""
+MOST_LENGTH = 4096
+"""Tokens that a search writes: some models have no limit of their own, and one request should not keep the others waiting for
+hours."""
+Length = Annotated[int, Meta(ge=0, le=MOST_LENGTH)]
 NotFollowed = Annotated[Any, Meta(extra={"followed": False}, extra_json_schema={"type": "null"})]
 """A parameter that no model here follows; `decode` refuses it unless it is null."""
+Never = Annotated[bool | None, Meta(extra_json_schema={"enum": [False, None]})]
+"""A switch that no model here follows; `decode` refuses it where it is true."""
 Transform = Literal["softmax", "sigmoid", "none"]
 Truncation = Literal["do_not_truncate", "longest_first", "only_first", "only_second"]
 
@@ -61,6 +67,30 @@ class ClassificationRequest(TaskRequest, kw_only=True):
     parameters: ScoreParameters | None = None
 
 
+MOST_LABELS = 256
+
+
+class ZeroShotParameters(Strict):
+    """Labels, and the sentence that says of a text that one of them fits it.
+
+    In `hypothesis_template` the braces `{}` stand for the label. With `multi_label` each label is judged by itself, else they are
+    weighed against each other.
+    """
+
+    candidate_labels: Annotated[
+        list[Text], Meta(min_length=1, max_length=MOST_LABELS, extra_json_schema={"uniqueItems": True})
+    ]
+    hypothesis_template: Annotated[str | None, Meta(extra_json_schema={"pattern": r"^[^{}]*\{\}[^{}]*$"})] = None
+    multi_label: bool | None = None
+
+
+class ZeroShotRequest(TaskRequest, kw_only=True):
+    """A text to classify by labels that the model was not trained for."""
+
+    inputs: Text
+    parameters: ZeroShotParameters
+
+
 class TagParameters(Strict):
     """Of taggers: how tokens become entities, by the model's own rules where it is not said; and types that are left out.
 
@@ -97,7 +127,7 @@ class AnswerParameters(Strict):
     top_k: Count | None = None
     max_answer_len: Count | None = None
     handle_impossible_answer: bool | None = None
-    align_to_words: Annotated[bool | None, Meta(extra_json_schema={"enum": [False, None]})] = None
+    align_to_words: Never = None
     doc_stride: NotFollowed = None
     max_question_len: NotFollowed = None
     max_seq_len: NotFollowed = None
@@ -164,6 +194,53 @@ class WriteRequest(TextsRequest):
     parameters: WriteParameters | None = None
 
 
+class TextGenerationParameters(Strict):
+    """How a text goes on: what text-generation-inference calls settings means here what it means there.
+
+    The most probable tokens are taken, unless `do_sample` is true, or is left out and `temperature`, `top_k` or `top_p` is there.
+    """
+
+    adapter_id: NotFollowed = None
+    best_of: Annotated[int, Meta(ge=1, le=MOST_TEXTS)] | None = None
+    decoder_input_details: bool | None = None
+    details: bool | None = None
+    do_sample: bool | None = None
+    frequency_penalty: Penalty | None = None
+    grammar: NotFollowed = None
+    max_new_tokens: Count | None = None
+    repetition_penalty: Annotated[float, Meta(ge=0.01, le=100)] | None = None
+    return_full_text: bool | None = None
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    stop: Annotated[list[Stop], Meta(max_length=MOST_STOPS)] | None = None
+    temperature: Annotated[float, Meta(ge=LEAST_TEMPERATURE, le=100)] | None = None
+    top_k: Count | None = None
+    top_n_tokens: Top | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    truncate: Count | None = None
+    typical_p: NotFollowed = None
+    watermark: Never = None
+
+    @property
+    def samples(self) -> bool:
+        """Whether tokens are drawn.
+
+        Raises:
+            InputError: for what changes nothing where none are.
+        """
+        given = [name for name in ("temperature", "top_k", "top_p") if getattr(self, name) is not None]
+        if self.do_sample is False and given:
+            raise InputError(f"parameters.{given[0]}: changes nothing without do_sample; leave one of them out")
+        return bool(given or self.do_sample)
+
+
+class TextGenerationRequest(TaskRequest, kw_only=True):
+    """A text to go on with; with `stream` token by token."""
+
+    inputs: str
+    parameters: TextGenerationParameters | None = None
+    stream: bool | None = None
+
+
 class TranslationParameters(WriteParameters):
     """The same, and the languages: the client sends both or none."""
 
@@ -191,13 +268,9 @@ class SimilarityRequest(TaskRequest, kw_only=True):
     parameters: NoParameters | None = None
 
 
-class VectorRequest(TaskRequest, kw_only=True):
-    """A text, or several, to make vectors of; or texts to compare, since both may come to one address.
+class VectorRequest(TextsRequest):
+    """What vectors are made of. The parameters stand beside the inputs."""
 
-    The parameters stand beside the inputs.
-    """
-
-    inputs: Text | Compared | Annotated[list[Text], Meta(min_length=1)]
     parameters: NoParameters | None = None
     normalize: bool | None = None
     prompt_name: str | None = None
@@ -239,6 +312,18 @@ class CaptionRequest(PictureRequest):
 JSON, BYTES = "application/json", "application/octet-stream"
 
 
+def has_fields(request: type[Strict], body: Mapping[str, Any]) -> bool:
+    """Whether a kind of request has all fields of a body, of its inputs and of its parameters.
+
+    >>> has_fields(FillRequest, {"inputs": "a [MASK]", "parameters": {"top_k": 3}})
+    True
+    >>> has_fields(FillRequest, {"inputs": {"question": "Who?", "context": "Ann."}})
+    False
+    """
+    parts = {"": body, "inputs": body.get("inputs"), "parameters": body.get("parameters")}
+    return all(set(part) <= {*field_names(request, place)} for place, part in parts.items() if isinstance(part, dict))
+
+
 def read_request(request: type[Strict], body: bytes, content_type: str) -> Any:
     """The request in a body.
 
@@ -274,5 +359,5 @@ def _refuse_not_followed(given: Strict, where: str) -> None:
         value, name = getattr(given, field.name), f"{where}{field.name}"
         if isinstance(value, Strict):
             _refuse_not_followed(value, f"{name}.")
-        elif field.type == NotFollowed and value is not None:
+        elif (field.type == NotFollowed and value is not None) or (field.type == Never and value):
             raise InputError(f"{name}: is {value!r:.60}, and is not followed here; leave it out")

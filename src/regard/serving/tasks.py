@@ -3,6 +3,8 @@
 | task of the package | route |
 |---|---|
 | classification, multi_label_classification, regression, multi_output_regression | text-classification |
+| classification of pairs by entailment, language_modelling | zero-shot-classification |
+| language_modelling, text_to_text | text-generation |
 | tagging | token-classification |
 | question_answering | question-answering |
 | masked_language_modelling | fill-mask |
@@ -21,15 +23,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from regard.errors import InputError, nearest
+from regard.reading import as_object, parse_json
 from regard.serving.answers import (
     Candidates,
+    ContinuationPiece,
+    Continuations,
     Passages,
-    PictureScores,
+    Ranked,
     Scores,
     Similarities,
     Summaries,
@@ -45,7 +50,6 @@ from regard.serving.task_requests import (
     CaptionParameters,
     CaptionRequest,
     ClassificationRequest,
-    Compared,
     FillParameters,
     FillRequest,
     GenerateParameters,
@@ -56,41 +60,42 @@ from regard.serving.task_requests import (
     TagParameters,
     TagRequest,
     TaskRequest,
+    TextGenerationRequest,
     TextPair,
     Transform,
-    TranslationParameters,
     TranslationRequest,
     VectorRequest,
-    WriteParameters,
     WriteRequest,
+    ZeroShotRequest,
+    has_fields,
     read_request,
 )
+from regard.serving.task_writing import (
+    continued,
+    generated,
+    settings_of,
+    several,
+    summarized,
+    summary_part,
+    translated,
+)
+from regard.serving.zero_shot import entailment_of, zero_shot
 
 # What needs torch is imported where it is used: reading requests does not.
 if TYPE_CHECKING:
     import numpy as np
 
-    from regard.generation import GenerationSettings
     from regard.tasks.captioning import Captioner
-    from regard.tasks.denoising import Denoiser
     from regard.tasks.labelled import LabelledPredictor
     from regard.tasks.masked_language_modelling import MaskedLanguageModel
     from regard.tasks.picture_classification import PictureClassifierPredictor
     from regard.tasks.predictor import Predictor
     from regard.tasks.question_answering import QuestionAnswerer
     from regard.tasks.sentence_embedding import SentenceEncoder
-    from regard.tasks.span_corruption import SpanFiller
     from regard.tasks.tagging import Tagger
-    from regard.tasks.text_to_text import TextToText
-    from regard.tasks.translation import Translator
 
 
 # --- answers ----------------------------------------------------------------------------------------------
-
-
-def _several(inputs: Any) -> list[Any]:
-    """What is to be answered, in a list."""
-    return inputs if isinstance(inputs, list) else [inputs]
 
 
 def _as_asked(inputs: Any, answers: Sequence[Any]) -> Any:
@@ -133,7 +138,7 @@ def _classified(predictor: LabelledPredictor[Any], request: ClassificationReques
     from regard.tasks.labelled import joined
 
     task, texts = predictor.task, []
-    for given in _several(request.inputs):
+    for given in several(request.inputs):
         pair = given if isinstance(given, TextPair) else TextPair(text=given)
         if task.pairs is not None and task.pairs != (pair.text_pair is not None):
             wanted = (
@@ -164,7 +169,7 @@ def _tagged(predictor: Tagger, request: TagRequest) -> Any:
             "parameters.ignore_labels: words outside of spans are told where an aggregation_strategy is named; name 'O' too"
         )
     if how is not None:
-        texts = _several(request.inputs)
+        texts = several(request.inputs)
         answers = [[row for row in aggregated(predictor, text, how) if row[key] not in ignored] for text in texts]
         return _as_asked(request.inputs, answers)
 
@@ -172,7 +177,7 @@ def _tagged(predictor: Tagger, request: TagRequest) -> Any:
         return {key: label, "score": score, "word": word, "start": start, "end": end}
 
     answers = []
-    for found in predictor.tag_batch(_several(request.inputs)):
+    for found in predictor.tag_batch(several(request.inputs)):
         if by_tag:
             each = zip(found.tags, found.words, found.probabilities, found.spans, strict=True)
             rows = [row(tag, word, score, *span) for tag, word, score, span in each]
@@ -187,8 +192,6 @@ def _answered(predictor: QuestionAnswerer, request: AnswerRequest) -> Any:
     from regard.tasks.question_answering import QuestionAnswerer
 
     asked, may_be_none = request.parameters or AnswerParameters(), predictor.task.unanswerable
-    if asked.align_to_words:
-        raise InputError("parameters.align_to_words: is true, and answers begin and end with tokens; leave it out")
     if asked.handle_impossible_answer and may_be_none is False:
         raise InputError("parameters.handle_impossible_answer: is true, and the model always answers; leave it out")
     if asked.max_answer_len is not None:
@@ -210,7 +213,7 @@ def _filled(predictor: MaskedLanguageModel, request: FillRequest) -> Any:
     """The candidates of the mask, or of each of several masks."""
     asked, tokenizer = request.parameters or FillParameters(), predictor.task.tokenizer
     answers = []
-    for found in predictor.fill_batch(_several(request.inputs), asked.top_k or 5, targets=asked.targets):
+    for found in predictor.fill_batch(several(request.inputs), asked.top_k or 5, targets=asked.targets):
         masks = []
         for candidates in found.masks:
             rows = []
@@ -230,140 +233,15 @@ def _filled(predictor: MaskedLanguageModel, request: FillRequest) -> Any:
     return _as_asked(request.inputs, answers)
 
 
-SAME = {
-    "do_sample": "sample",
-    "max_new_tokens": "maximum_length",
-    "min_new_tokens": "minimum_length",
-    "num_beams": "beam",
-    **{name: name for name in ("temperature", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size")},
-}
-"""What `transformers` calls settings, by our names."""
-
-
-def _settings(own: GenerationSettings, asked: GenerateParameters | None, where: str) -> GenerationSettings:
-    """A model's own settings with what is asked for in their place; the words of `transformers` mean what they mean there.
-
-    Raises:
-        InputError: for values out of range, and for parameters that do not go together.
-    """
-    from regard.generation.settings import OF_SAMPLING
-
-    given = (
-        {}
-        if asked is None
-        else {name: value for name, value in msgspec.structs.asdict(asked).items() if value is not None}
-    )
-    if not given:
-        return own
-    changes: dict[str, Any] = {ours: given[name] for name, ours in SAME.items() if name in given}
-    for total, new in (("max_length", "max_new_tokens"), ("min_length", "min_new_tokens")):
-        if total in given and new in given:
-            raise InputError(f"{where}.{total}: is the same limit as {new}; give one of them")
-        if total in given:  # there the start token is one of them
-            changes[SAME[new]] = max(0, given[total] - 1)
-    if "top_k" in given:
-        changes["top_k"] = given["top_k"] or None  # 0 means all of them there
-    sample = changes.get("sample", own.sample)
-    if sample and not own.sample:
-        changes = {"beam": 1, "coverage_penalty": 0.0} | changes
-    beam = changes.get("beam", own.beam)
-    changes["n_best"] = own.n_best if sample else min(own.n_best, beam)
-    for names, works, needed in (
-        ((*OF_SAMPLING, "seed"), sample, "do_sample"),
-        (("length_penalty", "early_stopping"), beam > 1, "num_beams above 1"),
-    ):
-        if idle := [name for name in names if name in given and not works]:
-            raise InputError(f"{where}.{idle[0]}: changes nothing without {needed}; leave it out")
-    if not sample:
-        changes |= OF_SAMPLING
-    if "length_penalty" in given:
-        changes |= {"length_penalty": given["length_penalty"], "length_normalisation": "power"}
-    if (ends := given.get("early_stopping")) is not None:
-        changes["early_stopping"] = beam if ends is True else None
-        changes["search_end"] = "proof" if ends == "never" else "estimate"
-    try:
-        return replace(own, **changes)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
-
-
-GENERATE = "parameters.generate_parameters"
-
-
-def _refuse_cutting(asked: WriteParameters) -> None:
-    if asked.truncation not in (None, "do_not_truncate"):
-        raise InputError(f"parameters.truncation: is {asked.truncation!r}, and no text is cut; shorten it yourself")
-
-
-def _other_texts(predictor: Translator, request: WriteRequest | TranslationRequest, to: str | None = None) -> list[str]:
-    asked = request.parameters or WriteParameters()
-    _refuse_cutting(asked)
-    settings = _settings(predictor.task.generation, asked.generate_parameters, GENERATE)
-    return [each.text for each in predictor.translate_batch(_several(request.inputs), settings, to=to)]
-
-
-def _translated(predictor: Translator, request: TranslationRequest) -> list[dict[str, Any]]:
-    asked = request.parameters or TranslationParameters()
-    if asked.src_lang:
-        raise InputError(
-            f"parameters.src_lang: is {asked.src_lang!r:.60}, and the model is not told what it reads; leave it out, or send ''"
-        )
-    if asked.tgt_lang is not None and asked.tgt_lang not in predictor.task.languages:
-        known = nearest(asked.tgt_lang, predictor.task.languages) if predictor.task.languages else "leave it out"
-        raise InputError(f"parameters.tgt_lang: the model cannot be asked for {asked.tgt_lang!r:.60}; {known}")
-    if asked.tgt_lang is None and predictor.task.languages:
-        raise InputError(f"parameters.tgt_lang: is missing; give one of {', '.join(predictor.task.languages)}")
-    return [{"translation_text": text} for text in _other_texts(predictor, request, asked.tgt_lang)]
-
-
-def _written(predictor: TextToText, request: WriteRequest, part: str | None = None) -> list[str]:
-    asked = request.parameters or WriteParameters()
-    if asked.truncation == "only_second":
-        raise InputError("parameters.truncation: is 'only_second', and there is no second text; give 'only_first'")
-    settings = _settings(predictor.task.generation, asked.generate_parameters, GENERATE)
-    cut = asked.truncation in ("longest_first", "only_first")
-    return [each.text for each in predictor.generate(_several(request.inputs), settings, part=part, cut=cut)]
-
-
-def _generated(predictor: TextToText | SpanFiller | Denoiser, request: WriteRequest) -> list[dict[str, Any]]:
-    """What the model writes; of one that fills gaps, the text with its gaps filled."""
-    if predictor.task.name == "text_to_text":
-        return [{"generated_text": text} for text in _written(cast("TextToText", predictor), request)]
-    predictor = cast("SpanFiller | Denoiser", predictor)
-    asked = request.parameters or WriteParameters()
-    _refuse_cutting(asked)
-    settings = _settings(predictor.usual, asked.generate_parameters, GENERATE)
-    found = predictor.fill_batch(_several(request.inputs), settings)
-    return [{"generated_text": each.best} for each in found]
-
-
-def _summary_part(prefixes: Mapping[str, str]) -> str | None:
-    """The part of a text-to-text model whose prefix asks for a summary: "" for its only one; None where none does."""
-    return next((part for part, prefix in prefixes.items() if prefix.lower().startswith("summari")), None)
-
-
-def _summarized(predictor: TextToText | Translator, request: WriteRequest) -> list[dict[str, Any]]:
-    if predictor.task.name == "translation":
-        return [{"summary_text": text} for text in _other_texts(cast("Translator", predictor), request)]
-    predictor = cast("TextToText", predictor)
-    part = _summary_part(predictor.task.prefixes)
-    return [{"summary_text": text} for text in _written(predictor, request, part or None)]
-
-
 def _refuse_long_sentences(predictor: SentenceEncoder, texts: Sequence[str], prompt: str | None, cure: str) -> None:
     encoded = predictor.task.encode(texts, maximum=NO_LIMIT, prompt=prompt)
     _refuse_long(map(len, encoded), predictor.maximum_length, cure)
 
 
 def _vectors(predictor: SentenceEncoder, request: VectorRequest) -> Any:
-    """The vector of a text, or a list of those of several; or what `_similarities` tells."""
+    """The vector of a text, or a list of those of several."""
     from regard.embeddings.pooling import unit
 
-    if isinstance(request.inputs, Compared):
-        for field in ("normalize", "prompt_name", "truncate", "truncation_direction", "encoding_format"):
-            if getattr(request, field) is not None:
-                raise InputError(f"{field}: is for vectors, and the inputs are texts to compare; leave it out")
-        return _similarities(predictor, SimilarityRequest(inputs=request.inputs))
     if request.truncation_direction == "left":
         raise InputError("truncation_direction: is 'left', and the end of a text is cut; give 'right'")
     if request.encoding_format == "base64":
@@ -372,7 +250,7 @@ def _vectors(predictor: SentenceEncoder, request: VectorRequest) -> Any:
     if request.prompt_name is not None and request.prompt_name not in prompts:
         known = nearest(request.prompt_name, prompts) if prompts else "leave it out"
         raise InputError(f"prompt_name: the model has no prompt {request.prompt_name!r:.60}; {known}")
-    texts = _several(request.inputs)
+    texts = several(request.inputs)
     if not request.truncate:
         _refuse_long_sentences(predictor, texts, request.prompt_name, "shorten it, or set truncate to true")
     if request.normalize is False and predictor.task.normalise:
@@ -414,7 +292,7 @@ def _captioned(predictor: Captioner, request: CaptionRequest) -> list[dict[str, 
         if how.max_new_tokens is not None or how.max_length is not None:
             raise InputError("parameters.max_new_tokens: is there twice; give it once")
         how = msgspec.structs.replace(how, max_new_tokens=asked.max_new_tokens)
-    settings = _settings(predictor.task.generation, how, where)
+    settings = settings_of(predictor.task.generation, how, where)
     return [{"generated_text": predictor.caption(picture_of(request, predictor.task.size.channels), settings).text}]
 
 
@@ -430,34 +308,38 @@ class TaskRoute:
         request: what `decode` makes of a body.
         shape: of the answer.
         answer: from a loaded predictor and a request to lists, mappings, strings and numbers. Changes neither.
+        event: the shape of an event of a stream, where the answer may be one.
     """
 
     name: str
     request: type[TaskRequest]
     shape: Any
     answer: Callable[[Any, Any], Any]
+    event: Any = None
 
 
 ROUTES: Mapping[str, TaskRoute] = {
     route.name: route
     for route in (
         TaskRoute("text-classification", ClassificationRequest, Scores, _classified),
+        TaskRoute("zero-shot-classification", ZeroShotRequest, Ranked, zero_shot),
         TaskRoute("token-classification", TagRequest, Tags, _tagged),
         TaskRoute("question-answering", AnswerRequest, Passages, _answered),
         TaskRoute("fill-mask", FillRequest, Candidates, _filled),
-        TaskRoute("translation", TranslationRequest, Translations, _translated),
-        TaskRoute("summarization", WriteRequest, Summaries, _summarized),
-        TaskRoute("text2text-generation", WriteRequest, Writings, _generated),
+        TaskRoute("translation", TranslationRequest, Translations, translated),
+        TaskRoute("summarization", WriteRequest, Summaries, summarized),
+        TaskRoute("text2text-generation", WriteRequest, Writings, generated),
+        TaskRoute("text-generation", TextGenerationRequest, Continuations, continued, event=ContinuationPiece),
         TaskRoute("feature-extraction", VectorRequest, Vectors, _vectors),
         TaskRoute("sentence-similarity", SimilarityRequest, Similarities, _similarities),
-        TaskRoute("image-classification", PictureClassRequest, PictureScores, _picture_classified),
+        TaskRoute("image-classification", PictureClassRequest, Ranked, _picture_classified),
         TaskRoute("image-to-text", CaptionRequest, Writings, _captioned),
     )
 }
 """By name."""
 
 OF_TASK: Mapping[str, tuple[str, ...]] = {
-    "classification": ("text-classification",),
+    "classification": ("text-classification", "zero-shot-classification"),
     "multi_label_classification": ("text-classification",),
     "regression": ("text-classification",),
     "multi_output_regression": ("text-classification",),
@@ -465,13 +347,13 @@ OF_TASK: Mapping[str, tuple[str, ...]] = {
     "question_answering": ("question-answering",),
     "masked_language_modelling": ("fill-mask",),
     "translation": ("translation", "summarization"),
-    "text_to_text": ("text2text-generation",),
+    "text_to_text": ("text2text-generation", "text-generation"),
     "span_corruption": ("text2text-generation",),
     "denoising": ("text2text-generation",),
     "sentence_embedding": ("feature-extraction", "sentence-similarity"),
     "picture_classification": ("image-classification",),
     "captioning": ("image-to-text",),
-    "language_modelling": (),
+    "language_modelling": ("text-generation", "zero-shot-classification"),
 }
 """The routes of each of the package's tasks, the one that a model is served at by itself first."""
 
@@ -486,7 +368,7 @@ def decode(route: TaskRoute, body: bytes, content_type: str) -> Any:
 
 
 def routes_of(predictor: Predictor[Any]) -> tuple[TaskRoute, ...]:
-    """All routes that a loaded predictor serves, by the name that its task is registered under; none of a language model.
+    """All routes that a loaded predictor serves, by the name that its task is registered under.
 
     Raises:
         InputError: for a task that the inference API has no route for.
@@ -497,15 +379,25 @@ def routes_of(predictor: Predictor[Any]) -> tuple[TaskRoute, ...]:
     names = OF_TASK[task.name]
     if task.name == "translation" and task.languages:
         names = names[:1]
-    if task.name == "text_to_text" and (part := _summary_part(task.prefixes)) is not None:
+    if task.name == "classification" and (task.pairs is False or entailment_of(task.classes) is None):
+        names = names[:1]
+    if task.name == "text_to_text" and (part := summary_part(task.prefixes)) is not None:
         names = ("summarization", *names) if not part else (*names, "summarization")
     return tuple(ROUTES[name] for name in names)
 
 
-def route_of(predictor: Predictor[Any]) -> TaskRoute | None:
-    """The route that a loaded predictor serves where none is named; None for a language model, which this chapter does not serve.
+def chosen(names: Sequence[str], body: bytes) -> TaskRoute:
+    """Of the routes of a model the one that a body is for: the first that has all its fields; else the first, which refuses it.
 
-    Raises:
-        InputError: as `routes_of`.
+    Arguments:
+        names: of the routes.
+        body: as for `decode`.
     """
-    return next(iter(routes_of(predictor)), None)
+    first = ROUTES[names[0]]
+    if len(names) == 1:
+        return first
+    try:
+        value = as_object(parse_json(body, "the body", ""), "the body", "")
+    except InputError:
+        return first
+    return next((ROUTES[name] for name in names if has_fields(ROUTES[name].request, value)), first)

@@ -136,11 +136,12 @@ class WritingModel:
         prompt, leading, text = self._prompt(asked)
         limit, room = asked.maximum, self._room(len(prompt))
         if limit is None:
-            limit = room if room is not None else self.predictor.usual.maximum_length or 512
+            most = room if room is not None else self.predictor.usual.maximum_length or 512
+            limit = most if asked.usual is None else min(most, asked.usual)
         if room is not None and (room < 1 or limit > room):
             raise TooLong(
                 f"this model's maximum context length is {self.predictor.model.maximum_length} tokens, and the prompt has "
-                f"{len(prompt)} and {limit} more are asked for; shorten the prompt or lower max_tokens"
+                f"{len(prompt)} and {limit} more are asked for; shorten the prompt or ask for fewer"
             )
         if asked.attention is not None:
             check_written(self.predictor, asked.attention, len(prompt), limit, asked.copies)
@@ -318,8 +319,14 @@ class WritingModel:
         ready = len(whole) if event.end else len(whole) - writing.writer.unsure(whole)
         if not event.end and ready <= text.shown:
             return None
+        own_ends = writing.writer.settings.end_tokens or (tokenizer.end_id,)
         piece = Piece(
-            key=writing.asked.key, copy=event.copy, text=whole[text.shown : ready], tokens=text.untold, end=event.end
+            key=writing.asked.key,
+            copy=event.copy,
+            text=whole[text.shown : ready],
+            tokens=text.untold,
+            end=event.end,
+            at_stop=event.end == "stop" and event.token not in own_ends,
         )
         text.shown, text.untold = max(ready, text.shown), []
         if event.end:
@@ -339,7 +346,7 @@ class WritingModel:
             prompt = self.predictor.prompt_of(asked.messages, **asked.template)
             return list(prompt.ids) or task.prompted(()), 0, prompt.text
         if isinstance(asked.prompt, str):
-            read = self._encoded(asked.prompt)
+            read = self._encoded(asked.prompt)[-asked.kept if asked.kept else 0 :]
             ids = task.prompted(read)
             return ids, len(ids) - len(read), asked.prompt
         ids = list(asked.prompt or ())

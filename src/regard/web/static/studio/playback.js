@@ -17,7 +17,7 @@ export function addPlayback(studio) {
   /** @type {Play | null} */
   let play = null;
   let at = 0, timer = 0, asked = 0;
-  const writes = () => !studio.model()?.routes.length;
+  const writes = () => studio.model()?.task === "language_modelling";
 
   function pause() {
     clearInterval(timer);
