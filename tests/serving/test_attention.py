@@ -26,10 +26,10 @@ from regard.serving.attention import Attention, Pages
 from regard.serving.engine import Engine
 from regard.serving.first_texts import first_texts
 from regard.serving.link import EngineFault, Rejected
-from regard.serving.looking import read_again
 from regard.serving.messages import Answer, Ask, Began, Cancel, Card, Failure, Load, Piece, Write
 from regard.serving.server import Server
 from regard.serving.tasks import routes_of
+from regard.serving.text_reading import LastText, read_again
 from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.language_task import LanguageModellingTask
 from regard.text import Tokenizer
@@ -148,6 +148,33 @@ def check_maps(maps: list[Any], seen: Any, rows: list[int], heads: list[int]) ->
         own = seen.weights(each["address"], heads=heads, queries=rows)[0].numpy()
         assert (each["heads"], each["rows"]) == (heads, rows)
         np.testing.assert_allclose(np.array(each["weights"]), own, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "asked"),
+    [
+        ("gpt2", {}, Attention(rows="all")),
+        ("gpt2", {}, None),
+        ("llama", {"sliding_window": 6, "key_heads": 2}, Attention(rows="all")),
+    ],
+)
+def test_a_typed_text_has_the_bits_that_it_has_when_nothing_was_read_before(
+    name: str, changes: Any, asked: Attention | None, randomize: Any
+) -> None:
+    predictor = language_model(randomize, name, **changes)
+    ids = read_tokens(predictor, PROMPT).ids[0].tolist()
+    last = LastText()
+    other = [*ids[:5], ids[3], *ids[6:]]
+    for text in (ids, ids[:-1], ids, [*ids, ids[0]], other, ids[:4], ids[:2], ids):
+        *pauses, typed = read_again(predictor, asked, text, len(text), 4, None, last)
+        *every, alone = read_again(predictor, asked, text, len(text), 4, None)
+        assert len(every) >= len(pauses)
+        assert typed is not None
+        assert alone is not None
+        assert torch.equal(typed.hidden, alone.hidden)
+        assert typed.seen == alone.seen
+    *pauses, _ = read_again(predictor, asked, [*ids, ids[0]], len(ids) + 1, 4, None, last)
+    assert not pauses  # only the last chunk was read
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])

@@ -1,15 +1,13 @@
 """Looking and changing in the engine: what a model attends to while it answers, and an answer under interventions.
 
-A task's answer is recorded while it is made. A language model writes among others, by steps that nobody looks at; afterwards it
-reads its text again, in the same chunks, between the steps of the others: the weights are those of `regard.look` on the text.
-The studio asks what comes after a text, and what the text looks at: that is one reading.
+A task's answer is recorded while it is made. A language model writes among others, by steps that nobody looks at, and reads its
+text again afterwards: `regard.serving.text_reading`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention import BatchInvariant
 from regard.errors import InputError, nearest
 from regard.inspection import Record, ScaleHeads, SetOutput, SetWeights, attention_addresses, change, look
 from regard.inspection.hooks import addresses_of
@@ -27,7 +24,6 @@ from regard.serving.attention import Attention, Grid, Map, Patch, Scale, Seen, W
 
 if TYPE_CHECKING:
     from regard.inspection.editing import Edit
-    from regard.tasks.language_modelling import LanguageModel
     from regard.tasks.predictor import Predictor
 
 
@@ -49,19 +45,6 @@ def layers_asked(model: Any, asked: Attention) -> list[str]:
             raise InputError(f"attention.layers: no attention layer is called {layer!r}; {nearest(str(layer), known)}")
         chosen.update(dict.fromkeys(found))
     return list(chosen)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reading:
-    """What came of a text that a language model read.
-
-    Arguments:
-        hidden: (D,), the vector from which the token after it is predicted.
-        seen: the attention that was asked for; None where none was.
-    """
-
-    hidden: Tensor
-    seen: Seen | None
 
 
 class Changes:
@@ -125,7 +108,7 @@ class Changes:
                 f"{where}.address: no attention layer is called {asked.address!r}; {nearest(asked.address, known)}"
             )
         number, what = len(self._edits), f"{where}: row {{}}"
-        row = asked.row if self._length is None else _places([asked.row], self._length, what)[0]
+        row = asked.row if self._length is None else places_asked([asked.row], self._length, what)[0]
 
         def weighed(weights: Tensor) -> Tensor:
             heads, queries, keys = weights.shape[1:]
@@ -139,7 +122,7 @@ class Changes:
                         f"{where}.address: {asked.address} is called for each token written; choose one that reads the text"
                     )
                 self._called.add(number)
-                place, wanted = _places([row], queries, what)[0], keys
+                place, wanted = places_asked([row], queries, what)[0], keys
             else:
                 place, wanted = row - self.first, row + 1
                 if not 0 <= place < queries:
@@ -179,10 +162,10 @@ class Changes:
             raise InputError(
                 f"{where}: {len(asked.positions)} positions and {len(theirs)} from_positions; give as many"
             )
-        vectors = hidden[:, _places(theirs, hidden.shape[1], f"{where}: position {{}} of the other text")]
+        vectors = hidden[:, places_asked(theirs, hidden.shape[1], f"{where}: position {{}} of the other text")]
         what = f"{where}: position {{}}"
         if self._length is not None:
-            places = _places(asked.positions, self._length, what)
+            places = places_asked(asked.positions, self._length, what)
             return SetOutput(address=asked.address, to=lambda output: self._put(output, vectors, places))
         number = len(self._edits)
 
@@ -192,7 +175,7 @@ class Changes:
                     f"{where}.address: {asked.address} is called for each token that is written; choose one that reads the text"
                 )
             self._called.add(number)
-            return self._put(output, vectors, _places(asked.positions, output.shape[1], what))
+            return self._put(output, vectors, places_asked(asked.positions, output.shape[1], what))
 
         return SetOutput(address=asked.address, to=at_once)
 
@@ -208,7 +191,17 @@ class Changes:
         return changed
 
 
-def _places(given: Sequence[int], count: int, what: str) -> list[int]:
+def places_asked(given: Sequence[int], count: int, what: str) -> list[int]:
+    """Places from 0, of those that may count from -1 backwards.
+
+    Arguments:
+        given: the places.
+        count: how many there are.
+        what: begins the sentence where one is not there, with the place put in.
+
+    Raises:
+        InputError: for a place that is not there.
+    """
     for place in given:
         if not -count <= place < count:
             raise InputError(f"{what.format(place)} is outside 0 to {count - 1}")
@@ -286,7 +279,7 @@ def _recorded(record: Record, asked: Attention) -> Seen:
     notes: dict[str, None] = {}
     for run in range(len(record.runs)):
         view = record.view(run=run)
-        _check_size(asked, sum(_size(each, asked) for each in view.maps) + sum(len(each.weights) // 4 for each in maps))
+        check_size(asked, sum(_size(each, asked) for each in view.maps) + sum(len(each.weights) // 4 for each in maps))
         maps += [_cut(each, asked, len(examples)) for each in view.maps]
         examples += view.examples
         images += view.images or [None] * len(view.examples)
@@ -294,7 +287,12 @@ def _recorded(record: Record, asked: Attention) -> Seen:
     return Seen(maps, examples, images if any(images) else [], " ".join(filter(None, notes)))
 
 
-def _check_size(asked: Attention, count: int) -> None:
+def check_size(asked: Attention, count: int) -> None:
+    """Refuse more weights than an answer holds.
+
+    Raises:
+        InputError: saying how many, and how to ask for fewer.
+    """
     if count > asked.most:
         raise InputError(
             f"attention: {count:,} weights are asked for, and an answer holds {asked.most:,} at most; shorten the text, or "
@@ -309,7 +307,12 @@ def _size(item: AttentionMap, asked: Attention) -> int:
     return heads * rows * len(item.key_tokens)
 
 
-def _heads(asked: Attention, count: int, address: str) -> list[int]:
+def heads_asked(asked: Attention, count: int, address: str) -> list[int]:
+    """The heads that are asked for, of a layer that has so many.
+
+    Raises:
+        InputError: for a head that the layer does not have.
+    """
     if asked.heads is None:
         return list(range(count))
     wrong = next((head for head in asked.heads if head >= count), None)
@@ -319,10 +322,10 @@ def _heads(asked: Attention, count: int, address: str) -> list[int]:
 
 
 def _cut(item: AttentionMap, asked: Attention, before: int) -> Map:
-    heads, count = _heads(asked, item.heads, item.address), len(item.query_tokens)
+    heads, count = heads_asked(asked, item.heads, item.address), len(item.query_tokens)
     rows = list(range(count))
     if isinstance(asked.rows, list):
-        rows = _places(asked.rows, count, f"attention.rows: {item.address}: row {{}}")
+        rows = places_asked(asked.rows, count, f"attention.rows: {item.address}: row {{}}")
     return Map(
         address=item.address,
         kind=item.kind,
@@ -339,118 +342,3 @@ def _cut(item: AttentionMap, asked: Attention, before: int) -> Map:
 
 def _grid(patches: Patches | None) -> Grid | None:
     return None if patches is None else Grid(patches.rows, patches.columns, patches.first)
-
-
-def check_written(predictor: LanguageModel, asked: Attention, prompt: int, most: int, texts: int) -> None:
-    """Refuse more weights than an answer holds before anything is written.
-
-    Arguments:
-        predictor: the language model.
-        asked: what is asked for.
-        prompt: its tokens.
-        most: tokens that may be written.
-        texts: how many texts are written after it.
-
-    Raises:
-        InputError: saying how many.
-    """
-    addresses = layers_asked(predictor.model, asked)
-    keys = prompt + max(most - 1, 0)
-    rows = _row_count(asked, prompt, keys)
-    heads = getattr(predictor.model.config, "heads", 1) if asked.heads is None else len(asked.heads)
-    _check_size(asked, texts * len(addresses) * heads * rows * keys)
-
-
-def _row_count(asked: Attention, prompt: int, keys: int) -> int:
-    if isinstance(asked.rows, list):
-        return len(asked.rows)
-    return keys if asked.rows == "all" else keys - prompt + 1
-
-
-def read_again(
-    predictor: LanguageModel,
-    asked: Attention | None,
-    ids: Sequence[int],
-    prompt: int,
-    chunk: int,
-    changes: Changes | None,
-) -> Iterator[Reading | None]:
-    """Read a text, a chunk of it at a time, and look: None after each chunk but the last.
-
-    Row i is where the token after token i is chosen: token i asks, and looks at those up to itself.
-
-    Arguments:
-        predictor: the language model.
-        asked: which weights; none where None.
-        ids: the tokens that it reads: the prompt's, and all written but the last.
-        prompt: how many of them are the prompt's.
-        chunk: tokens read at once.
-        changes: interventions, under which it reads.
-    """
-    model, addresses = predictor.model, [] if asked is None else layers_asked(predictor.model, asked)
-    count = len(ids)
-    rows = [] if asked is None else _rows(asked, count, prompt)
-    parts: dict[str, list[tuple[list[int], np.ndarray]]] = {address: [] for address in addresses}
-    heads: dict[str, list[int]] = {}
-    state, hidden = model.start(1), torch.empty(0)
-    for first in range(0, count, chunk):
-        part = torch.tensor([ids[first : first + chunk]])
-        tokens = Tokens(part, torch.ones_like(part, dtype=torch.bool), "nowhere")
-        if changes is not None:
-            changes.first = first
-        with (
-            torch.no_grad(),
-            BatchInvariant(),
-            nullcontext() if changes is None else changes(),
-            look(model, addresses) if addresses else nullcontext() as seen,
-        ):
-            hidden, state = model.hidden(tokens, state)
-        if asked is not None and seen is not None:
-            here = [place for place, row in enumerate(rows) if first <= row < first + part.shape[1]]
-            for address in addresses if here else ():
-                wanted = None if asked.heads is None else _heads(asked, _head_count(seen, address), address)
-                queries = [rows[place] - first for place in here]
-                weights = seen.weights(address, heads=wanted, queries=queries)[0].numpy()
-                heads[address] = wanted or list(range(weights.shape[0]))
-                whole = np.zeros((*weights.shape[:2], count), dtype="<f4")
-                # A window's keys are the last of those so far; a whole text's begin with the first.
-                last = first + part.shape[1] if first else weights.shape[2]
-                whole[..., max(last - weights.shape[2], 0) : last] = weights[..., -last:]
-                parts[address].append((here, whole))
-        if first + chunk < count:
-            yield None
-    if asked is None:
-        yield Reading(hidden[0, -1], None)
-        return
-    tokenizer = predictor.task.tokenizer
-    names = [tokenizer.tokens([each])[0] if each < tokenizer.size else f"<{each}>" for each in ids]
-    text = tokenizer.decode([each for each in ids if each < tokenizer.size])
-    maps = []
-    for address in addresses:
-        order = [place for here, _ in parts[address] for place in here]
-        weights = np.concatenate([whole for _, whole in parts[address]], axis=1)[:, np.argsort(order)]
-        maps.append(
-            Map(
-                address=address,
-                kind="self",
-                example=0,
-                heads=heads[address],
-                rows=rows,
-                query_tokens=[names[row] for row in rows],
-                key_tokens=list(names),
-                weights=np.ascontiguousarray(weights).tobytes(),
-            )
-        )
-    _check_size(asked, sum(len(each.weights) // 4 for each in maps))
-    yield Reading(hidden[0, -1], Seen(maps, [text], [], ""))
-
-
-def _rows(asked: Attention, count: int, prompt: int) -> list[int]:
-    """The rows that are asked for, of so many."""
-    if isinstance(asked.rows, list):
-        return _places(asked.rows, count, "attention.rows: row {}")
-    return list(range(count)) if asked.rows == "all" else list(range(prompt - 1, count))
-
-
-def _head_count(seen: Record, address: str) -> int:
-    return seen.runs[-1].calls[address][0].shape[1]

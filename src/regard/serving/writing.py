@@ -26,8 +26,9 @@ from regard.generation import (
     Wanted,
     top_of,
 )
-from regard.serving.looking import Changes, Reading, check_written, language_model_changes, read_again
+from regard.serving.looking import Changes, language_model_changes
 from regard.serving.messages import Began, Failure, Likely, Piece, Reply, Token, Write
+from regard.serving.text_reading import TYPED, LastText, Reading, check_written, read_again
 from regard.serving.tokens import token_names
 from regard.structure import from_mapping
 from regard.text.growing import GrowingText
@@ -94,6 +95,7 @@ class WritingModel:
         self._requests: dict[int, _Writing] = {}
         self._looking: deque[tuple[Piece, Iterator[Reading | None]]] = deque()
         self._changes: Changes | None = None
+        self._last = LastText()
         self._named = token_names(predictor.task.tokenizer)
         tokenizer = predictor.task.tokenizer
         self._longest = max(map(len, tokenizer.tokens(range(tokenizer.size))), default=1)
@@ -223,8 +225,9 @@ class WritingModel:
         if attention is not None:
             check_written(self.predictor, attention, len(prompt), 1, 1)
         changes = language_model_changes(model, interventions, len(prompt), self._source) if interventions else None
-        size = self.batch.chunk if self.batch.in_parts else len(prompt)
-        for found in read_again(self.predictor, attention, prompt, len(prompt), size, changes):
+        size = TYPED if self.batch.in_parts else len(prompt)
+        last = self._last if changes is None and (attention is None or attention.rows == "all") else None
+        for found in read_again(self.predictor, attention, prompt, len(prompt), size, changes, last):
             if found is not None:
                 break
             pause()
