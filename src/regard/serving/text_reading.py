@@ -167,10 +167,11 @@ def _read(
     ):
         hidden, state = model.hidden(Tokens(read, torch.ones_like(read, dtype=torch.bool), "nowhere"), state)
     weights = {}
-    for address in addresses if asked is not None and seen is not None and queries else ():
-        heads = seen.runs[-1].calls[address][0].shape[1]
-        wanted = None if asked.heads is None else heads_asked(asked, heads, address)
-        weights[address] = seen.weights(address, heads=wanted, queries=queries)[0].numpy()
+    if asked is not None and seen is not None and queries:
+        for address in addresses:
+            heads = seen.runs[-1].calls[address][0].shape[1]
+            wanted = None if asked.heads is None else heads_asked(asked, heads, address)
+            weights[address] = seen.weights(address, heads=wanted, queries=queries)[0].numpy()
     return Chunk(tuple(part), state, hidden[0, -1], weights)
 
 
