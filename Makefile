@@ -12,7 +12,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
-SOURCES := $(shell find src recipes -type f -not -name '*.pyc') pyproject.toml README.md LICENSE
+SOURCES := $(shell find src recipes -type f -not -name '*.pyc') pyproject.toml hatch_build.py README.md LICENSE
 PAIRS ?=
 DEMO_OPTIONS ?=
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import zipfile
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from regard import InputError
+from regard.quantization.native import kernels
 from regard.training import read_recipe
 from regard.training.recipe import packaged_recipes, recipe_file
 
@@ -18,14 +20,21 @@ ROOT = Path(__file__).resolve().parent.parent
 RECIPES = sorted(path.stem for path in (ROOT / "recipes").glob("*.yaml"))
 
 
+def built(place: Path, kernels: str) -> Path:
+    """A freshly built wheel."""
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(place), str(ROOT)]
+    settings = {**os.environ, "REGARD_KERNELS": kernels}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = place.glob("*.whl")
+    return file
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> zipfile.ZipFile:
-    """A freshly built wheel."""
-    place = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(place), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (file,) = place.glob("*.whl")
+    """One without compiled kernels."""
+    file = built(tmp_path_factory.mktemp("wheel"), "0")
+    assert file.name.endswith("-py3-none-any.whl")
     return zipfile.ZipFile(file)
 
 
@@ -41,6 +50,53 @@ def test_the_wheel_holds_the_source_of_the_kernels(wheel):
     files = list((ROOT / "src" / "regard" / "quantization" / "kernels").iterdir())
     assert {path.suffix for path in files} == {".cpp", ".h"}
     assert {str(path.relative_to(ROOT / "src")) for path in files} <= set(wheel.namelist())
+    assert not any("_kernels" in name for name in wheel.namelist())
+
+
+DECODES = """
+import torch
+from regard.models import GPT2, GPT2Config
+from regard.quantization import InferenceDecoder
+from regard.quantization.native import kernels
+
+torch.manual_seed(1)
+sizes = {"width": 64, "heads": 2, "feedforward_width": 128, "layers": 2, "maximum_positions": 64, "vocabulary": 50}
+prepared = InferenceDecoder(GPT2(GPT2Config(**sizes)).eval(), "int8")
+state, tokens = prepared.start(2), torch.tensor([3, 4])
+for _ in range(40):
+    logits, state = prepared.step(tokens, state)
+    tokens = logits.argmax(1)
+    print(tokens.tolist(), *(f"{number:.4f}" for number in logits.max(1).values.tolist()))
+print(getattr(kernels().library, "_name", kernels().why))
+"""
+
+
+@pytest.mark.slow
+def test_a_wheel_with_kernels_decodes_in_8_bits_without_a_compiler(tmp_path):
+    """And comes to what kernels come to that are built where they run."""
+    if kernels().library is None:
+        pytest.skip(f"no compiled kernels: {kernels().why}")
+    file = built(tmp_path / "wheel", "1")
+    assert file.name.endswith(f"-py3-none-manylinux_2_17_{platform.machine()}.whl")
+    home = tmp_path / "installed"
+    zipfile.ZipFile(file).extractall(home)
+    found = {}
+    for place, path in ((home, ""), (ROOT / "src", os.environ["PATH"])):
+        settings = {**os.environ, "PYTHONPATH": str(place), "PATH": path, "XDG_CACHE_HOME": str(tmp_path / place.name)}
+        done = subprocess.run(
+            [sys.executable, "-c", DECODES], cwd=tmp_path, env=settings, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        *found[place], library = done.stdout.splitlines()
+        assert library.startswith(str(home if place == home else tmp_path / "src")), library
+    assert len(found[home]) == 40
+    assert found[home] == found[ROOT / "src"]
+
+
+@pytest.mark.slow
+def test_a_wheel_for_a_machine_without_kernels_is_refused(tmp_path):
+    with pytest.raises(AssertionError, match=r"REGARD_KERNELS=vax: kernels are compiled on Linux, for aarch64, x86_64; 0 leaves"):
+        built(tmp_path, "vax")
 
 
 def test_the_wheel_holds_every_claim_and_names_their_catalogue(wheel):

@@ -1,19 +1,22 @@
-"""The cache of kernels is private and checked, compilers that misbehave cost speed alone, and no input is undefined behaviour."""
+"""The cache of kernels is private and checked; compilers that misbehave, and wheels' libraries, cost speed alone."""
 
 from __future__ import annotations
 
+import json
+import multiprocessing
 import os
+import platform
 import re
+import resource
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from regard.quantization import interface, native
-from regard.quantization.native import Building, NotBuilt, built_kernels, kernels
+from regard.quantization import interface, native, variants
+from regard.quantization.native import built_kernels, kernels
 
 pytestmark = pytest.mark.skipif(kernels().library is None, reason=f"no compiled kernels: {kernels().why}")
 
@@ -218,16 +221,48 @@ def test_the_trial_tells_what_comes_out_wrong():
     assert interface.fault(Wrong("regard_blocks")) == "a block with keys and values of 32 bits comes out wrong"
 
 
-def test_of_many_that_start_at_once_one_builds(cache, compiler):
+def forked(count: int, do) -> list:
+    """What comes of it in so many processes that begin at once."""
+    context = multiprocessing.get_context("fork")
+    answers, together = context.SimpleQueue(), context.Barrier(count)
+
+    def begin() -> None:
+        together.wait()
+        answers.put(do())
+
+    children = [context.Process(target=begin) for _ in range(count)]
+    for child in children:
+        child.start()
+    found = [answers.get() for _ in children]
+    for child in children:
+        child.join()
+    return found
+
+
+def test_of_eight_processes_that_start_at_once_one_builds(cache, compiler):
     calls = compiler('sleep 0.1; cp "$real" "$out"')
-    found = []
-    starters = [threading.Thread(target=lambda: found.append(built_kernels())) for _ in range(4)]
-    for starter in starters:
-        starter.start()
-    for starter in starters:
-        starter.join()
-    assert [each.library is not None for each in found] == [True] * 4
+    assert forked(8, lambda: built_kernels().library is not None) == [True] * 8
     assert calls() == 2
+    assert files(cache).keys() == {".so", ".sha256", ".lock"}
+
+
+@pytest.mark.parametrize("most", [0, 60, 8192])
+def test_where_no_file_can_grow_there_are_no_kernels_and_nothing_is_left(most, cache, compiler):
+    """As on a disk that is full, or after so many bytes."""
+    compiler()
+
+    def without_room() -> tuple[bool, str]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        found = built_kernels()
+        return found.library is None, found.why
+
+    ((none, why),) = forked(1, without_room)
+    assert none
+    assert re.search("did not build|could not be loaded|do not work", why), why
+    assert {path.suffix for path in cache.iterdir()} <= {".lock", ".failed"}
+    for path in cache.glob("*.failed"):
+        path.unlink()
+    assert built_kernels().library is not None
 
 
 def test_what_a_killed_builder_left_is_removed_and_its_lock_is_free(cache, compiler):
@@ -255,20 +290,76 @@ def test_a_full_disk_or_a_missing_interpreter_costs_speed_alone(cache, compiler,
     assert "no Python interpreter" in built_kernels().why
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("flag", ["-march=native", "-mno-avx512f"])
-def test_no_input_is_undefined_behaviour(flag, tmp_path, monkeypatch):
-    """The same sources built to stop at any, given NaN, infinite and tiny numbers by the trial of a library."""
-    flags = (*native.FLAGS, flag, "-O1", "-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all")
-    monkeypatch.setattr(native, "FLAGS", flags)
-    runtime = native._openmp()
-    wrapped = tmp_path / "compiler"  # the linker has to know too
-    wrapped.write_text('#!/bin/sh\nexec g++ -fsanitize=undefined "$@"\n')
-    wrapped.chmod(0o700)
-    found = Building(compiler=str(wrapped), runtime=runtime, source=native.SOURCE, name="sanitised")
-    try:
-        found.loaded(None)
-    except NotBuilt as error:
-        if "did not build" in str(error):
-            pytest.skip(str(error))
-        raise
+# Libraries that a wheel brought.
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch, real) -> Path:
+    """As a wheel lays them down: the library under the name of this machine's variants."""
+    folder = tmp_path / "_kernels"
+    folder.mkdir()
+    names = [f"{variant.name}.so" for variant in variants.VARIANTS if variant.machine == platform.machine()]
+    for name in names:
+        (folder / name).write_bytes(real.read_bytes())
+    told = {
+        "sources": variants.sources_digest(),
+        "libraries": dict.fromkeys(names, variants.digest([real.read_bytes()])),
+    }
+    (folder / variants.LIST).write_text(json.dumps(told))
+    monkeypatch.setattr(variants, "SHIPPED", folder)
+    return folder
+
+
+def test_what_a_wheel_brought_is_taken_and_nothing_is_built(shipped, cache, compiler, monkeypatch):
+    calls = compiler()
+    found = built_kernels().library
+    assert found is not None
+    assert Path(found._name).parent == shipped
+    assert interface.fault(found) == ""
+    assert calls() == 0
+    assert not cache.exists()
+    monkeypatch.setattr(native, "_openmp", lambda: None)
+    assert "no OpenMP library" in built_kernels().why
+
+
+def changed(folder: Path, monkeypatch) -> None:
+    for library in folder.glob("*.so"):
+        content = bytearray(library.read_bytes())
+        content[len(content) // 2] ^= 1
+        rewritten(library, bytes(content))
+
+
+def of_other_sources(folder: Path, monkeypatch) -> None:
+    told = json.loads((folder / variants.LIST).read_text())
+    (folder / variants.LIST).write_text(json.dumps(told | {"sources": "0" * 64}))
+
+
+def for_another_processor(folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr(variants, "processor", lambda: "flags : fpu sse2")
+
+
+def unlisted(folder: Path, monkeypatch) -> None:
+    (folder / variants.LIST).write_text("{")
+
+
+def no_library(folder: Path, monkeypatch) -> None:
+    told = json.loads((folder / variants.LIST).read_text())
+    for name in told["libraries"]:
+        rewritten(folder / name, b"text")
+        told["libraries"][name] = variants.digest([b"text"])
+    (folder / variants.LIST).write_text(json.dumps(told))
+
+
+@pytest.mark.parametrize("damage", [changed, of_other_sources, for_another_processor, unlisted, no_library])
+def test_what_a_wheel_brought_is_left_where_it_is_not_for_this_machine_or_not_whole(
+    damage, shipped, cache, compiler, monkeypatch
+):
+    calls = compiler()
+    damage(shipped, monkeypatch)
+    found = built_kernels().library
+    assert found is not None
+    assert Path(found._name).parent == cache
+    assert calls() == 2
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX")
+    assert built_kernels() == native.Kernels(None, "there is no C++ compiler (g++ or clang++)")

@@ -1,6 +1,6 @@
 """What the compiled kernels are called with, and a test of a library that was just built.
 
-Of Python's own library alone: `building` runs this file in a child process, where a library that crashes harms nobody.
+Of Python's own library alone: `native` runs this file in a child process, where a library that crashes harms nobody.
 """
 
 from __future__ import annotations
@@ -95,6 +95,29 @@ class CacheStruct(ctypes.Structure):
     )
 
 
+class RuntimeStruct(ctypes.Structure):
+    """`Runtime` of runtime.h: where OpenMP's functions are."""
+
+    _fields_ = (("parallel", Pointer), ("barrier", Pointer), ("thread_num", Pointer), ("num_threads", Pointer))
+
+
+OPENMP = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads")
+"""In the order of `RuntimeStruct`."""
+
+
+def opened(library: str, runtime: str) -> ctypes.CDLL:
+    """The library, its functions knowing what they take and give, and using the threads of an OpenMP library.
+
+    Raises:
+        OSError: where a file is missing or no library.
+        AttributeError: where a function is missing.
+    """
+    found, openmp = typed(ctypes.CDLL(library)), ctypes.CDLL(runtime)
+    places = (ctypes.cast(getattr(openmp, name), Pointer).value for name in OPENMP)
+    found.regard_runtime(RuntimeStruct(*places))
+    return found
+
+
 def typed(library: ctypes.CDLL) -> ctypes.CDLL:
     """The library, its functions knowing what they take and give.
 
@@ -105,6 +128,7 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
     linear, block, pointers = ctypes.POINTER(LinearStruct), ctypes.POINTER(BlockStruct), ctypes.POINTER(Pointer)
     cache, head = ctypes.POINTER(CacheStruct), ctypes.POINTER(HeadStruct)
     signatures = {
+        "regard_runtime": (None, [ctypes.POINTER(RuntimeStruct)]),
         "regard_linear_scratch": (large, [linear, count]),
         "regard_linear": (None, [linear, Pointer, count, Pointer, count, Pointer]),
         "regard_blocks_scratch": (large, [block, count, count]),
@@ -261,9 +285,9 @@ def _place(array: ctypes.Array) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Try the library whose file is named; what is wrong with it is printed."""
+    """Try the library whose file is named, with the OpenMP library that is; what is wrong with it is printed."""
     try:
-        wrong = fault(typed(ctypes.CDLL(arguments[0])))
+        wrong = fault(opened(*arguments))
     except (OSError, AttributeError) as error:
         wrong = str(error)
     if wrong:

@@ -1,9 +1,11 @@
-"""The compiled kernels of `kernels/`: built once for this processor by the machine's own compiler, then kept.
+"""The compiled kernels of `kernels/`: those that a wheel brought, or built once by the machine's own compiler and kept.
 
     ~/.cache/regard/kernels/   decoding-NAME.so, decoding-NAME.sha256, decoding-NAME.lock; sometimes decoding-NAME.failed
 
-A library is code that every later process runs. So the folder has to be this user's alone, a file is taken only if it is this
-user's and is what its digest says, and what was just built is first tried in a child process, where a crash harms nobody.
+A library that is built is code that every later process runs. So the folder has to be this user's alone, a file is taken only if
+it is this user's and is what its digest says, and what was just built is first tried in a child process, where a crash harms
+nobody.
+
 Where there is no compiler, or what it builds does not compute what it ought to, everything still works without them, slower, and
 `kernels()` says why in a sentence.
 """
@@ -32,10 +34,7 @@ from pathlib import Path
 import torch
 
 from regard.files import own_cache, sync
-from regard.quantization import interface
-
-FOLDER = Path(__file__).with_name("kernels")
-SOURCE = FOLDER / "decoding.cpp"
+from regard.quantization import interface, variants
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +65,18 @@ def kernels() -> Kernels:
 
 def built_kernels() -> Kernels:
     """As `kernels`, looked for anew at each call."""
-    compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++"))), None)
     runtime = _openmp()
-    if compiler is None:
-        return Kernels(None, "there is no C++ compiler (g++ or clang++)")
     if runtime is None:
         return Kernels(None, "this PyTorch brings no OpenMP library that a compiled kernel could share")
+    ready = variants.shipped(variants.SHIPPED)
+    if ready is not None:
+        with contextlib.suppress(OSError, AttributeError):  # such as a place from which nothing may be run
+            return Kernels(interface.opened(str(ready), str(runtime)))
+    compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++"))), None)
+    if compiler is None:
+        return Kernels(None, "there is no C++ compiler (g++ or clang++)")
     compiler = os.path.abspath(compiler)
-    building = Building(compiler=compiler, runtime=runtime, source=SOURCE, name=_name(compiler, runtime))
+    building = Building(compiler=compiler, runtime=runtime, source=variants.SOURCE, name=_name(compiler))
     folder = own_cache("kernels")
     if folder is None:
         warnings.warn(
@@ -88,12 +91,10 @@ def built_kernels() -> Kernels:
         return Kernels(None, str(error))
 
 
-def _name(compiler: str, runtime: Path) -> str:
-    """What stands for the source, the compiler and the processor."""
-    source = [path.read_bytes() for path in sorted(FOLDER.iterdir())]
-    marks = (compiler, str(runtime), *FLAGS, platform.machine(), _processor())
-    digest = hashlib.sha256(b"\0".join([*source, *(os.fsencode(mark) for mark in marks)])).hexdigest()
-    return f"decoding-{digest[:24]}"
+def _name(compiler: str) -> str:
+    """What stands for the sources, the compiler and the processor; for another one with the same home it is another name."""
+    marks = (variants.sources_digest(), compiler, *NATIVE, *variants.LINKED, platform.machine(), variants.processor())
+    return f"decoding-{variants.digest(map(os.fsencode, marks))[:24]}"
 
 
 def _openmp() -> Path | None:
@@ -103,18 +104,10 @@ def _openmp() -> Path | None:
     return Path(found[0]).resolve() if found else None
 
 
-def _processor() -> str:
-    """What the processor can do: a library built for another one with the same home folder must not be taken."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith(("flags", "Features")):
-                return line
-    return platform.processor()
-
-
 # Building the library, and keeping it where nobody else can put anything.
 
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fPIC")
+NATIVE = (*variants.FLAGS, "-march=native")
+"""For the compiler."""
 
 PATIENCE = 120.0
 """Seconds after which a compiler, or a test of what it built, that has not ended is given up."""
@@ -159,13 +152,13 @@ class Building:
         try:
             if folder is None:
                 with tempfile.TemporaryDirectory(prefix="regard-", ignore_cleanup_errors=True) as scratch:
-                    return _opened(self._made(Path(scratch)))  # which stays in memory when the file is gone
+                    return self._opened(self._made(Path(scratch)))  # which stays in memory when the file is gone
             library = folder / f"{self.name}.so"
             if not _is_sound(library):
                 with _alone(library.with_suffix(".lock")):
                     if not _is_sound(library):  # another process may have built it meanwhile
                         self._keep(library)
-            return _opened(library)
+            return self._opened(library)
         except (OSError, AttributeError) as error:
             raise NotBuilt(f"the kernels could not be loaded ({_printable(str(error))})") from error
 
@@ -194,12 +187,13 @@ class Building:
     def _made(self, scratch: Path) -> Path:
         """The library, built in an empty folder and tried."""
         parts = scratch / "decoding.o", scratch / "decoding.so"
-        self._run([self.compiler, *FLAGS, "-fopenmp", "-c", str(self.source), "-o", str(parts[0])], scratch)
-        # PyTorch's own OpenMP, not the system's: two sets of threads would wait for one another's cores.
-        link = ["-shared", str(parts[0]), str(self.runtime), f"-Wl,-rpath,{self.runtime.parent}", "-o", str(parts[1])]
-        self._run([self.compiler, *link], scratch)
-        _try(parts[1], scratch)
+        self._run([self.compiler, *NATIVE, "-c", str(self.source), "-o", str(parts[0])], scratch)
+        self._run([self.compiler, str(parts[0]), *variants.LINKED, "-o", str(parts[1])], scratch)
+        _try(parts[1], self.runtime, scratch)
         return parts[1]
+
+    def _opened(self, library: Path) -> ctypes.CDLL:
+        return interface.opened(str(library), str(self.runtime))
 
     def _run(self, command: Sequence[str], scratch: Path) -> None:
         name = Path(self.compiler).name
@@ -248,11 +242,7 @@ def _refuse_again(failed: Path) -> None:
             raise NotBuilt(f"{_printable(why.decode(errors='replace'))}; remove {failed} to try again")
 
 
-def _opened(library: Path) -> ctypes.CDLL:
-    return interface.typed(ctypes.CDLL(str(library)))
-
-
-def _try(library: Path, scratch: Path) -> None:
+def _try(library: Path, runtime: Path, scratch: Path) -> None:
     """Let a child process compute with a library what is known.
 
     Raises:
@@ -260,7 +250,7 @@ def _try(library: Path, scratch: Path) -> None:
     """
     if not sys.executable or getattr(sys, "frozen", False):
         raise NotBuilt("there is no Python interpreter to try the kernels in before they are used")
-    command = [sys.executable, "-I", "-S", interface.__file__, str(library)]
+    command = [sys.executable, "-I", "-S", interface.__file__, str(library), str(runtime)]
     code, said = _ended(command, scratch, "the kernels' test has not ended", OMP_NUM_THREADS="2")
     if code < 0:
         what = signal.strsignal(-code) or f"signal {-code}"

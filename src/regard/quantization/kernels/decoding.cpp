@@ -2,11 +2,9 @@
 
 #include "attention.h"
 #include "linear.h"
+#include "runtime.h"
 
 extern "C" {
-
-int omp_get_thread_num(void);
-int omp_get_num_threads(void);
 
 struct Norm {
     const float* weight;  // null: there is no norm here

@@ -1,0 +1,93 @@
+"""The compiled kernels under sanitizers, by the harness `benchmarks/faults/kernels.py`."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from regard.quantization import variants
+
+FAULTS = Path(__file__).parents[2] / "benchmarks" / "faults"
+
+
+@pytest.fixture
+def harness(monkeypatch):
+    monkeypatch.syspath_prepend(FAULTS)
+    before = set(sys.modules)
+    yield importlib.import_module("kernels")
+    for name in set(sys.modules) - before:
+        if str(FAULTS) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def driver(harness, build: str, place: Path, sources: Path = variants.SOURCES):
+    try:
+        return harness.Driver.built(build, place, sources)
+    except harness.NotHere as error:
+        pytest.skip(f"{build}: {error}")
+
+
+def test_the_plain_kernels_keep_within_their_arrays_and_near_float64(harness, tmp_path):
+    found = harness.run(driver(harness, "addresses:plain", tmp_path), 2, range(40), print)
+    assert found[0] == 40
+    assert 0 < found[1] <= 1
+    assert found[2] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("instructions", ["vnni", "avx512", "avx2", "avx", "plain", "aarch64"])
+@pytest.mark.parametrize("sanitizer", ["addresses", "threads", "none"])
+def test_kernels_of_every_kind_keep_within_their_arrays_do_not_race_and_stay_near_float64(
+    instructions, sanitizer, harness, tmp_path
+):
+    build = f"{sanitizer}:{instructions}"
+    if build not in harness.BUILDS:
+        pytest.skip("an emulator runs no sanitizer")
+    assert harness.run(driver(harness, build, tmp_path), 3, range(200), print)[2] == []
+
+
+PLANTED = {
+    "reads behind an array": (
+        "addresses",
+        "attention.h",
+        "c < columns; ++c) {\n        places",
+        "c <= columns; ++c) {\n        places",
+    ),
+    "makes a whole number of NaN": ("addresses", "linear.h", "std::fabs(share) <= 127.0f ? share : 0.0f", "share"),
+    "does not wait for others": ("threads", "decoding.cpp", "#pragma omp barrier\n", ""),
+    "writes what it is to read": (
+        "none",
+        "decoding.cpp",
+        "bytes.plain = x;",
+        "bytes.plain = x; if (rows && w->inputs) const_cast<float*>(x)[0] += 1;",
+    ),
+    "sums a little wrongly": (
+        "none",
+        "attention.h",
+        "shares[c] = share;\n",
+        "shares[c] = share * (c == 3 ? 1.001f : 1.0f);\n",
+    ),
+    "sums otherwise on other threads": (
+        "none",
+        "decoding.cpp",
+        "mean /= width;",
+        "mean = mean / width + 1e-7f * omp_get_thread_num();",
+    ),
+}
+"""A sanitizer, and a change of a line in a source, that it or the comparison with float64 finds."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_found(name, harness, tmp_path):
+    sanitizer, file, old, new = PLANTED[name]
+    sources = tmp_path / "sources"
+    shutil.copytree(variants.SOURCES, sources)
+    text = (sources / file).read_text()
+    assert text.count(old) == 1
+    (sources / file).write_text(text.replace(old, new))
+    assert harness.run(driver(harness, f"{sanitizer}:plain", tmp_path, sources), 1, range(60), print)[2]
