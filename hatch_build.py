@@ -9,7 +9,6 @@ The libraries use nothing but the C library, and the wheel is tagged by the olde
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import platform
 import re
@@ -54,13 +53,8 @@ class CustomBuildHook(BuildHookInterface):
             _compile(compiler, variants, variant, library)
             if variant.machine == platform.machine() and variant.needs <= set(variants.processor().split()):
                 _try(compiler, quantization / "interface.py", library)
-        told = {
-            "sources": variants.sources_digest(),
-            "compiler": _run([compiler, "--version"]).splitlines()[0],
-            "libraries": {library.name: variants.digest([library.read_bytes()]) for library in libraries},
-        }
-        listed = Path(self.place) / variants.LIST
-        listed.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        listed = Path(self.place) / variants.SUMS
+        listed.write_text("\n".join([*variants.source_sums(), *variants.sums(libraries)]) + "\n", encoding="utf-8")
         for file in (*libraries, listed):
             build_data["force_include"][str(file)] = f"regard/quantization/{variants.SHIPPED.name}/{file.name}"
         major, minor = max(OLDEST, *map(_oldest, libraries))

@@ -95,7 +95,9 @@ def test_a_wheel_with_kernels_decodes_in_8_bits_without_a_compiler(tmp_path):
 
 @pytest.mark.slow
 def test_a_wheel_for_a_machine_without_kernels_is_refused(tmp_path):
-    with pytest.raises(AssertionError, match=r"REGARD_KERNELS=vax: kernels are compiled on Linux, for aarch64, x86_64; 0 leaves"):
+    with pytest.raises(
+        AssertionError, match=r"REGARD_KERNELS=vax: kernels are compiled on Linux, for aarch64, x86_64; 0 leaves"
+    ):
         built(tmp_path, "vax")
 
 

@@ -210,7 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=HERE.parents[1] / "docs" / "results" / "kernels-sanitized.json")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=2000, help="cases of each build")
+    parser.add_argument("--count", type=int, default=1000, help="cases of each build")
     parser.add_argument("--builds", nargs="+", choices=BUILDS, default=BUILDS, metavar="SANITIZER:INSTRUCTIONS")
     parser.add_argument("--only", metavar="BUILD:NUMBER", help="repeat one case and say how it ended")
     arguments = parser.parse_args()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import platform
@@ -293,6 +292,12 @@ def test_a_full_disk_or_a_missing_interpreter_costs_speed_alone(cache, compiler,
 # Libraries that a wheel brought.
 
 
+def listed(folder: Path) -> None:
+    """Write down what is there now as what ought to be."""
+    told = [*variants.source_sums(), *variants.sums(sorted(folder.glob("*.so")))]
+    (folder / variants.SUMS).write_text("\n".join(told) + "\n")
+
+
 @pytest.fixture
 def shipped(tmp_path, monkeypatch, real) -> Path:
     """As a wheel lays them down: the library under the name of this machine's variants."""
@@ -301,11 +306,7 @@ def shipped(tmp_path, monkeypatch, real) -> Path:
     names = [f"{variant.name}.so" for variant in variants.VARIANTS if variant.machine == platform.machine()]
     for name in names:
         (folder / name).write_bytes(real.read_bytes())
-    told = {
-        "sources": variants.sources_digest(),
-        "libraries": dict.fromkeys(names, variants.digest([real.read_bytes()])),
-    }
-    (folder / variants.LIST).write_text(json.dumps(told))
+    listed(folder)
     monkeypatch.setattr(variants, "SHIPPED", folder)
     return folder
 
@@ -330,8 +331,13 @@ def changed(folder: Path, monkeypatch) -> None:
 
 
 def of_other_sources(folder: Path, monkeypatch) -> None:
-    told = json.loads((folder / variants.LIST).read_text())
-    (folder / variants.LIST).write_text(json.dumps(told | {"sources": "0" * 64}))
+    told = (folder / variants.SUMS).read_text()
+    (folder / variants.SUMS).write_text("0" * 64 + told[64:])
+
+
+def of_fewer_sources(folder: Path, monkeypatch) -> None:
+    _, *others = (folder / variants.SUMS).read_text().splitlines()
+    (folder / variants.SUMS).write_text("\n".join(others))
 
 
 def for_another_processor(folder: Path, monkeypatch) -> None:
@@ -339,18 +345,18 @@ def for_another_processor(folder: Path, monkeypatch) -> None:
 
 
 def unlisted(folder: Path, monkeypatch) -> None:
-    (folder / variants.LIST).write_text("{")
+    (folder / variants.SUMS).write_bytes(b"\377")
 
 
 def no_library(folder: Path, monkeypatch) -> None:
-    told = json.loads((folder / variants.LIST).read_text())
-    for name in told["libraries"]:
-        rewritten(folder / name, b"text")
-        told["libraries"][name] = variants.digest([b"text"])
-    (folder / variants.LIST).write_text(json.dumps(told))
+    for library in folder.glob("*.so"):
+        rewritten(library, b"text")
+    listed(folder)
 
 
-@pytest.mark.parametrize("damage", [changed, of_other_sources, for_another_processor, unlisted, no_library])
+@pytest.mark.parametrize(
+    "damage", [changed, of_other_sources, of_fewer_sources, for_another_processor, unlisted, no_library]
+)
 def test_what_a_wheel_brought_is_left_where_it_is_not_for_this_machine_or_not_whole(
     damage, shipped, cache, compiler, monkeypatch
 ):

@@ -93,8 +93,9 @@ def built_kernels() -> Kernels:
 
 def _name(compiler: str) -> str:
     """What stands for the sources, the compiler and the processor; for another one with the same home it is another name."""
-    marks = (variants.sources_digest(), compiler, *NATIVE, *variants.LINKED, platform.machine(), variants.processor())
-    return f"decoding-{variants.digest(map(os.fsencode, marks))[:24]}"
+    marks = (*variants.source_sums(), compiler, *NATIVE, *variants.LINKED, platform.machine(), variants.processor())
+    digest = hashlib.sha256(b"\0".join(map(os.fsencode, marks))).hexdigest()
+    return f"decoding-{digest[:24]}"
 
 
 def _openmp() -> Path | None:

@@ -1,6 +1,6 @@
 """How the kernels of `kernels/` are compiled, by the machine that uses them or for a wheel, and which a wheel brought.
 
-    _kernels/     x86_64-avx512.so, x86_64-avx2.so or aarch64.so, and libraries.json: their digests and that of the sources
+    _kernels/     x86_64-avx512.so, x86_64-avx2.so or aarch64.so, and SHA256SUMS: their digests and those of the sources
 
 Of Python's own library alone: the hook that builds wheels (`hatch_build.py`) reads this file where nothing is installed.
 """
@@ -8,7 +8,6 @@ Of Python's own library alone: the hook that builds wheels (`hatch_build.py`) re
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 SOURCES = Path(__file__).with_name("kernels")
 SOURCE = SOURCES / "decoding.cpp"
 SHIPPED = Path(__file__).with_name("_kernels")
-LIST = "libraries.json"
+SUMS = "SHA256SUMS"
 
 FLAGS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fno-exceptions", "-fPIC", "-fopenmp")
 LINKED = ("-shared", "-Wl,--as-needed", "-Wl,-z,defs", "-lm")
@@ -63,33 +62,34 @@ def processor() -> str:
     return platform.processor()
 
 
-def digest(contents: Iterable[bytes]) -> str:
-    """SHA-256 of some contents after one another.
+def sums(files: Iterable[Path], before: str = "") -> list[str]:
+    """Files' digests as `sha256sum` writes them, a line each; `before` stands before each name.
 
-    >>> digest([b"a", b"b"]) == digest([b"ab"])
-    False
+    Raises:
+        OSError: where a file cannot be read.
     """
-    return hashlib.sha256(b"".join(len(each).to_bytes(8, "little") + each for each in contents)).hexdigest()
+    return [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {before}{file.name}" for file in files]
 
 
-def sources_digest() -> str:
-    """What stands for the sources, in the order of their names."""
-    return digest(path.read_bytes() for path in sorted(SOURCES.iterdir()) if path.suffix in (".cpp", ".h"))
+def source_sums() -> list[str]:
+    """Of the sources, in the order of their names, as seen from the folder of libraries."""
+    return sums(
+        sorted(path for path in SOURCES.iterdir() if path.suffix in (".cpp", ".h")), before=f"../{SOURCES.name}/"
+    )
 
 
 def shipped(folder: Path) -> Path | None:
     """The library that a wheel brought for this processor; None where there is none that is whole and of these sources."""
     try:
-        told = json.loads((folder / LIST).read_text(encoding="utf-8"))
-        if told["sources"] != sources_digest():
+        told = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+        if [line for line in told if f"../{SOURCES.name}/" in line] != source_sums():
             return None
         own = set(processor().split())
         for variant in VARIANTS:
             library = folder / f"{variant.name}.so"
-            if variant.machine != platform.machine() or not variant.needs <= own or not library.is_file():
-                continue
-            if digest([library.read_bytes()]) == told["libraries"][library.name]:
+            fits = variant.machine == platform.machine() and variant.needs <= own
+            if fits and library.is_file() and sums([library])[0] in told:
                 return library
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         pass
     return None
