@@ -80,6 +80,7 @@ RUN: dict[str, str] = {
     "regard info runs/dates --json": "",
     "regard export runs/dates dates": "",
     "regard check runs/dates": "",
+    "regard doctor": "",
     "regard plan gpt3-175b --device v100-32 --utilisation 0.224 --price 1.5": "",
     "regard caption runs/flickr8k dog.jpg beach.jpg --beam 5": "",
     "regard compose runs/piano --json": "--maximum-length 8",

@@ -8,25 +8,27 @@ import torch
 import regard
 
 
-def test_the_machine(command):
-    answer = command("info", "--json")
-    assert (answer.code, answer.err) == (0, "")
-    found = json.loads(answer.out)
-    assert found["versions"]["regard"] == regard.__version__
-    assert found["versions"]["torch"] == torch.__version__
-    assert found["threads"] == torch.get_num_threads()
-    assert found["precision"]["auto"] in ("float32", "bfloat16")
-    assert found["precision"]["auto"] in found["precision"]["reason"]
-    assert set(found["extras"]) == {"hub", "plot", "eval", "builtin", "track"}
-    assert found["precision"]["reason"] in command("info").out
+def test_without_a_folder_it_says_what_the_doctor_says(command):
+    for name in ("info", "doctor"):
+        answer = command(name, "--json")
+        assert (answer.code, answer.err) == (0, "")
+        found = json.loads(answer.out)
+        assert (found["command"], found["versions"]["torch"]) == (name, torch.__version__)
+        assert found["threads"] == torch.get_num_threads()
+    text = command("doctor").out
+    for line in (found["precision"]["reason"], f"regard          {regard.__version__}", "slow here"):
+        assert line in text
 
 
-def test_extras_that_are_not_there_say_how_to_get_them(command, monkeypatch):
-    from regard.cli import folders
+def test_the_doctor_names_what_is_missing_and_how_to_get_it(command, monkeypatch):
+    from regard.checking import machine
 
-    monkeypatch.setattr(folders, "EXTRAS", {"plot": ("no-such-package",)})
-    assert json.loads(command("info", "--json").out)["extras"] == {"plot": {"no-such-package": None}}
-    assert "not installed (no-such-package): pip install 'regard[plot]'" in command("info").out
+    monkeypatch.setattr(machine, "extras", lambda: {"plot": {"no-such-package": None}})
+    monkeypatch.setattr(machine, "remarks", lambda found: ["the disk is full"])
+    answer = command("doctor")
+    assert answer.code == 0
+    assert "not installed (no-such-package): pip install 'regard[plot]'" in answer.out
+    assert answer.out.endswith("What is slow here, and why:\n- the disk is full.\n")
 
 
 def test_a_models_folder(command, model, pairs_file):

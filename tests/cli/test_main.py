@@ -39,6 +39,7 @@ COMMANDS = (
     "export",
     "push",
     "check",
+    "doctor",
     "plan",
     "bench",
     "caption",
@@ -128,27 +129,27 @@ def test_where_help_is(command):
 
 
 def test_a_user_who_has_enough(command, monkeypatch):
-    def press() -> None:
+    def press(_: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(folders, "machine", press)
-    answer = command("info")
+    monkeypatch.setattr(folders, "folder", press)
+    answer = command("info", "runs/dates")
     assert (answer.code, answer.out, answer.err) == (130, "", "interrupted\n")
 
 
 def test_a_reader_who_has_enough(command, monkeypatch):
-    def go() -> None:
+    def go(_: Path) -> None:
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
-    monkeypatch.setattr(folders, "machine", go)
-    answer = command("info")
+    monkeypatch.setattr(folders, "folder", go)
+    answer = command("info", "runs/dates")
     assert (answer.code, answer.out, answer.err) == (1, "", "")
 
 
 def test_a_fault_of_the_program_is_not_hidden(monkeypatch):
-    monkeypatch.setattr(folders, "machine", lambda: 1 / 0)
+    monkeypatch.setattr(folders, "folder", lambda path: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        main(["info"])
+        main(["info", "runs/dates"])
 
 
 def test_a_warning_is_shown_once_however_often_it_is_given(command, monkeypatch):

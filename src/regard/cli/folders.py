@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import envelope, one_line, print_json, print_table, say
+from regard.cli.doctor import say_machine
 from regard.cli.settings import Json, Model
 from regard.reading import read_json_object
 from regard.rendering import metric_rows
@@ -19,64 +20,27 @@ if TYPE_CHECKING:
     from regard.text import Tokenizer
 
 
-LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "typer", "rich", "pyyaml")
-EXTRAS = {
-    "hub": ("huggingface_hub", "datasets"),
-    "plot": ("matplotlib",),
-    "eval": ("sacrebleu",),
-    "builtin": ("babel",),
-    "track": ("tensorboard",),
-}
-"""What pip calls each optional part of this package, and what it brings."""
-
-
 def info(
     model: Annotated[
         Path | None, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what this machine offers, or what a model's folder holds.
+    """Say what a model's folder holds; without one, what `regard doctor` says of the machine.
 
     \b
     Example:
       regard info
       regard info runs/dates --json
     """  # noqa: D301  # \b keeps the lines of the example apart
-    values = machine() if model is None else folder(model)
+    if model is None:
+        say_machine("info", as_json=as_json)
+        return
+    values = folder(model)
     if as_json:
         print_json(envelope("info") | values)
     else:
-        print_table(_machine_rows(values) if model is None else _folder_rows(values))
-
-
-def machine() -> dict[str, Any]:
-    """Versions, threads, devices, the precision that `auto` means here, and which optional parts are installed."""
-    import os
-    import platform
-
-    import torch
-
-    import regard
-    from regard.training.precision import resolve
-
-    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    dtype, reason = resolve("auto", device)
-    return {
-        "versions": {
-            "regard": regard.__version__,
-            "python": platform.python_version(),
-            **{name: _version(name) for name in LIBRARIES},
-        },
-        "system": platform.platform(),
-        "processors": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "device": str(device),
-        "gpus": gpus,
-        "precision": {"auto": str(dtype).removeprefix("torch."), "reason": reason},
-        "extras": {name: {part: _version(part) for part in parts} for name, parts in EXTRAS.items()},
-    }
+        print_table(_folder_rows(values))
 
 
 def folder(path: Path) -> dict[str, Any]:
@@ -233,32 +197,6 @@ def _run_state(path: Path) -> dict[str, Any] | None:
         return {name: state[name] for name in ("step", "epoch", "tokens", "seconds", "best_step", "finished")}
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def _version(package: str) -> str | None:
-    from importlib import metadata
-
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _machine_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    rows = [(name, version or "not installed") for name, version in values["versions"].items()]
-    rows += [
-        ("system", values["system"]),
-        ("processors", f"{values['processors']}, of which PyTorch uses {values['threads']} threads"),
-        ("GPUs", ", ".join(values["gpus"]) or "none"),
-        ("precision", f"auto means {values['precision']['reason']}"),
-    ]
-    for name, parts in values["extras"].items():
-        installed = all(parts.values())
-        found = ", ".join(f"{part} {version}" for part, version in parts.items() if version)
-        missing = ", ".join(part for part, version in parts.items() if not version)
-        text = found if installed else f"not installed ({missing}): pip install 'regard[{name}]'"
-        rows.append((f"[{name}]", text))
-    return rows
 
 
 def _folder_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:

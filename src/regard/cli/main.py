@@ -20,6 +20,7 @@ from regard.cli.classify import classify
 from regard.cli.commands import commands, predict, with_code
 from regard.cli.console import Interruption, ReaderGone, on_terminal, one_line, say
 from regard.cli.costs import bench, plan
+from regard.cli.doctor import doctor
 from regard.cli.embedding import embed, search
 from regard.cli.evaluate import evaluate
 from regard.cli.folders import check, export, info, push
@@ -100,6 +101,7 @@ for _command in (
     export,
     push,
     check,
+    doctor,
     plan,
     bench,
     caption,
@@ -108,7 +110,7 @@ for _command in (
     studio,
 ):
     passing = WHOLE if _command is predict else None
-    app.command(context_settings=passing)(_command if _command in (bench, predict) else with_code(_command))
+    app.command(context_settings=passing)(_command if _command in (bench, doctor, predict) else with_code(_command))
 app.add_typer(claims, name="claims", cls=commands())
 app.add_typer(vectors, name="vectors", cls=commands(odd="doesnt_match", judge="survey"))
 

@@ -67,15 +67,14 @@ def built_kernels() -> Kernels:
     """As `kernels`, looked for anew at each call."""
     runtime = _openmp()
     if runtime is None:
-        return Kernels(None, "this PyTorch brings no OpenMP library that a compiled kernel could share")
+        return Kernels(None, NO_RUNTIME)
     ready = variants.shipped(variants.SHIPPED)
     if ready is not None:
         with contextlib.suppress(OSError, AttributeError):  # such as a place from which nothing may be run
             return Kernels(interface.opened(str(ready), str(runtime)))
-    compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++"))), None)
+    compiler = _compiler()
     if compiler is None:
-        return Kernels(None, "there is no C++ compiler (g++ or clang++)")
-    compiler = os.path.abspath(compiler)
+        return Kernels(None, NO_COMPILER)
     building = Building(compiler=compiler, runtime=runtime, source=variants.SOURCE, name=_name(compiler))
     folder = own_cache("kernels")
     if folder is None:
@@ -89,6 +88,43 @@ def built_kernels() -> Kernels:
         return Kernels(building.loaded(folder))
     except NotBuilt as error:
         return Kernels(None, str(error))
+
+
+def found_kernels() -> dict[str, str | None]:
+    """Whether there are kernels already, and by what they would be built; nothing is built or loaded.
+
+    Returns:
+        `state`: "compiled", "to be built" or "none"; `why`: half a sentence where there are none, else empty; `compiler`: its
+        path; `library`: the path of the compiled one. None for what is not there.
+    """
+    compiler = _compiler()
+    found: dict[str, str | None] = {"state": "none", "why": "", "compiler": compiler, "library": None}
+    if _openmp() is None:
+        return found | {"why": NO_RUNTIME}
+    ready = variants.shipped(variants.SHIPPED)
+    folder = own_cache("kernels")
+    if ready is None and folder is not None and compiler is not None:
+        built = folder / f"{_name(compiler)}.so"
+        ready = built if _is_sound(built) else None
+    if ready is not None:
+        return found | {"state": "compiled", "library": str(ready)}
+    if compiler is None:
+        return found | {"why": NO_COMPILER}
+    try:
+        if folder is not None:
+            _refuse_again((folder / f"{_name(compiler)}.so").with_suffix(".failed"))
+    except NotBuilt as error:
+        return found | {"why": str(error)}
+    return found | {"state": "to be built"}
+
+
+NO_COMPILER = "there is no C++ compiler (g++ or clang++)"
+NO_RUNTIME = "this PyTorch brings no OpenMP library that a compiled kernel could share"
+
+
+def _compiler() -> str | None:
+    found = next(filter(None, map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++"))), None)
+    return None if found is None else os.path.abspath(found)
 
 
 def _name(compiler: str) -> str:
