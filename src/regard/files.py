@@ -315,3 +315,9 @@ def umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def recipe_folder() -> Path:
+    """The folder of the recipes that come with the package; in a clone that is installed editable, the clone's own."""
+    packaged = Path(__file__).parent / "recipes"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "recipes"

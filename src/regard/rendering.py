@@ -27,6 +27,8 @@ WORDS = {
 WIDEST = 100_000
 """Characters of a line, where nothing is to be cut."""
 
+_GIBIBYTE = 1 << 30
+
 OF_A_HUNDRED = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
 
 
@@ -138,3 +140,14 @@ class Fitted:
                 yield Text.assemble("  ", name, " " * (width - name.cell_len + 2), value)
         if self.table.caption:
             yield text(self.table.caption)
+
+
+def gibibytes(size: float) -> str:
+    """Bytes in GiB, or MiB, to three digits.
+
+    >>> gibibytes(3 * 2**29), gibibytes(2**24)
+    ('1.5 GiB', '16 MiB')
+    """
+    if size < _GIBIBYTE / 10:
+        return f"{1024 * size / _GIBIBYTE:,.3g} MiB"
+    return f"{size / _GIBIBYTE:,.3g} GiB" if size < 1000 * _GIBIBYTE else f"{size / _GIBIBYTE:,.0f} GiB"

@@ -132,7 +132,7 @@ def _of_numbers(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_space(found: Mapping[str, Any]) -> Iterator[str]:
-    from regard.planning.plan import gibibytes
+    from regard.rendering import gibibytes
 
     sizes = [size for size in (found["memory"]["available"], found["memory"]["limit"]) if size is not None]
     if sizes and min(sizes) < LITTLE_MEMORY:

@@ -122,7 +122,7 @@ class Commands(TyperGroup):
         if args[0] in self.renamed:
             _say_renamed(args[0], self.renamed[args[0]])
             args = [self.renamed[args[0]], *args[1:]]
-        if self.get_command(ctx, args[0]) is None:
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:  # as the shell asks what comes next
             raise InputError(f"there is no command {args[0]!r}; {nearest(args[0], self.list_commands(ctx))}")
         name, command, rest = super().resolve_command(ctx, args)
         callback = None if command is None else command.callback

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.commands import renamed
+from regard.cli.completion import recipes
 from regard.cli.console import NewFile, envelope, print_json, print_table, say, say_malformed
 from regard.cli.settings import NOTHING, Given, Json, Overrides, Settings, To, grouped
 from regard.errors import InputError
@@ -43,6 +44,7 @@ def plan(
             metavar="RECIPE.yaml|NAME",
             help="A recipe, or a published model such as gpt3-175b, gpt2-small, bert-base, transformer-big or t5-11b.",
             show_default=False,
+            autocompletion=recipes,
         ),
     ],
     overrides: Overrides = None,

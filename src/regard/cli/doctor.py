@@ -42,7 +42,7 @@ def say_machine(command: str, *, as_json: bool) -> None:
 
 def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     from regard.checking.machine import spins
-    from regard.planning.plan import gibibytes
+    from regard.rendering import gibibytes
 
     yield from ((name, version or "not installed") for name, version in found["versions"].items())
     yield "system", found["system"]

@@ -47,7 +47,6 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     cls=commands(depth="rank"),
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.completion import recipes
 from regard.cli.console import (
     PIPE_WIDTH,
     Interruption,
@@ -46,7 +47,12 @@ WATCHED = 2  # validation examples, where the training is shown
 def train(
     recipe: Annotated[
         Path,
-        typer.Argument(metavar="RECIPE", help="A YAML file, or a recipe of the package: dates.", show_default=False),
+        typer.Argument(
+            metavar="RECIPE",
+            help="A YAML file, or a recipe of the package: dates.",
+            show_default=False,
+            autocompletion=recipes,
+        ),
     ],
     output: Annotated[
         Path,
@@ -194,7 +200,10 @@ def compare(
     recipe: Annotated[
         Path,
         typer.Argument(
-            metavar="RECIPE.yaml", help="A recipe, or a file that holds a whole comparison.", show_default=False
+            metavar="RECIPE.yaml",
+            help="A recipe, or a file that holds a whole comparison.",
+            show_default=False,
+            autocompletion=recipes,
         ),
     ],
     output: Annotated[

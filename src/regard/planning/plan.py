@@ -17,7 +17,7 @@ from regard.models import MODELS
 from regard.planning.counting import Operations, Parameters, Work, count_operations, count_parameters
 from regard.planning.devices import GIBIBYTE, Device, Memory, NumberFormat, Setup, count_memory, device_called
 from regard.planning.reading import Asked, Subject, number_format, subject_of
-from regard.rendering import text_table
+from regard.rendering import gibibytes, text_table
 from regard.training.recipe import Recipe
 
 HOURS_OF_A_YEAR = 24 * 365
@@ -420,17 +420,6 @@ def number(value: float) -> str:
     exponent = math.floor(math.log10(value))
     mantissa = f"{value / 10**exponent:.3g}"
     return f"{mantissa}e{exponent}"
-
-
-def gibibytes(size: float) -> str:
-    """Bytes in GiB, or MiB, to three digits.
-
-    >>> gibibytes(3 * 2**29), gibibytes(2**24)
-    ('1.5 GiB', '16 MiB')
-    """
-    if size < GIBIBYTE / 10:
-        return f"{1024 * size / GIBIBYTE:,.3g} MiB"
-    return f"{size / GIBIBYTE:,.3g} GiB" if size < 1000 * GIBIBYTE else f"{size / GIBIBYTE:,.0f} GiB"
 
 
 def duration(seconds: float) -> str:

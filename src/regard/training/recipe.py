@@ -15,6 +15,7 @@ from regard import reading
 from regard.checkpoints import located, read_config
 from regard.embeddings.pooling import POOLER
 from regard.errors import InputError, nearest
+from regard.files import recipe_folder
 from regard.models import MODELS, Family, Interface
 from regard.models.config import check
 from regard.parts import own_hint
@@ -223,12 +224,6 @@ def write_recipe(recipe: Recipe) -> str:
     text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     # A few characters, such as U+0085, are written plainly but read as the end of a line.
     return text if reading.yaml_value(text) == values else yaml.safe_dump(values, sort_keys=False)
-
-
-def recipe_folder() -> Path:
-    """The folder of the recipes that come with the package; in a clone that is installed editable, the clone's own."""
-    packaged = Path(__file__).parent.parent / "recipes"
-    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "recipes"
 
 
 def packaged_recipe(name: str | os.PathLike[str]) -> Path | None:
