@@ -293,10 +293,11 @@ def line(draw: Random) -> list[str]:
             count = 1 if part.nargs != -1 else draw.choice([3, 4] if name == "vectors doesnt-match" else [1, 1, 2])
             given += [[value_of(name, part, draw, care)] for _ in range(count if draw.random() < 0.98 else 0)]
     for part in options:
-        if (part.required and draw.random() < 0.97) or draw.random() < 2.0 / max(2, len(options)):
+        wanted = part.required or (name == "train" and "--output" in part.opts)
+        if (wanted and draw.random() < 0.97) or draw.random() < 2.0 / max(2, len(options)):
             spelt = draw.choice([*part.opts, *part.secondary_opts])
-            if spelt == "--code" and draw.random() < 0.95:
-                continue
+            if spelt == "--prove-resume" or (spelt == "--code" and draw.random() < 0.95):
+                continue  # the first trains in processes of its own, which takes longer than a case may
             for _ in range(draw.choice([1, 1, 2]) if part.multiple else 1):
                 if part.is_flag:
                     given.append([spelt])

@@ -6,12 +6,13 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -40,10 +41,33 @@ def writing_errors(target: Path) -> Iterator[None]:
         raise InputError(_sentence(target, error.errno, error.strerror or str(error))) from error
     except Exception as error:  # safetensors wraps the system's error in its own class, keeping only the text
         text = str(error)
-        number = next((n for n in _FULL if os.strerror(n) in text or f"os error {n}" in text), None)
+        found = re.search(r"os error (\d+)|code: (\d+)", text)
+        number = int(found[1] or found[2]) if found else next((n for n in _FULL if os.strerror(n) in text), None)
         if number is None and "I/O error" not in text and "IoError" not in text:
             raise
         raise InputError(_sentence(target, number, text)) from error
+
+
+@contextlib.contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Turn what goes wrong with a file below `folder`, or with a disk, into one sentence; other errors are left as they are.
+
+    Raises:
+        InputError: as `writing_errors`, naming the file where the system does.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except OSError as error:
+        name = error.filename
+        below = isinstance(name, str | bytes) and Path(os.path.abspath(os.fsdecode(name))).is_relative_to(
+            folder.absolute()
+        )
+        if not below and error.errno not in (*_FULL, errno.EROFS, errno.EIO):
+            raise
+        place = Path(os.fsdecode(name)) if below else folder
+        raise InputError(_sentence(place, error.errno, error.strerror or str(error))) from error
 
 
 def _sentence(target: Path, number: int | None, text: str) -> str:
@@ -55,24 +79,44 @@ def _sentence(target: Path, number: int | None, text: str) -> str:
 
 
 @contextlib.contextmanager
-def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
+def locked(folder: str | os.PathLike[str]) -> Iterator[Callable[[], None]]:
     """Hold a folder for one process while the block runs; the operating system lets it go when the process ends, however it does.
 
     The folder is made where it is missing. The lock is on the folder itself, so no file is left behind. Where the system has
     no such locks (Windows, some network file systems) nothing is held.
+
+    Yields:
+        A function to call before writing into the folder: it raises `InputError` where the folder at this path is not the one
+        that is held any more, because somebody removed or moved it.
 
     Raises:
         InputError: another process, or another block of this one, holds the folder.
     """
     folder = Path(folder)
     with writing_errors(folder):
+        made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
+        if made:
+            sync(folder.parent)
     try:
         import fcntl
     except ImportError:  # pragma: no cover - Windows
-        yield
+        yield lambda: None
         return
     descriptor = os.open(folder, os.O_RDONLY)
+    held = os.fstat(descriptor)
+
+    def check() -> None:
+        try:
+            same = os.path.samestat(held, folder.stat())
+        except OSError:
+            same = False
+        if not same:
+            raise InputError(
+                f"{folder}: was removed, moved or replaced by another folder while it was written to; nothing more is written "
+                "there; a folder that was moved can be gone on with where it is now"
+            )
+
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,7 +127,7 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
         except OSError as error:
             if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
                 raise
-        yield
+        yield check
     finally:
         os.close(descriptor)
 

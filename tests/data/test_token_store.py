@@ -192,7 +192,9 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
     monkeypatch.setattr(Path, "open", lambda self, mode="r", **more: Full(real_open(self, mode, **more)))
     monkeypatch.setattr(os, "fsync", last_blocks_do_not_fit)
     monkeypatch.setattr(token_store, "_CHUNK", 1000)
-    with pytest.raises(InputError, match="store: the disk is full; make room") as caught:
+    with pytest.raises(
+        InputError, match="store: the disk is full; what was saved before is intact, free some space"
+    ) as caught:
         TokenStore.write(tmp_path / "store", {"source": 10}, [([1, 2],)] * rows)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
@@ -231,7 +233,7 @@ def test_an_existing_folder_is_not_written_over(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"file/store: writing failed \(Not a directory\)"):
+    with pytest.raises(InputError, match=r"file/store: cannot be written \(not a directory\)"):
         TokenStore.write(tmp_path / "file" / "store", {"source": 10}, [])
 
 

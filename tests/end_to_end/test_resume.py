@@ -190,37 +190,14 @@ def test_best_and_patience_survive(recipe_of, pairs, remains, tmp_path, monkeypa
     assert_same(remains(tmp_path / "run"), remains(tmp_path / "whole"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "precision"), [("bahdanau", "bfloat16"), ("transformer", "float32"), ("bert", "float32")]
-)
-def test_killed_at_random_moments(model, precision, python, tmp_path):
-    """Three SIGKILLs; `benchmarks/resume_kills.py` is the long version."""
-    script = Path(__file__).parents[2] / "benchmarks" / "resume_kills.py"
-    output = tmp_path / "resume.json"
-    command = [*python, str(script), "--kills", "3", "--steps", "90", "--seed", "4", "--threads", "1"]
-    command += ["--models", model, "--precisions", precision, "--output", str(output)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stdout + done.stderr
-    figures = json.loads(output.read_text())["figures"]
-    assert figures["kills"] == 3
-    assert figures["runs equal bit for bit to one never killed"] == "1 of 1"
-    case = figures[f"{model}, {precision}"]
-    assert case.pop("kills") == 3
-    verdicts = {name: value for name, value in case.items() if isinstance(value, bool)}
-    assert len(verdicts) == 3
-    assert all(verdicts.values()), verdicts
-
-
-def ended(python: list[str], tmp_path: Path, *settings: str) -> dict:
-    """The figures of `benchmarks/faults/kills.py`, which ends processes and judges what is left."""
+def harness(python: list[str], tmp_path: Path, script: str, *settings: str) -> dict:
+    """The figures of a script of `benchmarks/faults`, which lets processes and disks fail and judges what is left."""
     if not any(map(shutil.which, ("gcc", "cc", "clang"))):
         pytest.skip("the operations are counted by a library in C, and there is no compiler")
-    script = Path(__file__).parents[2] / "benchmarks" / "faults" / "kills.py"
-    output = tmp_path / "kills.json"
-    done = subprocess.run(
-        [*python, str(script), "--output", str(output), *settings], capture_output=True, text=True, timeout=800
-    )
+    place = Path(__file__).parents[2] / "benchmarks" / "faults" / script
+    output = tmp_path / "found.json"
+    command = [*python, str(place), "--output", str(output), "--journal", str(tmp_path / "journal"), *settings]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(output.read_text())["figures"]
 
@@ -230,19 +207,46 @@ WELL = "the last good state or the new one, and then as if never ended"
 
 @pytest.mark.slow
 def test_ended_at_a_dozen_crash_points_of_training_saving_and_extending(python, tmp_path):
-    figures = ended(python, tmp_path, "--points", "4", "--kills", "0", "--seed", "5")
+    """`benchmarks/faults/kills.py` by itself takes all of them."""
+    figures = harness(python, tmp_path, "kills.py", "--points", "4", "--kills", "0", "--signals", "0", "--seed", "5")
     assert figures["crash points"] == figures[WELL] == 12
     operations = [found["operations"] for name, found in figures.items() if name.startswith("crash points:")]
     assert len(operations) == 3
     assert min(operations) > 20
 
 
+KINDS = [
+    "translation", "classification", "tagging", "masked language modelling", "causal language modelling", "captioning",
+    "text to text (T5)", "word vectors", "two workers under torchrun", "accumulated gradients, bfloat16",
+    "second pass over the data and later",
+]  # fmt: skip
+
+
 @pytest.mark.slow
-def test_ended_at_many_crash_points_and_random_moments(python, tmp_path):
-    """`benchmarks/faults/kills.py` by itself takes all crash points, and sixty kills."""
-    figures = ended(python, tmp_path, "--points", "30", "--kills", "10", "--seed", "6")
-    assert figures["crash points"] == figures[WELL] == 90
-    assert figures["random kills"] == 10
-    equal, runs = figures["runs equal bit for bit to one never killed"].split(" of ")
-    assert equal == runs
-    assert int(runs) >= 5
+@pytest.mark.parametrize("kinds", [KINDS[:4], KINDS[4:8], KINDS[8:]], ids=["texts", "writing", "ways"])
+def test_every_kind_of_run_is_killed_and_stopped_and_resumed_bit_for_bit(kinds, python, tmp_path):
+    """Two kills of each kind, and SIGTERM and SIGINT; by itself `benchmarks/faults/kills.py` takes two hundred."""
+    kills = 2 * len(kinds)
+    words = ["--points", "0", "--kills", str(kills), "--signals", "2", "--seed", "6", "--kinds", *kinds]
+    figures = harness(python, tmp_path, "kills.py", *words)
+    assert figures["random kills"] >= kills
+    equal, all_runs = figures["runs equal bit for bit to one never killed"].split(" of ")
+    assert equal == all_runs
+    assert int(all_runs) >= len(kinds)
+    for kind in kinds:
+        if kind not in ("word vectors", "two workers under torchrun"):
+            found = figures[f"signals: {kind}"]
+            assert found["wrong"] == []
+            assert found["left with 143 or 130 and a checkpoint"] >= 1 or found["signals"] < 2
+
+
+DISKS = ["full", "read-only", "broken", "removed", "moved", "slow", "torn", "power"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("faults", [DISKS[:3], DISKS[3:6], DISKS[6:]], ids=["failing", "gone or slow", "torn"])
+def test_disks_that_fail_leave_the_last_good_checkpoint_and_a_sentence(faults, python, tmp_path):
+    """A few of each kind of fault; by itself `benchmarks/faults/disks.py` takes all."""
+    figures = harness(python, tmp_path, "disks.py", "--points", "3", "--seed", "2", "--only", *faults)
+    well = "one sentence, the last good checkpoint, and on a mended disk as without the fault"
+    assert figures["faults"] == figures[well] > 2 * len(faults)

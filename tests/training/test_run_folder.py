@@ -167,7 +167,7 @@ def test_minutes_between_checkpoints(recipe, pairs, tmp_path):
         data=pairs,
         callbacks=[At(3, lambda: seen.append(json.loads((run / "checkpoints.json").read_text())))],
     )
-    assert seen == [{"last": "step-00000002"}]
+    assert seen == [{"last": "step-00000002", "before": {"last": "step-00000001"}}]
 
 
 def test_a_diverged_run_stops_and_keeps_its_last_good_checkpoint(recipe, pairs, tmp_path):

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 import regard
 from regard.checkpoints import tensors
+from regard.training.proof import differing, remains
 
 STEP = "checkpoints/step-00000003"
 
@@ -50,6 +52,18 @@ def interrupted(values, pairs, tmp_path) -> Path:
     with pytest.raises(KeyboardInterrupt):
         regard.train(values, output=tmp_path / "run", data=pairs, callbacks=[Stop(5)])
     return tmp_path / "run"
+
+
+@pytest.fixture
+def further(values, pairs, tmp_path) -> Path:
+    """A run that was stopped at step 8 and has checkpoints of steps 3 and 6."""
+    with pytest.raises(KeyboardInterrupt):
+        regard.train(longer(values), output=tmp_path / "run", data=pairs, callbacks=[Stop(8)])
+    return tmp_path / "run"
+
+
+def longer(values):
+    return {**values, "training": {**values["training"], "steps": 9}}
 
 
 @contextmanager
@@ -188,14 +202,6 @@ DAMAGES = {
         lambda p: (p / "progress.json").write_text('{"format_version": 2, "progress": {}, "digests": {}}'),
         "progress.json: format_version 2 is not known; update regard",
     ),
-    "pointer is no JSON": (
-        lambda p: (p.parents[1] / "checkpoints.json").write_text("{"),
-        "checkpoints.json: is not JSON",
-    ),
-    "pointer is a list": (
-        lambda p: (p.parents[1] / "checkpoints.json").write_text("[1]"),
-        "checkpoints.json: holds a list",
-    ),
 }
 
 
@@ -204,3 +210,96 @@ def test_a_damaged_checkpoint_is_one_sentence_naming_file_and_key(name, interrup
     damage, words = DAMAGES[name]
     damage(interrupted / STEP)
     assert words in refusal(values, pairs, interrupted)
+
+
+LAST = "checkpoints/step-00000006"
+TORN = {
+    f"{LAST}/model.safetensors": lambda content: content[:9000],
+    f"{LAST}/optimizer.safetensors": lambda content: content[:9000] + bytes(len(content) - 9000),
+    f"{LAST}/progress.json": lambda content: content[:100],
+    f"{LAST}/tokenizer.json": lambda content: content[:-1],
+    "checkpoints.json": lambda content: content[:10],
+}
+
+
+@pytest.mark.parametrize("name", TORN)
+def test_a_torn_write_falls_back_to_the_newest_checkpoint_that_is_whole_and_says_which_and_why(
+    name, further, values, pairs, tmp_path
+):
+    """Gone on from there, the run ends as one that met no fault."""
+    assert sorted(path.name for path in (further / "checkpoints").iterdir()) == ["step-00000003", "step-00000006"]
+    (further / name).write_bytes(TORN[name]((further / name).read_bytes()))
+    said: list[str] = []
+    regard.train(longer(values), output=further, data=pairs, resume=True, say=said.append)
+    (told,) = [line for line in said if "is damaged" in line]
+    chosen = further / (LAST if name == "checkpoints.json" else STEP)
+    assert str(further / name) in told
+    assert told.endswith(f"{chosen} is whole, and the run goes on from it.")
+    whole = regard.train(longer(values), output=tmp_path / "whole", data=pairs)
+    assert differing(remains(further), remains(whole.folder)) == ()
+    assert [path.name for path in (further / "checkpoints").iterdir()] == ["step-00000009"]
+
+
+def test_where_no_checkpoint_is_whole_the_newest_one_is_blamed(further, values, pairs):
+    for name in (STEP, LAST):
+        flip_last_byte(further / name / "model.safetensors")
+    message = refusal(longer(values), pairs, further)
+    assert f"{LAST}/model.safetensors" in message
+    assert message.endswith("no earlier checkpoint is whole")
+    (further / "checkpoints.json").write_text("[1]")
+    assert "checkpoints.json: holds a list" in refusal(longer(values), pairs, further)
+
+
+def test_a_log_that_lost_its_end_is_told(further, values, pairs):
+    log = further / "log.jsonl"
+    log.write_bytes(log.read_bytes()[:50])
+    said: list[str] = []
+    regard.train(longer(values), output=further, data=pairs, resume=True, say=said.append)
+    assert any("log.jsonl has lost its last" in line for line in said)
+
+
+def test_what_power_left_unforced_is_never_needed(values, pairs, tmp_path, monkeypatch):
+    """At each fsync, a folder whose other files are empty goes on to the same end; `benchmarks/faults/disks.py` tries it all."""
+    run, forced, images, real = tmp_path / "run", set[tuple[int, int]](), list[Path](), os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        found = os.fstat(descriptor)
+        forced.add((found.st_ino, found.st_mtime_ns))
+        if (run / "checkpoints.json").exists() and len(images) < 40:
+            image = tmp_path / f"image-{len(images)}"
+            shutil.copytree(run, image)
+            for path in run.rglob("*"):
+                kept = path.stat()
+                if path.is_file() and (kept.st_ino, kept.st_mtime_ns) not in forced:
+                    (image / path.relative_to(run)).write_bytes(b"")
+            images.append(image)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    regard.train(values, output=run, data=pairs)
+    monkeypatch.undo()
+    wanted = remains(run)
+    assert len(images) > 10
+    for image in images[:: len(images) // 4]:
+        regard.train(values, output=image, data=pairs, resume=True)
+        assert differing(remains(image), wanted) == ()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a removed folder is known by its number")
+@pytest.mark.parametrize("after", ["nothing", "another"])
+def test_a_folder_that_is_removed_under_the_run_is_told_and_not_written_again(after, values, pairs, tmp_path):
+    run = tmp_path / "run"
+
+    class Remove(Stop):
+        def stepped(self, progress, tokens_per_second):
+            if progress.step == self.step:
+                run.rename(tmp_path / "away")
+                if after == "another":
+                    run.mkdir()
+
+    with pytest.raises(regard.InputError, match="was removed, moved or replaced by another folder"):
+        regard.train(values, output=run, data=pairs, callbacks=[Remove(4)])
+    assert not run.exists() if after == "nothing" else list(run.iterdir()) == []
+    again = regard.train(values, output=tmp_path / "away", data=pairs, resume=True)  # and where it is now it goes on
+    whole = regard.train(values, output=tmp_path / "whole", data=pairs)
+    assert differing(remains(again.folder), remains(whole.folder)) == ()

@@ -40,7 +40,7 @@ from regard.errors import InputError
 from regard.files import PARTIAL_PREFIX
 from regard.parts import Code, load_code
 from regard.reading import json_value, parse_json, read_text
-from regard.tasks.loading import POINTER, load, pointers_of
+from regard.tasks.loading import POINTER, load, pointers_before, pointers_of
 from regard.tasks.predictor import is_model_file
 from regard.tasks.preparation import READY
 from regard.training.checkpoint import OPTIMIZER, PROGRESS
@@ -253,12 +253,14 @@ def check_run(listed: Listed) -> Report:
     elif (folder / CHECKPOINTS).is_dir() and any((folder / CHECKPOINTS).iterdir()):
         files.append(missing(listed, POINTER))
     reports: dict[str, Report] = {}
-    for name in dict.fromkeys((pointers or {}).values()):
+    before = tried(lambda: pointers_before(folder))[0] or {}
+    named = dict.fromkeys([*(pointers or {}).values(), *before.values()])
+    for name in named:
         more, report = _checkpoint(folder, name, last=name == (pointers or {})["last"])
         files += more
         if report is not None:
             reports[name] = report
-    files += _unnamed(folder, set((pointers or {}).values()))
+    files += _unnamed(folder, set(named))
     files += _data(listed, begun=begun)
     files += [CheckedFile(path=name) for name in listed.names if name.split("/")[0] in TRACKERS]
     files += [

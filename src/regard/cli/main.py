@@ -38,7 +38,7 @@ from regard.cli.vectors import vectors
 from regard.errors import InputError, nearest
 from regard.machine import bound_spinning
 
-SUCCESS, READER_GONE, BAD_INPUT = 0, 1, 2
+SUCCESS, READER_GONE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 # What every mistake on the command line derives from. Newer releases of typer carry click inside, older ones import it;
 # this relation holds in both.
@@ -137,6 +137,9 @@ def main(arguments: Sequence[str]) -> int:
     except Interruption as error:
         say(("\n" if on_terminal(sys.stderr) else "") + str(error))
         return error.code
+    except KeyboardInterrupt:  # where a command has nothing to say of what it leaves
+        say(("\n" if on_terminal(sys.stderr) else "") + "interrupted")
+        return INTERRUPTED
     except (ReaderGone, BrokenPipeError):
         _stop_writing()
         return READER_GONE

@@ -55,11 +55,11 @@ def train(
         ),
     ],
     output: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--output", "-o", metavar="DIR", help="The run's folder: new, or one to resume.", show_default=False
         ),
-    ],
+    ] = None,
     overrides: Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
     studio: Annotated[
@@ -76,20 +76,34 @@ def train(
             show_default=False,
         ),
     ] = None,
+    prove_resume: Annotated[
+        bool,
+        typer.Option(
+            "--prove-resume",
+            help="Train nothing to keep: kill a small version at random moments, resume it, and compare bit for bit.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Train a model as a recipe says.
 
     The folder then holds the best model, its recipe and the log. Under torchrun several processes train together. The page of
-    --studio ends with the training; on a terminal it stays after the last update until Ctrl-C.
+    --studio ends with the training; on a terminal it stays after the last update until Ctrl-C. --prove-resume ends with the exit
+    code 1 where the run that was killed differs from one never stopped.
 
     \b
     Example:
       regard train dates --output runs/dates
       regard train dates training.steps=1000 seed=2 --output runs/longer
       regard train dates --output runs/seen --studio
+      regard train dates --prove-resume
       torchrun --nproc-per-node 2 -m regard train dates --output runs/both
     """  # noqa: D301  # \b keeps the lines of the example apart
+    if prove_resume:
+        _prove(recipe, overrides or [], output, as_json)
+        return
+    if output is None:
+        raise InputError("missing option '--output' / '-o', such as --output runs/mine (see regard train --help)")
     if studio:  # what is wrong with the recipe is said before there is a page
         from regard.training.recipe import read_recipe
 
@@ -100,6 +114,26 @@ def train(
         _tell(result, as_json)
         if page is not None:
             _stay(page, output)
+
+
+DIFFERS = 1
+"""The exit code of a proof that came to another end."""
+
+
+def _prove(recipe: Path, overrides: list[str], output: Path | None, as_json: bool) -> None:
+    """Say whether resuming is exact for this recipe; the runs stand beside the output, on its disk."""
+    from regard.training.proof import prove_resume
+
+    try:
+        proof = prove_resume(recipe, overrides, beside=output, say=say)
+    except KeyboardInterrupt:
+        raise Interruption("interrupted; nothing was kept") from None
+    if as_json:
+        print_json(envelope("train") | {"prove_resume": proof.to_json()})
+    else:
+        print(proof)
+    if not proof.same:
+        raise typer.Exit(DIFFERS)
 
 
 @contextlib.contextmanager

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import secrets
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from regard.errors import InputError, nearest
-from regard.files import sync
+from regard.files import sync, writing_errors
 from regard.reading import AnyPath, check_regular, read_json_object
 
 FORMAT_VERSION = 1
@@ -79,7 +77,7 @@ class TokenStore:
         partial = target.absolute().with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.partial")
         writers: list[_ColumnWriter] = []
         try:
-            with _writing(target):
+            with writing_errors(target):
                 partial.mkdir(parents=True)
                 writers.extend(_ColumnWriter(partial, name, size) for name, size in columns.items())
             count = 0
@@ -87,9 +85,9 @@ class TokenStore:
                 for writer, sequence in zip(writers, _checked(row, count, list(columns)), strict=True):
                     writer.gather(sequence)
                     if writer.gathered >= _CHUNK:
-                        with _writing(target):
+                        with writing_errors(target):
                             writer.flush()
-            with _writing(target):
+            with writing_errors(target):
                 described = {writer.name: writer.finish() for writer in writers}
                 _write_description(partial, {"rows": count, "columns": described})
                 _settle(partial, target)
@@ -316,18 +314,6 @@ def _checked(row: Sequence[Sequence[int] | np.ndarray], number: int, columns: li
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise InputError(f"row {number}, column {name!r}: a flat sequence of whole numbers is needed")
         yield ids.astype(np.int64, copy=True)  # a copy: the caller may use his array again
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """Say in one sentence what kept `folder` from being written."""
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        what = "the disk is full" if full else f"writing failed ({error.strerror or error})"
-        remedy = "make room and" if full else "check the path and"
-        raise InputError(f"{folder}: {what}; {remedy} run again (nothing was left behind)") from error
 
 
 def _write_description(folder: Path, content: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from regard.errors import InputError, nearest, no_model
 from regard.machine import device_named
 from regard.parts import Code, load_code
 from regard.quantization import BITS
-from regard.reading import read_json_object
+from regard.reading import as_object, read_json_object
 from regard.tasks.spec import models_of, spec_of, task_for
 
 if TYPE_CHECKING:
@@ -273,14 +273,30 @@ def pointers_of(folder: Path) -> dict[str, str]:
         InputError: where the file that tells them is damaged.
     """
     path = folder / POINTER
-    if not path.exists():
-        return {}
-    advice = "write the name of a folder under checkpoints/ as last"
-    names = read_json_object(path, advice)
+    return _pointers(read_json_object(path, _POINTER_ADVICE), path) if path.exists() else {}
+
+
+def pointers_before(folder: Path) -> dict[str, str]:
+    """What `pointers_of` gave before the last checkpoint was written; empty where nothing of that is kept.
+
+    Raises:
+        InputError: as `pointers_of`.
+    """
+    path = folder / POINTER
+    before = read_json_object(path, _POINTER_ADVICE).get("before") if path.exists() else None
+    return {} if before is None else _pointers(as_object(before, f"{path}.before", _POINTER_ADVICE), path)
+
+
+_POINTER_ADVICE = "write the name of a folder under checkpoints/ as last"
+
+
+def _pointers(names: Mapping[str, Any], path: Path) -> dict[str, str]:
     found: dict[str, Any] = {"last": names.get("last")} | ({"best": names["best"]} if names.get("best") else {})
     for key, name in found.items():
         if not isinstance(name, str) or Path(name).name != name or name == "..":
-            raise InputError(f"{path}: {key} is {str(name)[:60]!r}, no name of a folder under checkpoints/; {advice}")
+            raise InputError(
+                f"{path}: {key} is {str(name)[:60]!r}, no name of a folder under checkpoints/; {_POINTER_ADVICE}"
+            )
     return found
 
 

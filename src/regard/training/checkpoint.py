@@ -3,15 +3,20 @@
 A checkpoint is a whole model folder with the state of training in it, and a pointer file says which count:
 
     checkpoints/step-00000500/   config.json, model.safetensors, ... as any model folder; optimizer.safetensors, progress.json
-    checkpoints.json             {"last": "step-00000500", "best": "step-00000400"}
+    checkpoints.json             {"last": "step-00000500", "best": "step-00000400", "before": {"last": "step-00000400", ...}}
 
 A checkpoint is written to a new folder and forced to disk; then the pointer file is replaced; then older checkpoints, that it no
 longer names, are removed. Killed anywhere in between, the run goes on from the checkpoint the pointer names. Only folders that a
 run writes, `step-` and eight digits, are ever removed; a copy under another name stays, and links are refused.
+
+While a run goes on, the checkpoint before the last stays too, under `before`: where a disk has damaged the last one, the run goes
+on from there, and says so. It goes before the next checkpoint is written, so that the folder is never larger for it than while a
+checkpoint is written, and when the run has ended.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -24,14 +29,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints import read_parameters, read_tensors, write_tensors
+from regard.checkpoints import read_card, read_parameters, read_tensors, write_tensors
 from regard.checkpoints.adapters import has_adapters, read_adapters
 from regard.checkpoints.folder import WEIGHTS
+from regard.checkpoints.tensors import file_digest
 from regard.errors import InputError
 from regard.files import new_folder, replace_file, writing_errors
 from regard.reading import as_object, read_json_object
 from regard.structure import finite, from_mapping
-from regard.tasks.loading import POINTER, pointers_of
+from regard.tasks.card import README
+from regard.tasks.loading import POINTER, pointers_before, pointers_of
 from regard.tasks.task import LossSum
 from regard.training.workers import Workers, like, whole
 
@@ -107,28 +114,36 @@ class JsonLines:
     Arguments:
         path: of the file.
         size: bytes to keep of what is there.
+        held: called before each write; raises where the run's folder is not the run's any more.
 
     Raises:
         InputError: for a place that cannot be written to, or one that is a link, a pipe or another thing than a file: what a
             link points to is not the run's to cut back.
     """
 
-    def __init__(self, path: Path, size: int) -> None:
+    def __init__(self, path: Path, size: int, held: Callable[[], None] = lambda: None) -> None:
         self.path = path
+        self._held = held
+        self.lost = 0
+        """Bytes that ought to be there and are not."""
         if path.is_symlink() or (path.exists() and not path.is_file()):
             raise InputError(f"{path}: is no file of its own; remove it, or train into another folder")
         with writing_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab") as file:
-                file.truncate(min(size, path.stat().st_size))
+                found = path.stat().st_size
+                file.truncate(min(size, found))
+        self.lost = max(0, size - found)
 
     def write(self, event: Mapping[str, Any]) -> None:
         """Append one line."""
+        self._held()
         with writing_errors(self.path), self.path.open("ab") as file:
             file.write(json.dumps(finite(event), ensure_ascii=False, allow_nan=False).encode() + b"\n")
 
     def settled(self) -> int:
         """Force the file to disk and return its length in bytes, for the checkpoint to remember."""
+        self._held()
         with writing_errors(self.path), self.path.open("ab") as file:
             os.fsync(file.fileno())
             return file.tell()
@@ -153,11 +168,11 @@ class Checkpoints:
         self.workers = workers
         self.cannot_resume = ""
         """Why the run that was restored cannot go further; empty where it can."""
-
-    @property
-    def pointers(self) -> dict[str, str]:
-        """`last` and `best`, names of folders under checkpoints/; empty before the first checkpoint."""
-        return pointers_of(self.folder)
+        self.fault = ""
+        """What is damaged, where the run went on from an earlier checkpoint than its last."""
+        self.pointers: dict[str, str] = {}
+        """`last` and `best`, names of folders under checkpoints/; empty before the first checkpoint and before `restore`."""
+        self._before: dict[str, str] = {}
 
     def place(self, name: str) -> Path:
         """The folder of a checkpoint by name."""
@@ -184,31 +199,38 @@ class Checkpoints:
         moments = {name: whole(tensor) for name, tensor in _moments(model, optimizer).items()}
         if self.workers.first:
             name = f"step-{progress.step:08d}"
+            again = self.pointers.get("last") == name  # as where a signal comes at a step that is saved anyhow
+            before = self._before if again else self.pointers
+            self._keep({*self.pointers.values(), *before.values()})
             with new_folder(self.place(name)) as partial:
                 write_model(partial, parameters)
                 digests = write_tensors(partial / OPTIMIZER, moments)
                 state = {"format_version": 1, "progress": progress.to_mapping(), "digests": digests}
                 (partial / PROGRESS).write_text(json.dumps(state, indent=2))
             best = f"step-{progress.best_step:08d}" if progress.best_value is not None else None
-            pointers = {"last": name} | ({"best": best} if best else {})
-            replace_file(self.folder / POINTER, json.dumps(pointers))
-            self._keep(set(pointers.values()))
+            self._point({"last": name} | ({"best": best} if best else {}), before)
         self.workers.wait()
 
     def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress | None:
         """Load the last checkpoint into model and optimiser; None where there is none yet.
 
+        Where it, or the best, is damaged, the newest before it that is whole is taken, and `fault` says why.
+
         Raises:
-            InputError: naming file and key for whatever is damaged.
+            InputError: naming file and key for whatever is damaged, where no other is whole.
         """
         self._refuse_links()
-        pointers = self.pointers
-        name = pointers.get("last")
-        if name is None:
+        self.pointers, self._before, self.fault = self.sound()
+        if not self.pointers:
             return None
+        self.workers.wait()  # all have found the same
         if self.workers.first:
-            self._keep(set(pointers.values()))  # what a process was removing when it was killed
-        place = self.place(name)
+            if self.fault:
+                self._point(self.pointers, {})
+            self._keep(
+                {*self.pointers.values(), *self._before.values()}
+            )  # what a process was removing when it was killed
+        place = self.place(self.pointers["last"])
         state = _read_state(place / PROGRESS)
         progress = Progress.of(state["progress"], str(place / PROGRESS))
         config, tensors = read_parameters(place, merged=False)
@@ -223,10 +245,7 @@ class Checkpoints:
                 "cannot go further; train anew into another folder, with training.keep_optimizer=true to go on later"
             )
             return progress
-        moments = read_tensors(place / OPTIMIZER, state["digests"])
-        lost = sorted(state["digests"].keys() - moments.keys())
-        if lost:
-            raise InputError(f"{place / OPTIMIZER}: missing {', '.join(lost)}; the file is damaged, copy it again")
+        moments = _read_moments(place, state["digests"])
         parameters = dict(model.named_parameters())
         for key, tensor in moments.items():
             parameter_name, _, field = key.rpartition("/")
@@ -243,16 +262,70 @@ class Checkpoints:
             keep_optimizer: keep that of the last checkpoint; a run goes on from no other.
         """
         self._refuse_links()
-        pointers = self.pointers
-        for name in set(pointers.values()):
-            if name != pointers["last"] or not keep_optimizer:
+        if self._before:
+            self._point(self.pointers, {})
+        for name in set(self.pointers.values()):
+            if name != self.pointers["last"] or not keep_optimizer:
                 with writing_errors(self.place(name)):
                     (self.place(name) / OPTIMIZER).unlink(missing_ok=True)
 
+    def _point(self, pointers: dict[str, str], before: dict[str, str]) -> None:
+        """Let these be the checkpoints that count, and remove all others of this run.
+
+        Arguments:
+            before: those of before, to fall back on.
+        """
+        named = pointers | ({"before": before} if before else {})
+        replace_file(self.folder / POINTER, json.dumps(named))
+        self.pointers, self._before = pointers, before
+        self._keep({*pointers.values(), *before.values()})
+
+    def sound(self) -> tuple[dict[str, str], dict[str, str], str]:
+        """The newest checkpoints that are whole, those before them, and what is wrong with newer ones.
+
+        Raises:
+            InputError: where none is whole.
+        """
+        faults: list[str] = []
+        try:
+            pointers, before = pointers_of(self.folder), pointers_before(self.folder)
+            choices = [each for each in (pointers, before) if each]
+        except InputError as error:  # then the folders themselves tell
+            faults.append(str(error))
+            choices, before = self._found(), {}
+        for each in choices:
+            try:
+                _check_whole(self.place(each["last"]), state=True)
+                if each.get("best", each["last"]) != each["last"]:
+                    _check_whole(self.place(each["best"]), state=False)
+            except InputError as error:
+                faults.append(str(error))
+            else:
+                return each, before if each is not before and not faults else {}, faults[0] if faults else ""
+        if faults:
+            raise InputError(f"{faults[0]}; no earlier checkpoint is whole")
+        return {}, {}, ""
+
+    def _found(self) -> list[dict[str, str]]:
+        """The checkpoints that are there, the newest first, each with the best of its time."""
+        choices = []
+        for path in sorted(self._written(), reverse=True):
+            with contextlib.suppress(InputError):
+                progress = Progress.of(_read_state(path / PROGRESS)["progress"], str(path / PROGRESS))
+                best = {"best": f"step-{progress.best_step:08d}"} if progress.best_value is not None else {}
+                choices.append({"last": path.name} | best)
+        return choices
+
+    def _written(self) -> list[Path]:
+        """The checkpoints that are there."""
+        place = self.folder / "checkpoints"
+        names = place.iterdir() if place.is_dir() else ()
+        return [path for path in names if STEP.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
+
     def _keep(self, names: set[str]) -> None:
         """Remove the checkpoints of this run that are not among `names`, and nothing else."""
-        for path in (self.folder / "checkpoints").iterdir():
-            if STEP.fullmatch(path.name) and path.name not in names and path.is_dir() and not path.is_symlink():
+        for path in self._written():
+            if path.name not in names:
                 shutil.rmtree(path, ignore_errors=True)
 
     def _refuse_links(self) -> None:
@@ -283,6 +356,43 @@ def _moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Te
         for field, value in optimizer.state.get(parameter, {}).items()
         if isinstance(value, Tensor)
     }
+
+
+def _check_whole(place: Path, *, state: bool) -> None:
+    """Make sure that a checkpoint is what was written.
+
+    Arguments:
+        state: that of training too, from which a run goes on; else the model alone.
+
+    Raises:
+        InputError: naming the file that is not.
+    """
+    card = read_card(place)
+    for name, wanted in card.files.items():
+        file = place / name
+        if name != README and (not file.is_file() or file_digest(file) != wanted):
+            fault = "is not what was saved (its checksum differs)" if file.is_file() else "no such file"
+            raise InputError(f"{file}: {fault}; copy the file again from its source")
+    read_tensors(place / WEIGHTS, card.digests)
+    if not state:
+        return
+    values = _read_state(place / PROGRESS)
+    progress = Progress.of(values["progress"], str(place / PROGRESS))
+    if not progress.finished or (place / OPTIMIZER).is_file():
+        _read_moments(place, values["digests"])
+
+
+def _read_moments(place: Path, digests: Mapping[str, str]) -> dict[str, Tensor]:
+    """The optimiser's state in a checkpoint.
+
+    Raises:
+        InputError: where it is not what was saved.
+    """
+    moments = read_tensors(place / OPTIMIZER, digests)
+    lost = sorted(digests.keys() - moments.keys())
+    if lost:
+        raise InputError(f"{place / OPTIMIZER}: missing {', '.join(lost)}; the file is damaged, copy it again")
+    return moments
 
 
 def _fill(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], file: Path) -> None:

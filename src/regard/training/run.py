@@ -17,7 +17,7 @@ from regard.checkpoints import adopt, read_card, record_files
 from regard.checkpoints.adapters import split, write_adapters
 from regard.checkpoints.folder import CARD, CONFIG, PREFIX
 from regard.errors import InputError
-from regard.files import PARTIAL_PREFIX, clear_partial, locked, new_folder, replace_file, sync
+from regard.files import PARTIAL_PREFIX, clear_partial, disk_errors, locked, new_folder, replace_file, sync
 from regard.models import MODELS
 from regard.models.config import check_memory
 from regard.parts import Code, load_code
@@ -133,21 +133,29 @@ def train(
         stack.enter_context(torch.random.fork_rng())
         talk = tell if workers.first else _silent
         made, empty = not folder.exists(), False
+        held: Callable[[], None] = _nobody_else
         if workers.first:
-            stack.enter_context(locked(folder))
+            held = stack.enter_context(locked(folder))
             empty = not any(folder.iterdir())  # asked under the lock: nobody else fills it now
             _claim(folder, resolved, resume)
         workers.wait()
         try:
-            prepared = _prepared(resolved, folder, workers, data, validation)
-            for note in prepared.notes:
-                talk(note)
-            run = _Run(resolved, folder, workers, prepared, watchers, talk)
+            with disk_errors(folder):
+                prepared = _prepared(resolved, folder, workers, data, validation)
+                for note in prepared.notes:
+                    talk(note)
+                run = _Run(resolved, folder, workers, prepared, watchers, talk, held)
         except InputError:
+            held()  # what is missing may be so because the folder is
             if workers.first:
                 _let_go(folder, made=made and empty, empty=empty)
             raise
-        return run.finish()
+        try:
+            with disk_errors(folder):
+                return run.finish()
+        except InputError:
+            held()
+            raise
 
 
 class _Run:
@@ -161,8 +169,10 @@ class _Run:
         prepared: Prepared[Task],
         callbacks: Sequence[Callback],
         talk: Callable[[str], None],
+        held: Callable[[], None],
     ) -> None:
         settings = recipe.training
+        self.held = held
         self.recipe, self.folder, self.workers, self.prepared = recipe, folder, workers, prepared
         self.task, self.kind = prepared.task, spec_of(recipe.task)
         self.talk = talk
@@ -186,7 +196,15 @@ class _Run:
         self.resumed = progress is not None
         if progress is not None:
             talk(f"going on from step {progress.step:,}.")
+        if self.checkpoints.fault:
+            place = self.checkpoints.place(self.checkpoints.pointers["last"])
+            talk(
+                f"warning: a checkpoint is damaged: {self.checkpoints.fault}; {place} is whole, and the run goes on from it."
+            )
         progress = progress or Progress()
+        log = JsonLines(folder / "log.jsonl", progress.log_bytes, held) if workers.first else None
+        if log is not None and log.lost:
+            talk(f"warning: {log.path} has lost its last {log.lost:,} bytes; lines of it are missing.")
         watching = list(callbacks)
         tracker = tracker_of(settings.tracker, folder) if workers.first else None
         if tracker is not None:
@@ -206,7 +224,7 @@ class _Run:
             workers=workers,
             dtype=dtype,
             progress=progress,
-            log=JsonLines(folder / "log.jsonl", progress.log_bytes) if workers.first else None,
+            log=log,
             callbacks=watching,
             evaluate=self._evaluate,
             save=self._save,
@@ -246,6 +264,7 @@ class _Run:
         with self.loop.signals():
             self.loop.run()
         if self.workers.first:
+            self.held()
             self._publish(progress)
             self.checkpoints.settle(keep_optimizer=self.recipe.training.keep_optimizer)
             self.talk(
@@ -320,6 +339,7 @@ class _Run:
                 write_adapters(place, self.config, adapters, alpha=settings.alpha, dropout=settings.dropout, base=start)
             record_files(place)
 
+        self.held()
         self.checkpoints.save(self.model, self.loop.optimizer, self.loop.progress, write)
 
     def _publish(self, progress: Progress) -> None:
@@ -429,3 +449,7 @@ def _metrics_of(folder: Path) -> dict[str, float]:
 
 def _silent(_: str) -> None:
     """Say nothing."""
+
+
+def _nobody_else() -> None:
+    """Of the workers the first alone writes."""
