@@ -102,7 +102,7 @@ def judged(scratch: Path, do: Callable[[], Any]) -> Outcome:
         os.close(reader)
         _live(scratch, do, writer)
     os.close(writer)
-    text, ended = b"", "died"
+    text, how = b"", "died"
     asleep = time.monotonic()
     worked = -1
     while True:
@@ -112,11 +112,11 @@ def judged(scratch: Path, do: Callable[[], Any]) -> Outcome:
             text += part
             if not part:
                 break
-        now, state = _work_of(child)
+        now, state = work_of(child)
         if now != worked or state != "S":
             worked, asleep = now, time.monotonic()
         elif time.monotonic() - asleep > STILL:
-            ended = "waits"
+            how = "waits"
             break
     os.close(reader)
     with contextlib.suppress(ProcessLookupError):
@@ -125,9 +125,9 @@ def judged(scratch: Path, do: Callable[[], Any]) -> Outcome:
     seconds = usage.ru_utime + usage.ru_stime
     if text.endswith(b"\n"):
         outcome = Outcome(**json.loads(text))
-    elif ended == "died" and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+    elif how == "died" and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         outcome = Outcome(kind="slow", detail=_stack(scratch), seconds=seconds)
-    elif ended == "died":
+    elif how == "died":
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         outcome = Outcome(
             kind="died", detail=signal.Signals(number).name if number else f"exit {status >> 8}", seconds=seconds
@@ -141,7 +141,7 @@ def judged(scratch: Path, do: Callable[[], Any]) -> Outcome:
     return outcome
 
 
-def _work_of(process: int) -> tuple[int, str]:
+def work_of(process: int) -> tuple[int, str]:
     """Ticks of work, and the state: S while it waits."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -162,9 +162,9 @@ def _live(scratch: Path, do: Callable[[], Any], writer: int) -> NoReturn:
     """What the child does."""
     try:
         os.setsid()
-        _arrange(scratch)
-        begun, resident = time.process_time(), _resident()
-        kind, detail = _ended(do)
+        arrange(scratch)
+        begun, resident = time.process_time(), resident_size()
+        kind, detail = ended(do)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds = time.process_time() - begun + used.ru_utime + used.ru_stime
         memory = max(0, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident)
@@ -178,7 +178,7 @@ def _live(scratch: Path, do: Callable[[], Any], writer: int) -> NoReturn:
         os._exit(0)
 
 
-def _ended(do: Callable[[], Any]) -> tuple[str, str]:
+def ended(do: Callable[[], Any]) -> tuple[str, str]:
     try:
         do()
     except InputError as error:
@@ -224,8 +224,15 @@ WRITES = {
 }
 
 
-def _arrange(scratch: Path) -> None:
-    """Streams, limits and watches of the child."""
+def arrange(scratch: Path, killed_after: int | None = KILLED_AFTER) -> list[str]:
+    """Streams, limits and watches of the child.
+
+    Arguments:
+        killed_after: processor seconds, of all that it does; None for one that does many things and counts itself.
+
+    Returns:
+        How the paths begin that it may write to; what is added is allowed from then on.
+    """
     quiet = os.open(os.devnull, os.O_RDONLY)
     os.dup2(quiet, 0)
     for number, name in ((1, "out"), (2, "err")):
@@ -279,12 +286,14 @@ def _arrange(scratch: Path) -> None:
     signal.setitimer(signal.ITIMER_REAL, 1.0, 1.0)
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (KILLED_AFTER, KILLED_AFTER + 1))
+    if killed_after is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (killed_after, killed_after + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MEMORY, MEMORY))
+    return allowed
 
 
-def _resident() -> int:
+def resident_size() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 

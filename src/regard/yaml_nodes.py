@@ -44,6 +44,11 @@ _TAGS = {
 }
 
 
+_NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
+LONGEST_NUMBER = 2000
+"""Characters of a number."""
+
+
 class _Loader(yaml.SafeLoader):
     """The safe loader, with bounds: the nodes are counted while they are made."""
 
@@ -61,6 +66,10 @@ class _Loader(yaml.SafeLoader):
             raise ValueError(f"it holds more than {self._most:,} values")
         node: Any = super().compose_node(parent, index)
         self._depth -= 1
+        if (
+            node.tag in _NUMBERS and len(node.value) > LONGEST_NUMBER
+        ):  # 1:59:59 and so on takes the square of its length
+            raise ValueError("a whole number has hundreds of digits")
         if node.tag not in _TAGS:
             raise ValueError(
                 f"line {node.start_mark.line + 1} has a value of the kind {node.tag.rsplit(':', 1)[-1][:60]!r}"

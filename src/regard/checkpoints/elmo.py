@@ -12,10 +12,11 @@ gate adds 1 to its bias when it computes, which ours has in it. What tells words
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ def read_published(
         InputError: for files that are missing, damaged or of another model, or without h5py.
     """
     config = config_of_options(options)
-    return config, _to_ours(config, _read_hdf5(Path(weights)), str(weights))
+    with _datasets(Path(weights)) as arrays:
+        return config, _to_ours(config, arrays, str(weights))
 
 
 def config_of_options(path: str | os.PathLike[str]) -> ELMoConfig:
@@ -134,7 +136,7 @@ def write_published(folder: str | os.PathLike[str], config: ELMoConfig, tensors:
     replace_file(Path(folder) / OPTIONS, json.dumps(options, indent=2) + "\n")
 
 
-def _to_ours(config: ELMoConfig, arrays: dict[str, np.ndarray], where: str) -> dict[str, Tensor]:
+def _to_ours(config: ELMoConfig, arrays: Mapping[str, Any], where: str) -> dict[str, Tensor]:
     left = dict(arrays)
 
     def take(name: str, *shape: int) -> Tensor:
@@ -145,7 +147,7 @@ def _to_ours(config: ELMoConfig, arrays: dict[str, np.ndarray], where: str) -> d
             raise InputError(
                 f"{where}: {name} has the shape {array.shape} where the options say {shape}; they do not belong together"
             )
-        return torch.from_numpy(np.array(array, dtype=np.float32))
+        return torch.from_numpy(np.array(array[...], dtype=np.float32))
 
     width, cells = config.projection, config.cells
     total = sum(count for _, count in config.filters)
@@ -222,18 +224,41 @@ def _limit(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
+MOST_PACKED = 64
+"""How many times its size in the file a dataset may be in memory; numbers that were learnt hardly shrink."""
+
+
+@contextlib.contextmanager
+def _datasets(path: Path) -> Iterator[dict[str, Any]]:
+    """The datasets of an HDF5 file by name, to be read in the block; none that is in another file, or would unpack to very much.
+
+    Raises:
+        InputError: for no such file, and whatever the library says of it while the block lasts.
+    """
     check_regular(path, "give the published weights")
     h5py = _h5py()
-    found: dict[str, np.ndarray] = {}
+    found: dict[str, Any] = {}
+
+    def take(name: str, part: Any) -> None:
+        if not isinstance(part, h5py.Dataset):
+            return
+        if part.external or part.is_virtual:
+            raise InputError(f"{path}: says that {name} is in another file, which is not read; write it into one file")
+        if part.nbytes > MOST_PACKED * (part.id.get_storage_size() + 4096):
+            raise InputError(
+                f"{path}: {name} would unpack to {part.nbytes:,} bytes, which the file does not hold; copy it again"
+            )
+        found[name] = part
+
     try:
         with h5py.File(path, "r") as file:
-            file.visititems(
-                lambda name, part: found.update({name: part[...]} if isinstance(part, h5py.Dataset) else {})
-            )
-    except (OSError, RuntimeError) as error:
-        raise InputError(f"{path}: is no HDF5 file that can be read ({error}); copy it again") from None
-    return found
+            file.visititems(take)
+            yield found
+    except InputError:
+        raise
+    except Exception as error:  # the library raises whatever its own checks, or a wrong type, come to
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path}: is no HDF5 file that can be read ({said:.300}); copy it again") from None
 
 
 def _read_json(path: Path) -> dict[str, Any]:

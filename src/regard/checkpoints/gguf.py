@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import mmap
+import os
 import struct
 import warnings
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from regard.checkpoints.tensors import write_tensors
 from regard.errors import InputError
+from regard.reading import file_errors, open_regular
 from regard.text.gguf import tokenizer_files
 
 MAGIC, VERSIONS = b"GGUF", (2, 3)
@@ -174,8 +176,8 @@ def open_gguf(path: str | Path) -> GGUFFile:
         InputError: for what is no such file, is cut short or damaged, or holds tensors of a type that is not read.
     """
     file = Path(path)
-    with file.open("rb") as stream:
-        if not stream.read(1):
+    with open_regular(file, CURE) as stream, file_errors(file, CURE):
+        if not os.fstat(stream.fileno()).st_size:
             raise InputError(f"{file}: is empty; {CURE}")
         data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     read = _Reader(file, data)

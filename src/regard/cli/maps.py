@@ -14,6 +14,7 @@ from regard.cli.embedding import open_encoder
 from regard.cli.inputs import Text, read_input
 from regard.cli.settings import Device, Json, Seed, VectorDType
 from regard.errors import InputError, nearest
+from regard.reading import check_regular
 
 if TYPE_CHECKING:
     import numpy as np
@@ -197,10 +198,16 @@ def _words(source: Path, limit: int) -> WordVectors:
 def _array(source: Path) -> NDArray[np.float32]:
     import numpy as np
 
+    check_regular(source, "give what regard embed wrote")
     try:
         found = np.load(source, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{source}: is no array that can be read ({error}); give what regard embed wrote") from None
+    except Exception as error:  # numpy reads the header as Python, so that a damaged one raises almost anything
+        said = " ".join(str(error).split())
+        raise InputError(
+            f"{source}: is no array that can be read ({said:.300}); give what regard embed wrote"
+        ) from None
+    if not isinstance(found, np.ndarray):
+        raise InputError(f"{source}: holds several arrays; give one of (N, W) floats")
     if found.ndim != 2 or found.dtype.kind != "f":
         raise InputError(f"{source}: is {found.dtype} of the shape {found.shape}; give (N, W) floats")
     return found if found.dtype == np.float32 else found.astype(np.float32)
@@ -218,9 +225,12 @@ def _table(source: Path, limit: int) -> tuple[NDArray[np.float32], list[str]]:
 
     labels, vectors = zip(*rows, strict=True)
     try:
-        return np.array(vectors, dtype=np.float32), list(labels)
-    except ValueError:
-        raise InputError(f"{source}: its vectors are of several widths, or hold what is no number") from None
+        found = np.array(vectors, dtype=np.float32)
+    except (ValueError, TypeError, OverflowError):
+        found = np.empty(0, dtype=np.float32)
+    if found.ndim != 2 or not np.isfinite(found).all():  # null becomes NaN there
+        raise InputError(f"{source}: its vectors are of several widths, or hold what is no number; write them again")
+    return found, list(labels)
 
 
 def _jsonl(source: Path, limit: int) -> list[tuple[str, Any]]:
@@ -246,11 +256,12 @@ def _parquet(source: Path, limit: int) -> list[tuple[str, Any]]:
         import pyarrow.parquet
     except ImportError:
         raise InputError(f"{source}: reading .parquet needs pyarrow: pip install 'regard[parquet]'") from None
+    check_regular(source, "give what regard embed wrote")
     try:
         table = pyarrow.parquet.read_table(source, columns=["text", "vector"]).slice(0, limit)
-    except (OSError, pyarrow.ArrowException) as error:
+        return list(zip(table["text"].to_pylist(), table["vector"].to_pylist(), strict=True))
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
         raise InputError(f"{source}: has no text and vector ({error}); give what regard embed wrote") from None
-    return list(zip(table["text"].to_pylist(), table["vector"].to_pylist(), strict=True))
 
 
 def _values(name: str, labels: list[str], rows: list[Text] | None, *, words: bool) -> tuple[str, list[str]]:

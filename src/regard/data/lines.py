@@ -18,6 +18,7 @@ from regard.reading import AnyPath, file_errors, open_regular, open_stream
 T = TypeVar("T")
 
 LONGEST_LINE = 1 << 20  # bytes; a longer line is no sentence, and must not fill the memory
+ENDLESS = 1 << 28  # bytes, after which nobody waits for a line's end
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _SAMPLE_LINES = 1000
@@ -138,10 +139,18 @@ def _split(stream: BinaryIO, name: str) -> Iterator[Line]:
             if content.endswith(b"\n"):
                 content = content[:-1]
             elif len(content) > LONGEST_LINE:
-                while (rest := stream.readline(1 << 16)) and not rest.endswith(b"\n"):
-                    pass
+                _pass_over(stream, name, number)
             too_long = len(content) > LONGEST_LINE
             yield Line(number, content[: 1 << 12] if too_long else content.removesuffix(b"\r"), too_long)
+
+
+def _pass_over(stream: BinaryIO, name: str, number: int) -> None:
+    """Read to the end of a line that is too long; one that has none, as what a small gzip file may unpack to, is no text."""
+    passed = LONGEST_LINE
+    while (rest := stream.readline(1 << 16)) and not rest.endswith(b"\n"):
+        passed += len(rest)
+        if passed > ENDLESS:
+            raise InputError(f"{name}: line {number} does not end within {ENDLESS >> 20} MiB; give a text file")
 
 
 @contextlib.contextmanager

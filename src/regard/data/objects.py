@@ -134,7 +134,7 @@ def parquet_rows(name: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
-        except (ArrowException, OSError) as error:
+        except (ArrowException, OSError, ValueError) as error:  # a ValueError for text that is no UTF-8
             raise InputError(
                 f"{name}: reading stopped after row {number} ({_reason_of(error)}); write it again"
             ) from None
@@ -148,8 +148,8 @@ def _reason_of(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-LARGEST = 1 << 30
-"""Bytes of a document, unpacked."""
+LARGEST = 1 << 28
+"""Bytes of a document, unpacked; it is several times as large once it is read."""
 
 _WIDE_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import struct
 import warnings
@@ -12,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -23,8 +24,9 @@ from regard.errors import InputError, nearest
 from regard.models.config import check
 from regard.reading import check_regular, read_bytes
 
-MOST_PIXELS = 1 << 26
-"""A picture with more is refused: 67 million pixels take 200 MB, and a small file may unpack to any number."""
+MOST_PIXELS = 50_000_000
+"""A picture with more is refused: so many take 150 MB, and several times that while they are decoded; a small file may unpack to
+any number. The largest of most cameras have fewer."""
 
 
 def decoded_picture(
@@ -61,23 +63,37 @@ def decoded_picture(
                     raise InputError(
                         f"{name}: has {opened.width} x {opened.height} pixels, more than {MOST_PIXELS:,}; make it smaller"
                     )
-                upright = ImageOps.exif_transpose(opened)
-                if upright.has_transparency_data:
-                    layer = upright.convert("RGBA")
-                    ground = Image.new("RGBA", layer.size, (255, 255, 255, 255))
-                    upright = Image.alpha_composite(ground, layer)
-                elif upright.mode.startswith(
-                    "I;16"
-                ):  # 16 bits to a pixel, of which 8 are kept; Pillow would cut them off
-                    upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
-                pixels = np.array(upright.convert("RGB" if colour else "L"))
+                ImageOps.exif_transpose(opened, in_place=True)
+                pixels = _pixels(opened, "RGB" if colour else "L")
     except (UnidentifiedImageError, Image.DecompressionBombError):
         raise InputError(f"{name}: is no picture that can be read; give a JPEG or a PNG") from None
-    except (OSError, RuntimeError, SyntaxError, ValueError) as error:  # Pillow raises all of them for damaged files
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{name}: the picture is damaged ({error}); fetch it again") from None
+    except InputError:
+        raise
+    except Exception as error:  # Pillow's decoders raise whatever damaged bytes come to
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{name}: the picture is damaged ({said:.300}); fetch it again") from None
     return pixels if colour else pixels[..., None]
+
+
+ROWS_AT_ONCE = 256
+
+
+def _pixels(picture: Any, mode: str) -> np.ndarray:
+    """The pixels of Pillow's picture in its mode `RGB` or `L`, some rows at a time: a large one would be held several times."""
+    from PIL import Image
+
+    transparent = picture.has_transparency_data
+    pixels = np.empty((picture.height, picture.width, 3)[: 3 if mode == "RGB" else 2], np.uint8)
+    for top in range(0, picture.height, ROWS_AT_ONCE):
+        bottom = min(top + ROWS_AT_ONCE, picture.height)
+        rows = picture.crop((0, top, picture.width, bottom))
+        if transparent:
+            rows = rows.convert("RGBA")
+            rows = Image.alpha_composite(Image.new("RGBA", rows.size, (255, 255, 255, 255)), rows)
+        elif rows.mode.startswith("I;16"):  # 16 bits to a pixel, of which 8 are kept; Pillow would cut them off
+            rows = Image.fromarray((np.asarray(rows) >> 8).astype(np.uint8))
+        pixels[top:bottom] = np.asarray(rows.convert(mode))
+    return pixels
 
 
 def read_picture(path: str | os.PathLike[str], *, colour: bool = True) -> np.ndarray:
@@ -276,7 +292,8 @@ def _of_scikit_learn() -> DigitPictures:
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 """By the third byte of the file, how one number is stored."""
 
-MOST_IDX_BYTES = 1 << 34
+MOST_IDX_BYTES = 1 << 31
+"""Of an idx file, unpacked."""
 
 
 def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
@@ -304,14 +321,16 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
             raise InputError(f"{name}: ends within its head; fetch it again")
         shape = struct.unpack(f">{head[3]}I", sizes)
         dtype = np.dtype(TYPES[head[2]])
-        count = 1
-        for size in shape:
-            count *= size
-        if count * dtype.itemsize > MOST_IDX_BYTES:
-            raise InputError(f"{name}: says it holds {count:,} numbers, which is too many; fetch it again")
-        content = stream.read(count * dtype.itemsize + 1)
-    if len(content) != count * dtype.itemsize:
-        more = "more" if len(content) > count * dtype.itemsize else "fewer"
+        count = math.prod(shape)
+        wanted = count * dtype.itemsize
+        if not 0 < wanted <= MOST_IDX_BYTES:
+            many = "which is too many" if wanted else "which is none"
+            raise InputError(f"{name}: says it holds {count:,} numbers, {many}; fetch it again")
+        content = bytearray()  # piece by piece, for room is made at once for as much as is asked for
+        while len(content) <= wanted and (piece := stream.read(min(wanted + 1 - len(content), 1 << 22))):
+            content += piece
+    if len(content) != wanted:
+        more = "more" if len(content) > wanted else "fewer"
         raise InputError(f"{name}: holds {more} numbers than the {count:,} its head says; fetch it again")
     return np.frombuffer(content, dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
@@ -388,18 +407,23 @@ class _Archive(PicturePlace):
         check_regular(path, "give a zip archive, or a folder")
         try:
             self._archive = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, OSError) as error:
+        except (zipfile.BadZipFile, OSError, ValueError, struct.error, NotImplementedError) as error:
             raise InputError(f"{path}: is no zip archive that can be read ({error}); fetch it again") from None
-        members = (member.filename for member in self._archive.infolist() if not member.is_dir())
+        members = (member.filename for member in self._archive.infolist() if not member.filename.endswith(("/", "\\")))
         super().__init__(path, [name for name in members if _is_picture(PurePosixPath(name))])
 
     def __reduce__(self) -> tuple[type[_Archive], tuple[Path]]:
         return _Archive, (self.path,)
 
     def _content(self, name: str) -> bytes:
-        size = self._archive.getinfo(name).file_size
-        if size > MOST_BYTES:
-            raise InputError(f"{self.path}: {name} unpacks to {size:,} bytes, which is too many; leave it out")
+        member = self._archive.getinfo(name)
+        if member.file_size > MOST_BYTES:
+            raise InputError(
+                f"{self.path}: {name} unpacks to {member.file_size:,} bytes, which is too many; leave it out"
+            )
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            # The library unpacks whatever a few bytes of bzip2 or LZMA come to at once, whatever size the archive says.
+            raise InputError(f"{self.path}: {name} is packed in a way that is not read; pack the archive by deflating")
         try:
             return self._archive.read(name)
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError) as error:

@@ -310,7 +310,8 @@ def columns_read(sides: Sequence[tuple[str, int | None]], header: Sequence[str] 
     """
 
     def called(place: int) -> str:
-        return repr(header[place].strip()) if header is not None else f"column {place}"
+        # Rows may be longer than the header.
+        return repr(header[place].strip()) if header is not None and place < len(header) else f"column {place}"
 
     used = [(side, place) for side, place in sides if place is not None]
     read = ", ".join(f"{side} {'' if number else 'is '}{called(place)}" for number, (side, place) in enumerate(used))

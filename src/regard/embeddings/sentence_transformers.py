@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from regard.checkpoints import read_tensors, write_tensors
@@ -101,7 +101,7 @@ def read_modules(folder: Path) -> SentenceModules | None:
     normalise = False
     for number, module in enumerate(listed):
         kind = str(module.get("type")).rpartition(".")[2]
-        place = folder / str(module.get("path") or "")
+        place = _inside(folder, str(module.get("path") or ""))
         if normalise or (kind == "Transformer") != (number == 0) or (kind == "Dense" and pooling is None):
             raise _unknown(folder, f"module {number} is {kind}, which Regard does not have at that place")
         if kind == "Pooling" and pooling is None:
@@ -127,6 +127,19 @@ def read_modules(folder: Path) -> SentenceModules | None:
         prompts=prompts,
         prompt=prompt,
     )
+
+
+def _inside(folder: Path, path: str) -> Path:
+    """A module's folder, which is in the model's.
+
+    Raises:
+        InputError: for a path that leads out of it.
+    """
+    if ".." in PurePath(path).parts or PurePath(path).is_absolute() or "\0" in path:
+        raise InputError(
+            f"{folder / MODULES}: a module's path is {path[:60]!r}, out of the folder; copy the file again"
+        )
+    return folder / path
 
 
 def write_modules(folder: Path, modules: SentenceModules, *, width: int, maximum: int) -> None:

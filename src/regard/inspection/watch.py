@@ -25,7 +25,7 @@ from regard.inspection.hooks.interception import attention_addresses
 from regard.inspection.record import look
 from regard.inspection.view import AttentionMap, AttentionView
 from regard.inspection.viewer import packed
-from regard.reading import read_bytes
+from regard.reading import LARGEST, read_bytes
 from regard.tasks.predictor import Predictor
 from regard.training.callbacks import Callback
 from regard.training.checkpoint import Progress
@@ -186,9 +186,14 @@ def watched_at(run: Path, step: int) -> bytes:
     if not path.is_file():
         raise InputError(f"{path}: no such file; step {step:,} was not watched, or is kept no longer")
     try:
-        return zlib.decompress(read_bytes(path, "choose another step"))
+        unpacker = zlib.decompressobj()
+        seen = unpacker.decompress(read_bytes(path, "choose another step"), LARGEST)
     except zlib.error as error:
         raise InputError(f"{path}: is damaged ({error}); choose another step") from error
+    if not unpacker.eof:
+        fault = f"unpacks to more than {LARGEST >> 20} MiB" if unpacker.unconsumed_tail else "is cut short"
+        raise InputError(f"{path}: {fault}; choose another step")
+    return seen
 
 
 def _place(run: Path, step: int) -> Path:

@@ -15,6 +15,7 @@ from regard.data.pictures import Fit, PictureSteps, fitted, read_picture
 from regard.data.token_store import AnyPath
 from regard.errors import InputError
 from regard.files import new_file, write_file
+from regard.reading import check_regular
 
 Picture = str | os.PathLike[str] | np.ndarray | Sequence[Any] | Callable[[], np.ndarray]
 """A file; an array (Y, X, C) or (Y, X) uint8, or (F, Y, X, C) of frames; a list of frames, each likewise; or what gives such an
@@ -196,13 +197,20 @@ def read_frames(folder: AnyPath) -> Frames:
     """
     path = frames_file(folder)
     sums = _sums_file(path)
+    advice = "prepare the data again in a new folder"
+    check_regular(path, advice)
+    if sums.exists():
+        check_regular(sums, advice)
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         told = np.fromfile(sums, "<u4") if sums.is_file() else None
     except Exception as error:  # numpy reads the header as Python, so that a damaged one raises almost anything
-        raise InputError(f"{path}: cannot be read ({error}); prepare the data again in a new folder") from error
-    if array.dtype != np.uint8 or array.ndim != 4 or (told is not None and len(told) != len(array)):
-        raise InputError(f"{path}: is not what was written; prepare the data again in a new folder")
+        raise InputError(f"{path}: cannot be read ({error}); {advice}") from error
+    is_array = (
+        isinstance(array, np.ndarray) and array.dtype == np.uint8 and array.ndim == 4
+    )  # not several, as of an .npz
+    if not is_array or (told is not None and len(told) != len(array)):
+        raise InputError(f"{path}: is not what was written; {advice}")
     return Frames(path, np.asarray(array), told)
 
 

@@ -167,7 +167,10 @@ class ChatTemplate:
             text = _joined(_pieces(source, given))
         except InputError:
             raise
-        except (jinja2.TemplateError, RecursionError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # A number too large for a float becomes the bare name `inf` in what Jinja compiles.
+        except (
+            *(jinja2.TemplateError, RecursionError, ArithmeticError, LookupError, NameError, TypeError, ValueError),
+        ) as error:
             why = str(error) or type(error).__name__
             raise InputError(f"the chat template cannot write this conversation: {why}") from None
         return _up_to_tag(text) if continues else text
@@ -216,11 +219,12 @@ def _named(value: Any, where: str) -> dict[str, str]:
         return {DEFAULT: value}
     named = value if isinstance(value, list) else [value]
     if all(isinstance(each, dict) and {"name", "template"} <= each.keys() for each in named):
-        found = {each["name"]: each["template"] for each in named}
-        if all(isinstance(part, str) and re.fullmatch(r"[\w.-]+", part) for part in found) and all(
-            isinstance(source, str) for source in found.values()
+        parts = [(each["name"], each["template"]) for each in named]
+        if all(
+            isinstance(name, str) and re.fullmatch(r"[\w.-]+", name) and isinstance(source, str)
+            for name, source in parts
         ):
-            return found
+            return dict(parts)
     raise InputError(f"{where} is {value!r:.80}; it must be a template, or a list of templates with their names")
 
 
@@ -629,8 +633,11 @@ def _compiled(source: str) -> CodeType:
     environment = _sandbox()
     try:
         return environment.compile(_bounded(environment.parse(source)))
-    except (jinja2.TemplateError, RecursionError, TypeError) as error:
-        raise InputError(f"the chat template cannot be read: {error}") from None
+    except InputError:
+        raise
+    except (jinja2.TemplateError, RecursionError, SyntaxError, TypeError, ValueError, MemoryError) as error:
+        # Python's own compiler has bounds too, such as on indentation, and reports some of them as want of memory.
+        raise InputError(f"the chat template cannot be read: {str(error) or type(error).__name__}") from None
 
 
 def _pieces(source: str, given: Mapping[str, Any]) -> Iterator[str]:

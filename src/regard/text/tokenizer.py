@@ -12,9 +12,9 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import tokenizers
 
@@ -36,6 +36,8 @@ from regard.text.files import (
 from regard.text.sampling import guarded, half_a_pair
 from regard.text.training import train_backend
 from regard.text.vocabulary import CLEANED, INPUT_TOKENS, NO_NAMES, Kind, Vocabulary
+
+T = TypeVar("T")
 
 
 class Tokenizer(Vocabulary):
@@ -418,10 +420,7 @@ class Tokenizer(Vocabulary):
             for mark in pieces[1::2]:
                 ids += [self.id_of(mark), *next(between)]
             return ids
-        try:
-            return self._reading_special.encode(text, add_special_tokens=False).ids
-        except (TypeError, UnicodeEncodeError):
-            raise _fault([text]) from None
+        return _made_of([text], lambda: self._reading_special.encode(text, add_special_tokens=False).ids)
 
     @cached_property
     def _reading_special(self) -> tokenizers.Tokenizer:
@@ -489,7 +488,7 @@ class Tokenizer(Vocabulary):
         plain = [index for index in map(int, ids) if index not in self._roles.special]
         if plain and not (min(plain) >= 0 and max(plain) < self._roles.size):
             self.tokens(plain)
-        return self._backend.decode(plain, skip_special_tokens=False)
+        return _made_of((), lambda: self._backend.decode(plain, skip_special_tokens=False))
 
     def __reduce__(self) -> tuple[object, tuple[str, dict[str, str]]]:
         return (_from_json, (self._backend.to_str(), self._names))
@@ -501,15 +500,16 @@ class Tokenizer(Vocabulary):
         if not all(isinstance(text, str) for text in texts):
             raise _fault(texts)
         for group in grouped(parts(texts, cut=self._cuts)):
-            try:
-                if len(group) == 1:
-                    # Without the library's threads, of which a process that forks later would be warned.
-                    encodings = [self._backend.encode(group[0].text, add_special_tokens=False)]
-                else:
-                    encodings = encode([part.text for part in group], add_special_tokens=False)
-            except (TypeError, UnicodeEncodeError):
-                raise _fault([texts[part.row] for part in group]) from None
+            encodings = _made_of([texts[part.row] for part in group], partial(self._encoded, group, encode))
             yield from zip(group, encodings, strict=True)
+
+    def _encoded(
+        self, group: Sequence[Part], encode: Callable[..., list[tokenizers.Encoding]]
+    ) -> list[tokenizers.Encoding]:
+        if len(group) == 1:
+            # Without the library's threads, of which a process that forks later would be warned.
+            return [self._backend.encode(group[0].text, add_special_tokens=False)]
+        return encode([part.text for part in group], add_special_tokens=False)
 
     def _ordinary(self, ids: list[int]) -> list[int]:
         """`ids` with no special token but the unknown: some loaded vocabularies find one in plain text."""
@@ -522,6 +522,23 @@ class Tokenizer(Vocabulary):
 
 def _from_json(text: str, names: Mapping[str, str] = NO_NAMES) -> Tokenizer:
     return Tokenizer.from_json(text, names=names)
+
+
+def _made_of(texts: Sequence[str], make: Callable[[], T]) -> T:
+    """What the library makes of texts.
+
+    Raises:
+        InputError: for what is no text, and where a tokenizer.json that could be read fails on one, as a pattern does that would
+            try for ever.
+    """
+    try:
+        return cast(T, guarded(make, "the tokenizer fails on a text"))
+    except InputError:
+        raise
+    except (TypeError, UnicodeEncodeError):
+        raise _fault(texts) from None
+    except Exception as error:  # the library raises bare Exception for whatever in the file does not fit the text
+        raise InputError(f"the tokenizer fails on a text ({error}); save or copy it again") from None
 
 
 def _fault(texts: Sequence[str]) -> Exception:
