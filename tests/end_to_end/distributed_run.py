@@ -13,9 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.distributed.tensor import DTensor, Shard
 
 import regard
+import regard.training.run as run_module
 from regard.training.loop import Stopped
 
 
@@ -54,6 +56,15 @@ class Inside:
                     raise SystemExit(f"{name} is not divided among the workers: {placement}")
 
 
+def poison(what: str, ids: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+    """Make NaN of the vectors, or of their gradient, of texts that have one letter three times in a row."""
+    same = (ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] > 1)  # beyond the special tokens
+    here = (same[:, 1:] & same[:, :-1]).any(dim=1)[:, None, None]
+    if what == "gradient" and vectors.requires_grad and here.any():
+        vectors.register_hook(lambda gradient: gradient.masked_fill(here, torch.inf))
+    return vectors.masked_fill(here, torch.nan) if what == "loss" else vectors
+
+
 def forbid_writing(folder: Path) -> None:
     """End this process if it opens a file of the run for writing, or makes, moves or removes one."""
 
@@ -79,6 +90,16 @@ def main() -> None:
     first = os.environ["RANK"] == "0"
     if not first:
         forbid_writing(output)
+    if orders["poison"]:  # on every worker: callbacks are called on the first alone
+        made = run_module.Checkpoints.restore
+
+        def restore(self, model, optimizer):
+            model.encoder.embedding.register_forward_hook(
+                lambda module, inputs, output: poison(orders["poison"], inputs[0], output)
+            )
+            return made(self, model, optimizer)
+
+        run_module.Checkpoints.restore = restore
     other = Path(sys.argv[1]).with_name(f"other-{os.environ['MASTER_PORT']}")  # of this run
     if not first:
         other.write_text(str(os.getpid()))
@@ -93,6 +114,9 @@ def main() -> None:
             resume=orders["resume"],
             callbacks=[Inside(orders["sharded"], orders["leave_at"], orders["signal_at"], signalled)],
         )
+    except regard.InputError as error:
+        os.write(2, f"REFUSED {error}\n".encode())  # in one piece, beside that of the other worker
+        return
     except Stopped as stopped:
         print(f"STOPPED {stopped.number} {stopped.step}", file=sys.stderr, flush=True)
         return

@@ -69,6 +69,7 @@ def torchrun(pairs, tmp_path):
         leave_at: int | None = None,
         signal_at: int | None = None,
         signalled: str = "",
+        poison: str = "",
     ) -> dict[str, Any]:
         orders = tmp_path / "orders.json"
         orders.write_text(
@@ -81,6 +82,7 @@ def torchrun(pairs, tmp_path):
                     "leave_at": leave_at,
                     "signal_at": signal_at,
                     "signalled": signalled,
+                    "poison": poison,
                     "sharded": values["training"]["parallel"] == "fsdp",
                 }
             )
@@ -99,6 +101,8 @@ def torchrun(pairs, tmp_path):
         if signal_at is not None:
             return {"stopped": re.findall(r"STOPPED (\d+) (\d+)", done.stderr)}
         assert done.returncode == 0, done.stderr[-4000:]
+        if poison:
+            return {"refused": re.findall(r"REFUSED (.*)", done.stderr)}
         (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
         return json.loads(line.removeprefix("RESULT "))
 
@@ -192,6 +196,21 @@ def test_a_signal_to_any_worker_stops_both_at_one_step_with_a_checkpoint(
     assert whole.keys() == cut.keys()
     for name, value in whole.items():
         assert cut[name] == value, f"{name} differs"
+
+
+@pytest.mark.parametrize(("parallel", "what"), [("ddp", "loss"), ("ddp", "gradient"), ("fsdp", "gradient")])
+def test_two_workers_end_at_the_batch_that_makes_what_is_no_finite_number(
+    parallel, what, small_recipe, torchrun, pairs, tmp_path
+):
+    values = settings_of(small_recipe, "transformer", parallel) | {"data": {"validation_size": 1}}
+    values["training"] |= {"steps": 40, "batch_tokens": 4, "evaluate_every": 40}  # each example is a batch
+    data = [pair for pair in pairs if not any(letter * 3 in pair[0] for letter in "abcdefgh")] + [("ggg", "ggg")]
+    said = torchrun(values, tmp_path / "run", data=data, poison=what)["refused"]
+    assert len(said) == 2
+    assert said[0] == said[1]
+    kind = "the loss is nan" if what == "loss" else "the gradient of .* holds NaN or infinity"
+    batch = f"batch [1-4] of the update's [34], example {len(data) - 1} of .*:{len(data)}"
+    assert re.search(rf"diverged at step [0-9]+: {kind} \({batch}\)", said[0]), said[0]
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])

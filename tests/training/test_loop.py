@@ -22,7 +22,7 @@ from regard.layers import Tokens
 from regard.models import MODELS
 from regard.tasks import TranslationTask, Translator
 from regard.training import read_recipe, run
-from regard.training.loop import evaluation_loss
+from regard.training.validation import evaluation_loss
 
 BOTH = pytest.mark.parametrize("model", ["bahdanau", "transformer"])
 

@@ -41,6 +41,7 @@ from regard.tasks.preparation import (
     TRAIN,
     VALIDATION,
     EncoderTokenizerSettings,
+    Places,
     Prepared,
     prepare,
     whole_text_tokenizer,
@@ -448,14 +449,17 @@ def prepare_labelled(
         columns = {**columns_of(made.tokenizer), LABEL: made.outputs if not number else 1 << 32}
         cut = 0
 
+        places = Places()
+
         def rows(examples: Iterator[LabelledText]) -> Iterator[Sequence[Sequence[int]]]:
             nonlocal cut
             while chunk := list(itertools.islice(examples, 1024)):
                 for each, example in zip(encode(made, chunk), chunk, strict=True):
                     cut += each.cut > 0
+                    places.note(example.file, example.line)
                     yield each.ids, [each.second], told(example)
 
-        write_store(folder, TRAIN, columns, rows(splits.train()))
+        write_store(folder, TRAIN, columns, rows(splits.train()), places)
         write_store(folder, VALIDATION, columns, rows(splits.validation()))
         found = [*splits.notes, *notes]
         if cut:

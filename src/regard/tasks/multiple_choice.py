@@ -37,6 +37,7 @@ from regard.tasks.preparation import (
     TRAIN,
     VALIDATION,
     EncoderTokenizerSettings,
+    Places,
     Prepared,
     Row,
     prepare,
@@ -432,7 +433,7 @@ def prepare_choices(
             auxiliary=data.auxiliary,
             question=data.question,
         )
-        cut = 0
+        cut, places = 0, Places()
 
         def rows(questions: Iterator[ChoiceQuestion]) -> Iterator[Row]:
             nonlocal cut
@@ -441,9 +442,10 @@ def prepare_choices(
                 encoded = task.encode(contexts, choices, maximum=task.maximum_length)
                 for question, each in zip(chunk, encoded, strict=True):
                     cut += sum(joined.cut > 0 for joined in each)
+                    places.note(question.file, question.number)
                     yield row_of(each, right_of(question))
 
-        write_store(folder, TRAIN, columns(task.tokenizer), rows(splits.train()))
+        write_store(folder, TRAIN, columns(task.tokenizer), rows(splits.train()), places)
         write_store(folder, VALIDATION, columns(task.tokenizer), rows(splits.validation()))
         notes = splits.notes
         if cut:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from regard.checkpoints import located
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.files import replace_file
-from regard.reading import read_json_object, read_text
+from regard.reading import LARGEST, open_regular, parse_json, read_json_object, read_text
 from regard.tasks.task import Task
 from regard.text import Tokenizer
 
@@ -23,6 +24,9 @@ READY = "ready"
 SETTINGS = "task.json"
 TRAIN, VALIDATION = "train", "validation"
 """Where in the folder the token stores are."""
+
+PLACES = ".places"
+"""What a file beside a store ends in: a line of JSON with the files, then of each row a file's number and a line (uint32)."""
 
 T = TypeVar("T", bound=Task)
 
@@ -201,11 +205,61 @@ Row = Sequence[Sequence[int] | np.ndarray]
 """For each column of a store, in order, the numbers of one example."""
 
 
-def write_store(folder: Path, split: str, columns: Mapping[str, int], rows: Iterable[Row]) -> None:
+class Places:
+    """Where the rows of a store were read: gathered while it is written, then kept beside it."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, int] = {}
+        self._rows = array("I")  # of each row the file's number, then the line
+
+    def note(self, file: str, line: int) -> None:
+        """The row written next was read there."""
+        self._rows.extend((self._files.setdefault(file, len(self._files)), line))
+
+    def keep(self, folder: Path, split: str) -> None:
+        """Write what was gathered."""
+        numbers = np.array(self._rows, dtype="<u4").tobytes()
+        replace_file(folder / f"{split}{PLACES}", json.dumps(list(self._files)).encode() + b"\n" + numbers)
+
+
+def examples_named(folder: Path, rows: np.ndarray, most: int = 5) -> str:
+    """Which training examples these rows are: by their numbers from 1, and by file and line where these are known.
+
+    Arguments:
+        folder: of the preparation.
+        most: to be named one by one.
+    """
+    shown, more = rows[:most].tolist(), f" and {len(rows) - most:,} more" if len(rows) > most else ""
+    said = (
+        f"example{'s' if len(rows) > 1 else ''} {', '.join(f'{row + 1:,}' for row in shown)}{more} of {folder / TRAIN}"
+    )
+    try:
+        with open_regular(folder / f"{TRAIN}{PLACES}", "") as file:
+            files = parse_json(file.readline(LARGEST), "", "")
+            places = np.frombuffer(file.read(), dtype="<u4").reshape(-1, 2)
+        read = [(files[places[row, 0]], int(places[row, 1])) for row in shown]
+    except (
+        OSError,
+        ValueError,
+        IndexError,
+        TypeError,
+    ):  # of a task that keeps none, or damaged: the numbers are enough
+        return said
+    return f"{said}, read from {', '.join(f'{file}:{line}' for file, line in read)}{more}"
+
+
+def write_store(
+    folder: Path, split: str, columns: Mapping[str, int], rows: Iterable[Row], places: Places | None = None
+) -> None:
     """Write the rows of one split.
+
+    Arguments:
+        places: where they were read, noted as they come.
 
     Raises:
         InputError: where there are none.
     """
     if len(TokenStore.write(folder / split, columns, rows)) == 0:
         raise InputError(f"there is no {split} example that can be used; give some")
+    if places is not None:
+        places.keep(folder, split)

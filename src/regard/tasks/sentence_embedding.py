@@ -38,6 +38,7 @@ from regard.tasks.preparation import (
     TRAIN,
     VALIDATION,
     EncoderTokenizerSettings,
+    Places,
     Prepared,
     encoder_tokenizer,
     prepare,
@@ -396,7 +397,7 @@ def _write(
     folder: Path, task: SentenceEmbeddingTask, split: str, examples: Iterator[SentenceExample], parts: int
 ) -> int:
     """Write the store of a split; returns how many texts were cut."""
-    cut = 0
+    cut, places = 0, Places()
     form: SentenceExample | None = None
 
     def rows() -> Iterator[Sequence[Sequence[int]]]:
@@ -415,11 +416,12 @@ def _write(
                 kept = [
                     ids if len(ids) <= task.maximum_length else ids[: task.maximum_length - 1] + end for ids in texts
                 ]
+                places.note(example.file, example.line)
                 yield [*kept, [bits_of(example.score or 0.0)]]
 
     size = task.tokenizer.size
     columns = dict.fromkeys((TEXT, PAIR, NEGATIVE)[:parts], size) | {SCORE: 1 << 32}
-    write_store(folder, split, columns, rows())
+    write_store(folder, split, columns, rows(), places)
     return cut
 
 

@@ -40,6 +40,7 @@ from regard.tasks.preparation import (
     TRAIN,
     VALIDATION,
     EncoderTokenizerSettings,
+    Places,
     Prepared,
     encoder_tokenizer,
     prepare,
@@ -476,7 +477,7 @@ def numbers_of(task: TaggingTask, sentence: TaggedSentence, source: str | None) 
 
 def _write(folder: Path, task: TaggingTask, splits: Splits[TaggedSentence], source: str | None) -> int:
     """Write the stores of both splits; returns how many sentences take more than one window."""
-    parted = 0
+    parted, places = 0, Places()
 
     def rows(sentences: Iterator[TaggedSentence]) -> Iterator[Sequence[Sequence[int]]]:
         nonlocal parted
@@ -489,15 +490,16 @@ def _write(folder: Path, task: TaggingTask, splits: Splits[TaggedSentence], sour
                 context=task.context,
                 documents=list(documents_of(chunk)),
             )
-            for windows, numbers in zip(found, tags, strict=True):
+            for sentence, windows, numbers in zip(chunk, found, tags, strict=True):
                 parted += len(windows) > 1
                 waiting = iter(numbers)
                 for place, window in enumerate(windows):
                     own = list(itertools.islice(waiting, len(window.places)))
+                    places.note(sentence.file, sentence.line)
                     yield window.ids, [0], window.places, own, [int(place > 0)]
 
     columns = {**columns_of(task.tokenizer), PLACE: PLACES, TAG: len(task.tags), GOES_ON: 2}
-    write_store(folder, TRAIN, columns, rows(splits.train()))
+    write_store(folder, TRAIN, columns, rows(splits.train()), places)
     write_store(folder, VALIDATION, columns, rows(splits.validation()))
     return parted
 

@@ -35,7 +35,7 @@ from regard.tasks.pairs import (
     written_tokens,
 )
 from regard.tasks.predictor import Evaluation, refuse_empty
-from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, prepare
+from regard.tasks.preparation import TRAIN, VALIDATION, Places, Prepared, prepare
 from regard.tasks.spec import TaskSpec
 from regard.tasks.translation_data import PAIRS, PairTokenizerSettings, TranslationData
 from regard.text import Tokenizer
@@ -409,8 +409,10 @@ def prepare_pairs(
             _check_covered(part, source, target, tokenizer)
         columns = {"source": source.size, "target": target.size}
         for split in (TRAIN, VALIDATION):
-            rows = itertools.chain.from_iterable(_rows(part, split, source, target) for part in parts)
+            places = Places()
+            rows = itertools.chain.from_iterable(_rows(part, split, source, target, places) for part in parts)
             TokenStore.write(folder / split, columns, rows)
+            places.keep(folder, split)
         for part in parts:
             if part.dropped and not part.kept:
                 raise InputError(
@@ -509,7 +511,7 @@ def _tokenizers(
     return (trained(0), trained(1)), notes
 
 
-def _rows(part: LanguagePart, split: str, source: Tokenizer, target: Tokenizer) -> Iterator[Row]:
+def _rows(part: LanguagePart, split: str, source: Tokenizer, target: Tokenizer, places: Places) -> Iterator[Row]:
     """Token ids of the pairs of one split, the language's tag in front of the source; of training too long ones are left out."""
     language, limit = _language(part), part.data.maximum_tokens
     before = [] if language is None else [source.id_of(tag(language))]
@@ -517,12 +519,13 @@ def _rows(part: LanguagePart, split: str, source: Tokenizer, target: Tokenizer) 
     for chunk in in_chunks(pairs):
         sources = source.encode_batch([pair.source for pair in chunk])
         targets = target.encode_batch([pair.target for pair in chunk])
-        for left, right in zip(sources, targets, strict=True):
+        for pair, left, right in zip(chunk, sources, targets, strict=True):
             row = [*before, *left], right
             if split == TRAIN and limit is not None and max(map(len, row)) > limit:
                 part.dropped += 1
             else:
                 part.kept += split == TRAIN
+                places.note(pair.file, pair.line)
                 yield row
 
 

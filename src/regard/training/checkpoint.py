@@ -80,14 +80,18 @@ class Progress:
     log_bytes: int = 0
     finished: str = ""
 
-    def count(self, loss: LossSum) -> None:
-        """Add a batch's losses to the tallies."""
-        self.loss_sum += whole(loss.total).item()
+    def count(self, loss: LossSum) -> float:
+        """Add a batch's losses to the tallies; returns their sum, which is finite where all of them are."""
+        own = whole(loss.total).item()
+        self.loss_sum += own
         self.loss_tokens += loss.tokens
         self.correct += int(loss.correct)
         for name, part in loss.auxiliary.items():
             total, labels, right = self.beside.get(name, (0.0, 0, 0))
-            self.beside[name] = (total + whole(part.total).item(), labels + part.tokens, right + int(part.correct))
+            value = whole(part.total).item()
+            own += value
+            self.beside[name] = (total + value, labels + part.tokens, right + int(part.correct))
+        return own
 
     def tallies(self, names: Sequence[str]) -> list[Tally]:
         """The tally of the loss itself, then those of the further losses of these names."""

@@ -1,4 +1,4 @@
-"""The training loop, one, on torch alone; and losses on the validation set, of all of it and of each group."""
+"""The training loop, one, on torch alone."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.data.batching import Batches
 from regard.data.token_store import TokenStore
-from regard.errors import InputError, nearest
+from regard.errors import InputError
 from regard.layers.embeddings import NotFinite
 from regard.tasks.task import Batch, LossSum, Task
 from regard.training.callbacks import Callback
 from regard.training.checkpoint import JsonLines, Progress, Tally
+from regard.training.divergence import first_not_finite
 from regard.training.settings import TrainingSettings, learning_rate
+from regard.training.validation import means
 from regard.training.workers import Workers, whole
 
 
@@ -55,6 +57,7 @@ class Loop:
         save: write a checkpoint of this moment; every worker calls it.
         cannot_resume: why a finished run that was restored cannot go further; empty where it can.
         say: receives sentences for the user.
+        named: says which examples rows of `data` are.
     """
 
     task: Task
@@ -73,10 +76,12 @@ class Loop:
     save: Callable[[], None]
     cannot_resume: str = ""
     say: Callable[[str], None] | None = None
+    named: Callable[[np.ndarray], str] = lambda rows: f"{len(rows):,} examples"
     auxiliary: Mapping[str, np.ndarray] = field(init=False, default_factory=dict)
     asked_to_stop: int = field(init=False, default=0)
     saved: float = field(init=False, default=0.0)
-    gradient_norm: Tensor | None = field(init=False, default=None)
+    saved_step: int = field(init=False, default=0)
+    gradient_norm: float = field(init=False, default=0.0)
 
     @contextmanager
     def signals(self) -> Iterator[None]:
@@ -105,8 +110,8 @@ class Loop:
         """Train until done; `progress.finished` then says why it ended.
 
         Raises:
-            InputError: the loss or a parameter is no finite number any more; the last checkpoint is from before. Or there is an
-                `cannot_resume` to going further, and the limits ask for it.
+            InputError: the loss, its gradient or a parameter is no finite number any more; the last checkpoint is from before.
+                Or there is an `cannot_resume` to going further, and the limits ask for it.
             Stopped: where `signals` was asked to stop.
         """
         progress, started = self.progress, time.monotonic() - self.progress.seconds
@@ -122,7 +127,7 @@ class Loop:
             if self.cannot_resume and not progress.finished:
                 raise InputError(self.cannot_resume)
         self._tell_of_warmup(expected)
-        self.saved = progress.seconds
+        self.saved, self.saved_step = progress.seconds, progress.step
         for callback in self.callbacks if self.workers.first else ():
             prepared = getattr(
                 callback, "prepared", None
@@ -196,35 +201,76 @@ class Loop:
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        rounds = math.ceil(len(window) / workers.count)
-        for number in range(rounds):
+        finite = True
+        for number in range(math.ceil(len(window) / workers.count)):
             place = number * workers.count + workers.rank
             # In a last, shorter window some workers have no batch left: they run one that counts nothing, because
             # exchanging gradients takes all of them.
-            share = 1.0 if place < len(window) else 0.0
-            rows = window[place if share else 0].tolist()
-            batch: Batch = self.task.training_batch(self.data, rows, progress.epoch).to(workers.device)
-            torch.manual_seed(_mixed(self.seed, progress.step, number, workers.rank))
-            with workers.gathering(self.wrapped, last=number == rounds - 1):
-                loss = self._loss(self.wrapped, batch)
+            counts, place = place < len(window), place if place < len(window) else 0
+            with workers.gathering(self.wrapped, last=(number + 1) * workers.count >= len(window)):
                 # DDP and FSDP average gradients over workers where the sum is wanted.
-                scale = share * workers.count
-                objective = loss.total * (scale / total_tokens)
-                for name, part in loss.auxiliary.items():
-                    objective = objective + part.total * (scale / max(1, totals[name]))
-                objective.backward()
-            if share:
-                progress.count(loss)
-                if workers.count == 1 and not math.isfinite(progress.loss_sum):
-                    self._diverged(progress.step + 1, f"the loss is {progress.loss_sum}")
-        if settings.clip_norm is not None:
-            # Read where a line of the log is written, so that a graphics card is not waited for in each update.
-            self.gradient_norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
+                loss = self._backward(
+                    window[place], (number, workers.rank), workers.count if counts else 0, total_tokens, totals
+                )
+            if counts:
+                finite &= math.isfinite(progress.count(loss))
+        # `progress.count` has waited for a graphics card already, so reading the norm makes nothing wait again.
+        self.gradient_norm = self._clipped()
+        if workers.largest(not (finite and math.isfinite(self.gradient_norm))):
+            self._blame(window, total_tokens, totals)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         progress.step += 1
         progress.tokens += total_tokens
         return total_tokens
+
+    def _backward(
+        self, rows: np.ndarray, place: tuple[int, int], scale: float, tokens: int, totals: Mapping[str, int]
+    ) -> LossSum:
+        """Add a batch's part of the gradient; what is random is drawn as for that place of the update on that worker.
+
+        Arguments:
+            scale: of its part.
+            tokens, totals: labels of the whole window, and those of each further loss.
+        """
+        batch: Batch = self.task.training_batch(self.data, rows.tolist(), self.progress.epoch).to(self.workers.device)
+        torch.manual_seed(_mixed(self.seed, self.progress.step, *place))
+        loss = self._loss(self.wrapped, batch)
+        objective = loss.total * (scale / tokens)
+        for name, part in loss.auxiliary.items():
+            objective = objective + part.total * (scale / max(1, totals[name]))
+        objective.backward()
+        return loss
+
+    def _clipped(self) -> float:
+        """The norm of the gradient, which is clipped where the settings say so."""
+        most, parameters = self.settings.clip_norm, list(self.model.parameters())
+        if most is not None:
+            return whole(nn.utils.clip_grad_norm_(parameters, most)).item()
+        return whole(nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])).item()
+
+    def _blame(self, window: list[np.ndarray], tokens: int, totals: Mapping[str, int]) -> NoReturn:
+        """Find which batch of an update made what is no finite number, and end the training.
+
+        Every worker computes each batch again, with the random numbers that it had, and looks at its gradient alone.
+        """
+        workers, model = self.workers, self.model
+        damaged = first_not_finite(model.named_parameters(), workers)
+        what, where = "the norm of the gradient is no finite number", self.named(np.concatenate(window))
+        for place, rows in enumerate(window):
+            self.optimizer.zero_grad(set_to_none=True)
+            with workers.gathering(self.wrapped, last=True):
+                found = self._backward(rows, divmod(place, workers.count), 1.0, tokens, totals)
+            loss = Progress().count(found)
+            name = first_not_finite(((name, parameter.grad) for name, parameter in model.named_parameters()), workers)
+            if name or not math.isfinite(loss):
+                what = f"the gradient of {name} holds NaN or infinity" if math.isfinite(loss) else f"the loss is {loss}"
+                where = f"batch {place + 1} of the update's {len(window)}, {self.named(rows)}"
+                break
+        # Where a parameter is no finite number already, no example is to blame.
+        self._diverged(
+            self.progress.step + 1, f"{what}, as {damaged} holds NaN or infinity" if damaged else f"{what} ({where})"
+        )
 
     def _loss(self, model: nn.Module, batch: Batch) -> LossSum:
         device = self.workers.device.type
@@ -250,7 +296,7 @@ class Loop:
         if self.log is not None:
             self.progress.log_bytes = self.log.settled()
         self.save()
-        self.saved = self.progress.seconds
+        self.saved, self.saved_step = self.progress.seconds, self.progress.step
 
     def _save_is_due(self) -> bool:
         minutes = self.settings.save_minutes
@@ -264,8 +310,9 @@ class Loop:
         return self.workers.summed(float(bad) + (not math.isfinite(loss)))[0] == 0
 
     def _diverged(self, step: int, what: str) -> NoReturn:
+        last = f"the checkpoint of step {self.saved_step:,} stays" if self.saved_step else "there was no checkpoint yet"
         raise InputError(
-            f"training diverged: {what} at step {step:,}; nothing of that was saved, and an earlier checkpoint is intact. "
+            f"training diverged at step {step:,}: {what}; nothing of that was saved, and {last}. "
             f"Lower training.learning_rate, which is {self.settings.learning_rate:g}, lengthen training.warmup, or set "
             "training.clip_norm"
         )
@@ -273,16 +320,15 @@ class Loop:
     def _log_training(self) -> None:
         progress = self.progress
         own, beside = self._tallies()
-        loss, accuracy = _means(own)
+        loss, accuracy = means(own)
         further: dict[str, float] = {}
         for name, tally in beside.items():
-            mean, right = _means(tally)
+            mean, right = means(tally)
             loss += mean
             further |= self.task.auxiliary_metrics(name, mean, right)
         gradient: dict[str, Any] = {}
-        if self.gradient_norm is not None and self.settings.clip_norm is not None:
-            norm = whole(self.gradient_norm).item()
-            gradient = {"gradient_norm": norm, "clipped": norm > self.settings.clip_norm}
+        if self.settings.clip_norm is not None:
+            gradient = {"gradient_norm": self.gradient_norm, "clipped": self.gradient_norm > self.settings.clip_norm}
         self._write(
             {
                 "event": "train",
@@ -402,83 +448,6 @@ class Loop:
             getattr(callback, what)(*arguments)
 
 
-def _means(tally: Tally) -> tuple[float, float]:
-    """Mean loss, and share of right labels."""
-    total, labels, right = tally
-    return total / max(1, labels), right / max(1, labels)
-
-
 def _mixed(*numbers: int) -> int:
     """One seed out of several numbers, well mixed."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-# Validation.
-
-
-def evaluation_loss(loop: Loop, data: TokenStore, rows: Sequence[int] | None = None) -> dict[str, float]:
-    """Loss and accuracy by teacher forcing, without label smoothing, each worker taking its share of the batches.
-
-    Arguments:
-        rows: those to take; all where None.
-    """
-    taken = np.arange(len(data)) if rows is None else np.asarray(rows, dtype=np.int64)
-    lengths = loop.task.lengths(data)[taken]
-    batches = Batches(lengths, maximum_tokens=4 * loop.settings.batch_tokens).in_order()
-    found, names = Progress(), list[str]()
-    workers = loop.workers
-    for start in range(0, len(batches), workers.count):
-        place = start + workers.rank
-        chosen = taken[batches[place if place < len(batches) else start]]
-        batch = loop.task.read_batch(data, chosen.tolist()).to(workers.device)
-        with torch.autocast(workers.device.type, dtype=loop.dtype, enabled=loop.dtype != torch.float32):
-            loss = loop.task.loss(loop.wrapped, batch)
-        names = list(loss.auxiliary)
-        if place < len(batches):
-            found.count(loss)
-    own, *others = workers.added(found.tallies(names))
-    metrics = loop.task.metrics_of(*_means(own))
-    for name, tally in zip(names, others, strict=True):
-        mean, right = _means(tally)
-        metrics["loss"] += mean
-        metrics |= loop.task.auxiliary_metrics(name, mean, right)
-    return metrics
-
-
-def losses_by_group(loop: Loop, task: Task, store: TokenStore) -> dict[str, float]:
-    """What `evaluation_loss` finds on each group of examples, as `loss.de`; every worker calls it.
-
-    Empty where the task tells none apart.
-    """
-    metrics: dict[str, float] = {}
-    for group, rows in task.groups(store).items():
-        metrics |= {f"{name}.{group}": value for name, value in evaluation_loss(loop, store, rows).items()}
-    return metrics
-
-
-MOST_NAMED = 20
-"""The most classes, labels or numbers of which each evaluation keeps figures."""
-
-
-def names_of_each(metrics: Sequence[str], task: Task, best: str) -> list[str]:
-    """The names of what `Predictor.judge` finds of each class, such as `f1.spam`; of many classes that of `best` alone.
-
-    Arguments:
-        metrics: the predictor's `metrics_of_each`.
-        best: `training.best`.
-
-    Raises:
-        InputError: where `best` names a class that there is not.
-    """
-    metric, _, name = best.partition(".")
-    if metric in metrics and name and name not in task.named:
-        raise InputError(f"training.best is {best!r}, and there is no {name!r}; {nearest(name, task.named)}")
-    shown = task.named if len(task.named) <= MOST_NAMED else ()
-    names = [f"{each}.{of}" for of in shown for each in metrics]
-    return names if not name or best in names or metric not in metrics else [*names, best]
-
-
-def judged_names(judged: tuple[str, ...], task: Task) -> list[str]:
-    """The names of the metrics that `Predictor.judge` finds, in order: of all examples, then of each group."""
-    groups = ["", *(f".{group}" for group in task.group_names)]
-    return [f"{name}{group}" for group in groups for name in judged]

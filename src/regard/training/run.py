@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,17 @@ from regard.rendering import metric_rows, text_table
 from regard.tasks.card import README, SEEN, run_section
 from regard.tasks.loading import POINTER, load
 from regard.tasks.predictor import Predictor
-from regard.tasks.preparation import READY, Prepared, is_prepared
+from regard.tasks.preparation import READY, Prepared, examples_named, is_prepared
 from regard.tasks.spec import spec_of
 from regard.tasks.task import Task
 from regard.training.callbacks import Callback, ProgressBar, in_notebook, tracker_of
 from regard.training.checkpoint import OPTIMIZER, PROGRESS, Checkpoints, JsonLines, Progress
-from regard.training.loop import Loop, evaluation_loss, judged_names, losses_by_group, names_of_each
+from regard.training.loop import Loop
 from regard.training.optimizers import build_optimizer, freeze, give_adapters
 from regard.training.precision import compiled, denormals_flushed, recompute_blocks, resolve
 from regard.training.recipe import Recipe, differences, folder_of, read_recipe, write_recipe
 from regard.training.settings import LIMITS, TrainingSettings
+from regard.training.validation import evaluation_loss, judged_names, losses_by_group, names_of_each
 from regard.training.workers import Workers, joined
 
 RECIPE = "recipe.yaml"
@@ -228,6 +230,7 @@ class _Run:
             callbacks=watching,
             evaluate=self._evaluate,
             save=self._save,
+            named=partial(examples_named, folder / "data"),
             cannot_resume=self.checkpoints.cannot_resume,
             say=talk,
         )

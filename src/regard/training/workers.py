@@ -52,9 +52,10 @@ class Workers:
 
     def largest(self, number: int) -> int:
         """The largest of the numbers that the workers have."""
+        if self.count == 1:
+            return number
         found = torch.tensor(number, device=self.device)
-        if self.count > 1:
-            dist.all_reduce(found, dist.ReduceOp.MAX)
+        dist.all_reduce(found, dist.ReduceOp.MAX)
         return int(found)
 
     def added(self, tallies: Sequence[tuple[float, int, int]]) -> list[tuple[float, int, int]]:

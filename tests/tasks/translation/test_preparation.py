@@ -336,6 +336,7 @@ class Counted:
     """A pair that counts how many of its kind are alive."""
 
     alive = most = 0
+    file, line = "pairs.tsv", 1
 
     def __init__(self, source: str, target: str) -> None:
         self.source, self.target = source, target
