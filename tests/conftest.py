@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib.util
+import ipaddress
 import os
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,9 @@ from torch import nn
 
 from regard.layers import Tokens
 from regard.models import BahdanauConfig, TransformerConfig
+
+# Asked for its version, huggingface_hub's client fetches a list from huggingface.co, unless it is to say nothing of its user.
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 # The suite draws the same examples each time, so that it fails on the change that broke something; `make search` draws new ones.
 settings.register_profile("steady", derandomize=True, deadline=None)  # a busy machine is no fault
@@ -32,6 +38,68 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+OUTSIDE = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """No test reaches beyond this machine: names are not looked up, and sockets connect to loopback and to files alone.
+
+    What a test does so is refused as without a network, and the test fails, whatever becomes of the refusal. Processes that
+    tests start are not seen; `make test-offline` gives the whole suite a network of its own, which has loopback alone.
+    """
+    found = config.stash[OUTSIDE] = []
+    real = {name: getattr(socket.socket, name) for name in ("connect", "connect_ex", "sendto")}
+    look_up = socket.getaddrinfo
+
+    def is_here(host: Any) -> bool:
+        name = host.decode() if isinstance(host, bytes) else host
+        if name in (None, "", "localhost"):
+            return True
+        try:
+            address = ipaddress.ip_address(name.partition("%")[0])
+        except ValueError:
+            return name == socket.gethostname()
+        return address.is_loopback or address.is_unspecified
+
+    def guarded(name: str) -> Callable[..., Any]:
+        def call(self: socket.socket, *arguments: Any) -> Any:
+            address = arguments[-1]
+            if self.family in (socket.AF_INET, socket.AF_INET6) and not is_here(address[0]):
+                found.append(f"{name} {address}")
+                if name == "connect_ex":
+                    return errno.ENETUNREACH
+                raise OSError(errno.ENETUNREACH, "tests have no network")
+            return real[name](self, *arguments)
+
+        return call
+
+    def guarded_look_up(host: Any, *arguments: Any, **named: Any) -> Any:
+        if not is_here(host):
+            found.append(f"the address of {host}")
+            raise socket.gaierror(socket.EAI_AGAIN, "tests have no network")
+        return look_up(host, *arguments, **named)
+
+    for name in real:
+        setattr(socket.socket, name, guarded(name))
+    socket.getaddrinfo = guarded_look_up
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail a test that would have reached beyond this machine."""
+    yield
+    found = item.config.stash[OUTSIDE]
+    said, found[:] = ", ".join(found), []
+    if said:
+        pytest.fail(f"tests have no network, and this one asked for {said}", pytrace=False)
+
+
+@pytest.fixture
+def outside(pytestconfig: pytest.Config) -> list[str]:
+    """What this test has asked of the network; what is taken out of it fails nothing."""
+    return pytestconfig.stash[OUTSIDE]
 
 
 @pytest.fixture
