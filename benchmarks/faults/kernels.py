@@ -32,7 +32,8 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from kernel_cases import Case, blocks_case, linear_case  # noqa: E402
+from kernel_blocks import blocks_case  # noqa: E402
+from kernel_cases import Case, linear_case  # noqa: E402
 
 from regard.quantization.variants import FLAGS, SOURCES, VARIANTS, processor  # noqa: E402
 

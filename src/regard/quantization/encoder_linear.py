@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.errors import InputError
-from regard.quantization.linear import Precision, QuantizedLinear, in_bytes, linear_for
+from regard.quantization.linear import BITS, Precision, QuantizedLinear, in_bytes, linear_for
 
 ActivationFunction = Callable[[Tensor], Tensor]
 
@@ -103,13 +102,9 @@ class FusedLinear:
 def packed_linear(
     layers: Sequence[nn.Linear], precision: Precision, activation: ActivationFunction | None = None
 ) -> PackedLinear:
-    """Linear layers of one input as a single one, their outputs one after another.
-
-    Raises:
-        InputError: where this PyTorch multiplies no bytes.
-    """
-    if precision == "int4":
-        return PlainLinear(tuple(_of_four_bits(part) for part in layers), activation)
+    """Linear layers of one input as a single one, their outputs one after another."""
+    if precision == "int4" or (precision == "int8" and not multiplies_bytes()):
+        return PlainLinear(tuple(_quantized(part, precision) for part in layers), activation)
     weight, bias = _joined(layers)
     if precision == "int8":
         return _byte_linear(weight.float(), bias.float(), activation)
@@ -148,10 +143,25 @@ def fuses() -> bool:
     )
 
 
-def _of_four_bits(layer: nn.Module) -> nn.Module:
-    if isinstance(layer, QuantizedLinear) and layer.bits == 4:
+@functools.cache
+def multiplies_bytes() -> bool:
+    """Whether this PyTorch's product of matrices of bytes is there and exact on this processor.
+
+    Where the processor has no VNNI, oneDNN adds two products in 16 bits, and large ones have no room there.
+    """
+    x, weight = torch.full((16, 64), 127, dtype=torch.int8), torch.full((64, 32), 127, dtype=torch.int8)
+    x[8:], weight[:, 16:] = -127, -127
+    try:
+        found = torch._int_mm(x, weight)  # pyright: ignore[reportPrivateImportUsage]
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return False
+    return torch.equal(found.long(), x.long() @ weight.long())
+
+
+def _quantized(layer: nn.Module, precision: Precision) -> nn.Module:
+    if isinstance(layer, QuantizedLinear) and layer.bits == BITS[precision]:
         return layer
-    return linear_for(layer.weight, layer.bias, "int4")  # type: ignore[arg-type]
+    return linear_for(layer.weight, layer.bias, precision)  # type: ignore[arg-type]
 
 
 def _joined(layers: Sequence[nn.Linear]) -> tuple[Tensor, Tensor]:
@@ -184,10 +194,6 @@ def _fused_name(activation: ActivationFunction | None) -> tuple[str, str] | None
 
 
 def _byte_linear(weight: Tensor, bias: Tensor, activation: ActivationFunction | None) -> ByteLinear:
-    if not hasattr(torch, "_int_mm"):
-        raise InputError(
-            "precision int8 needs a PyTorch that multiplies matrices of bytes (2.1 or later); take bfloat16"
-        )
     bytes_of_weight, scale = in_bytes(weight)
     return ByteLinear(bytes_of_weight.t().contiguous(), scale, bias, activation)
 
