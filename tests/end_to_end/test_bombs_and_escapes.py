@@ -30,6 +30,7 @@ from regard.embeddings.sentence_transformers import read_modules
 from regard.errors import InputError
 from regard.inspection.watch import watched_at
 from regard.reading import json_value, read_bytes, yaml_value
+from regard.serving.training import read_log
 from regard.tasks.loading import pointers_of
 from regard.tasks.pictures import frames_file, read_frames
 from regard.text.chat import ChatTemplate
@@ -371,3 +372,45 @@ def test_rows_that_are_longer_than_the_header_are_told(tmp_path):
     (tmp_path / "a.tsv").write_text("source\ttarget\n" + "a\tb\tc\n" * 9)
     with pytest.raises(InputError, match="wrong number of columns"):
         list(read_pairs(tmp_path / "a.tsv"))
+
+
+def test_a_log_of_a_run_that_is_nested_deeply_is_told(tmp_path):
+    (tmp_path / "log.jsonl").write_text('{"step": ' + "[" * 50_000 + "\n")
+    with pytest.raises(InputError, match="has a line that is no JSON object"):
+        read_log(tmp_path / "log.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("general.architecture", "x" * 70_000, "general.architecture is 'xx"),
+        ("tokenizer.ggml.model", "x" * 70_000, "tokenizer.ggml.model is 'xx"),
+        ("tokenizer.ggml.tokens", ["<s>", "$A:9"], "its tokenizer cannot be used"),
+        ("tokenizer.ggml.merges", ["<s> <s>"], "its tokenizer cannot be used"),
+        ("general.alignment", 0, "general.alignment is 0"),
+    ],
+)
+def test_a_value_of_a_file_of_llama_cpp_is_told_in_few_words(key, value, said, tmp_path):
+    def string(text: str) -> bytes:
+        return struct.pack("<Q", len(text)) + text.encode()
+
+    def packed(given: object) -> bytes:
+        if isinstance(given, int):
+            return struct.pack("<II", 4, given)
+        if isinstance(given, str):
+            return struct.pack("<I", 8) + string(given)
+        return struct.pack("<IIQ", 9, 8, len(given)) + b"".join(map(string, given))  # type: ignore[arg-type,call-overload]
+
+    values = {"general.architecture": "gpt2", "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["<s>", "a"]}
+    values |= {
+        f"gpt2.{name}": 1 for name in ("context_length", "embedding_length", "block_count", "attention.head_count")
+    }
+    values |= {"gpt2.feed_forward_length": 1, "gpt2.attention.layer_norm_epsilon": 1, "tokenizer.ggml.bos_token_id": 1}
+    values |= {"tokenizer.ggml.add_bos_token": 1, key: value}
+    tensor = string("token_embd.weight") + struct.pack("<I2QIQ", 2, 1, 2, 0, 0)
+    head = b"".join(string(name) + packed(each) for name, each in values.items())
+    content = b"GGUF" + struct.pack("<IQQ", 3, 1, len(values)) + head + tensor
+    (tmp_path / "a.gguf").write_bytes(content + bytes(-len(content) % 32 + 64))
+    with pytest.raises(InputError, match=said) as error:
+        read_gguf(tmp_path / "a.gguf")
+    assert len(str(error.value)) < 1000

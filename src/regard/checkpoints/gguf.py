@@ -40,6 +40,9 @@ STRING, ARRAY = 8, 9
 LARGEST = 1 << 32
 """Of any axis of a tensor; how much there is of one is compared with the file."""
 
+LONGEST_NAME = 200
+"""Characters of a tensor's name; llama.cpp's own bound is 64 bytes."""
+
 BLOCK = 32
 """Weights of 8 or 4 bits that share a scale."""
 
@@ -196,7 +199,7 @@ def open_gguf(path: str | Path) -> GGUFFile:
     places = [_outline(read) for _ in range(tensors)]
     alignment = values.get("general.alignment", 32)
     if not isinstance(alignment, int) or not 1 <= alignment <= 1 << 16:
-        raise read.fault(f"general.alignment is {alignment!r}")
+        raise read.fault(f"general.alignment is {alignment!r:.60}")
     begin = -(-read.place // alignment) * alignment
     found: dict[str, Stored] = {}
     for name, kind, shape, offset in places:
@@ -212,6 +215,8 @@ def open_gguf(path: str | Path) -> GGUFFile:
 
 def _outline(read: _Reader) -> tuple[str, Kind, tuple[int, ...], int]:
     name, axes = read.string(), read.number("<I")
+    if len(name) > LONGEST_NAME:
+        raise read.fault(f"a tensor's name has {len(name):,} characters")
     if not 1 <= axes <= 4:
         raise read.fault(f"{name} has {axes} axes")
     shape = tuple(read.number("<Q") for _ in range(axes))[::-1]
@@ -333,7 +338,7 @@ def described(file: GGUFFile) -> tuple[dict[str, Any], dict[str, str]]:
     architecture = file.values.get("general.architecture")
     if not isinstance(architecture, str) or architecture not in NAMES:
         known = ", ".join(NAMES)
-        raise InputError(f"{file.path}: general.architecture is {architecture!r}, and {known} are read")
+        raise InputError(f"{file.path}: general.architecture is {architecture!r:.60}, and {known} are read")
     settings = _Settings(file, str(architecture))
     if "token_embd.weight" not in file.tensors or len(file.tensors["token_embd.weight"].shape) != 2:
         raise InputError(f"{file.path}: has no token_embd.weight of two axes; {CURE}")
@@ -447,7 +452,7 @@ def _scaling(settings: _Settings) -> dict[str, Any]:
         return {}
     if kind not in ("linear", "yarn") or factor is None:
         raise InputError(
-            f"{settings.file.path}: {settings.architecture}.rope.scaling.type is {kind!r} with the factor {factor}, and "
+            f"{settings.file.path}: {settings.architecture}.rope.scaling.type is {kind!r:.60} with the factor {factor}, and "
             "none, linear and yarn are read"
         )
     said: dict[str, Any] = {"rope_type": kind, "factor": float(factor)}

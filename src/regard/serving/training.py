@@ -165,7 +165,7 @@ def read_log(path: Path, since: int = 0, mark: str = "", *, most: int = MOST) ->
         until = start + len(lines)
         try:
             events = [msgspec.json.decode(line, type=dict[str, Any]) for line in lines.splitlines()]
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(f"{path}: has a line that is no JSON object: {error}") from error
         if not lines and len(piece) == most:
             raise InputError(f"{path}: has a line longer than {most:,} bytes, which no run writes")

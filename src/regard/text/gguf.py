@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.errors import InputError
+from regard.text.sampling import guarded
 
 CONTROL, OWN, BYTE = 3, 4, 6
 """Types of tokens: special ones, ones that a user added, and bytes."""
@@ -44,7 +45,7 @@ def tokenizer_files(values: Mapping[str, Any], where: str) -> dict[str, str]:
     kind, tokens = values.get("tokenizer.ggml.model"), values.get("tokenizer.ggml.tokens")
     if kind not in ("gpt2", "llama"):
         raise InputError(
-            f"{where}: tokenizer.ggml.model is {kind!r}, and gpt2 (bytes) and llama (SentencePiece) are read"
+            f"{where}: tokenizer.ggml.model is {kind!r:.60}, and gpt2 (bytes) and llama (SentencePiece) are read"
         )
     if not isinstance(tokens, list) or not tokens or not all(isinstance(token, str) for token in tokens):
         raise InputError(f"{where}: has no tokenizer.ggml.tokens; copy the file again")
@@ -56,19 +57,27 @@ def tokenizer_files(values: Mapping[str, Any], where: str) -> dict[str, str]:
     named = {name: values.get(f"tokenizer.ggml.{key}_token_id") for name, key in ROLES.items()}
     for name, index in named.items():
         if index is not None and not (isinstance(index, int) and 0 <= index < len(tokens)):
-            raise InputError(f"{where}: its {name} is {index!r}, and it has {len(tokens)} tokens; copy the file again")
+            raise InputError(
+                f"{where}: its {name} is {index!r:.60}, and it has {len(tokens)} tokens; copy the file again"
+            )
     roles = {name: tokens[index] for name, index in named.items() if index is not None}
-    try:
+    started = kind == "llama" or values.get("tokenizer.ggml.pre") == "llama-bpe"
+    special = [token for token, each in zip(tokens, types, strict=True) if each == CONTROL or token in roles.values()]
+    own = [token for token, each in zip(tokens, types, strict=True) if each == OWN and token not in special]
+
+    def made() -> tokenizers.Tokenizer:
         backend = (_of_bytes if kind == "gpt2" else _of_pieces)(values, tokens, where)
+        backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
+        backend.add_tokens([AddedToken(token, special=False, normalized=False) for token in own])
+        _surround(backend, values, roles, started=started)
+        return backend
+
+    try:
+        backend = cast(tokenizers.Tokenizer, guarded(made, f"{where}: its tokenizer cannot be used"))
     except InputError:
         raise
     except Exception as error:  # the library raises bare Exception for every fault in a vocabulary
-        raise InputError(f"{where}: its tokenizer cannot be used ({error}); copy the file again") from None
-    special = [token for token, each in zip(tokens, types, strict=True) if each == CONTROL or token in roles.values()]
-    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
-    own = [token for token, each in zip(tokens, types, strict=True) if each == OWN and token not in special]
-    backend.add_tokens([AddedToken(token, special=False, normalized=False) for token in own])
-    _surround(backend, values, roles, started=kind == "llama" or values.get("tokenizer.ggml.pre") == "llama-bpe")
+        raise InputError(f"{where}: its tokenizer cannot be used ({str(error)[:300]}); copy the file again") from None
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **roles}
     template = values.get("tokenizer.chat_template")
     if isinstance(template, str):
@@ -85,7 +94,7 @@ def _of_bytes(values: Mapping[str, Any], tokens: list[str], where: str) -> token
     if cut not in (*PLAIN, "smollm", *SPLITS):
         known = ", ".join((*PLAIN, "smollm", *SPLITS))
         raise InputError(
-            f"{where}: tokenizer.ggml.pre is {cut!r}, and {known} are read; open the folder it was made of"
+            f"{where}: tokenizer.ggml.pre is {cut!r:.60}, and {known} are read; open the folder it was made of"
         )
     pairs = [tuple(str(merge).split(" ")) for merge in merges]
     if any(len(pair) != 2 for pair in pairs):
