@@ -10,6 +10,7 @@
 # make sbom            sbom.json, what is installed for the tests, as CycloneDX
 # make audit           known faults of what requirements.lock names, by pip-audit, which asks PyPI
 # make develop         an editable install with everything, to work on the code
+# make site            docs/ and what the code says of itself as a site with a search, in site/; it needs no network to be read
 # make results         docs/results.md from the measurements in docs/results/
 
 PYTHON ?= python3
@@ -22,7 +23,7 @@ PAIRS ?=
 LOCKED ?=
 DEMO_OPTIONS ?=
 
-.PHONY: demo test test-all test-offline search test-browser lint lint-js lock sbom audit develop results wheel clean
+.PHONY: demo test test-all test-offline search test-browser lint lint-js lock sbom audit develop site results wheel clean
 .DEFAULT_GOAL := test
 
 $(VENV)/bin/pip:
@@ -122,8 +123,18 @@ audit: $(TOOLS)/pip-audit
 develop: $(VENV)/.test-dependencies
 	$(PIP) --no-deps --editable .
 
+# The site: Sphinx reads the package itself, as it is installed; a warning, or a link inside that is broken, is an error.
+$(VENV)/.site-dependencies: constraints.txt pyproject.toml | $(VENV)/bin/pip
+	@echo "Installing (PyTorch is the largest part) ..."
+	@$(PIP) torch
+	@$(PIP) ".[docs]"
+	@touch $@ && touch $(VENV)/.installed
+
+site: $(VENV)/.site-dependencies $(VENV)/.installed
+	@$(BIN)/python docs/site/build.py site
+
 results:
 	$(PYTHON) benchmarks/write_results.py
 
 clean:
-	rm -rf dist build demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf dist build demo site .pytest_cache .ruff_cache .hypothesis

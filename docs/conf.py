@@ -1,0 +1,108 @@
+"""Sphinx's settings for the documentation site. `make site` builds it; `site/build.py` lays out what Sphinx reads."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import regard
+
+project = "Regard"
+author = "The Regard developers"
+copyright = author  # Sphinx's name
+release = version = regard.__version__
+html_title = f"Regard {release}"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+exclude_patterns = ["results/*", "images/*"]
+suppress_warnings = ["myst.header"]  # headings of guides may leave out a level
+
+# Pages: links to headings by GitHub's rule, definition lists for options.
+myst_enable_extensions = ["deflist"]
+myst_heading_anchors = 5
+
+# Docstrings: Google's sections with "Arguments:"; `name` is code, and leads to what it names where that is documented.
+default_role = "py:obj"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_class_signature = "mixed"
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+napoleon_custom_sections = ["What tables cannot say", "Of the tensors"]
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+
+html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+html_theme_options = {
+    "navigation_with_keys": False,
+    "light_css_variables": {
+        "color-brand-primary": "#7a4a00",
+        "color-brand-content": "#7a4a00",
+        "color-brand-visited": "#6a4a6a",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#f0b060",
+        "color-brand-content": "#f0b060",
+        "color-brand-visited": "#d0a0d0",
+    },
+}
+pygments_style = "default"
+pygments_dark_style = "github-dark"
+
+CODE = re.compile(r"(``[^`]+``|`[^`\n]+(?:\n[^`\n]+)?`)")
+EQUATION = re.compile(r"(?<=\n\n)((?: {4}.*\n|\n(?= {4}))+)", re.MULTILINE)
+SECTION = re.compile(r"\w[\w ]*:\n\n\Z")
+
+
+def as_written(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Docstrings are plain sentences in which backticks alone are markup: what reStructuredText would read is escaped.
+
+    An indented paragraph is an equation, kept as it is.
+    """
+    shown = []
+    parts = EQUATION.split("\n".join(lines) + "\n")
+    for place, part in enumerate(parts):
+        if place % 2 and not SECTION.search(parts[place - 1]):
+            shown.append(f"::\n\n{part}\n")
+        else:
+            pieces = CODE.split(part)
+            shown += [as_code(piece) if at % 2 else escaped(piece) for at, piece in enumerate(pieces)]
+    lines[:] = "".join(shown).split("\n")
+
+
+def as_code(part: str) -> str:
+    """Code in backticks: a role where it may be a name, a literal otherwise; it may end inside a word, as in `name`s."""
+    inner = part.strip("`")
+    return f":py:obj:`{inner}`\\ " if re.fullmatch(r"[A-Za-z_][\w.]*", inner) else f"``{inner}``\\ "
+
+
+def escaped(part: str) -> str:
+    """Text outside code: stars, bars and underscores at a word's end are themselves."""
+    return "\n".join(
+        line if line.lstrip().startswith((">>>", "...")) else re.sub(r"[*|]|(?<=\w)_(?!\w)", r"\\\g<0>", line)
+        for line in part.split("\n")
+    )
+
+
+def not_ours(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Methods that another library hung on a class are described there."""
+    home = getattr(obj, "__module__", None) or "regard"
+    return None if home.startswith("regard") or inspect.isclass(obj) else True
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", as_written, priority=100)  # before napoleon's, 500
+    app.connect("autodoc-skip-member", not_ours)
