@@ -39,7 +39,7 @@ def main() -> None:
     given = parser.parse_args()
     source = given.work / "source"
     lay_out(source)
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-d", str(given.work / "doctrees")]
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-E", "-q", "-d", str(given.work / "doctrees")]
     done = subprocess.run([*command, str(source), str(given.output)], check=False)
     checked = links.check(given.output)
     print(f"{given.output / 'index.html'}: {checked}")
