@@ -175,8 +175,9 @@ def opened(browser: Any) -> Iterator[Any]:
         context = browser.new_context(viewport={"width": 1280, "height": 900})
         contexts.append(context)
         page = context.new_page()
-        refused = r"Failed to load resource: (the server responded with a status of 40[01]|net::ERR_INTERNET_DISCONN)"
-        # The page says these in words.
+        gone = "net::ERR_(INTERNET_DISCONN|CONNECTION_REFUSED)"
+        refused = rf"Failed to load resource: (the server responded with a status of 40[01]|{gone})"
+        # The page says these in words; of two fixtures the server ends first.
         page.on(
             "console",
             lambda message: DRIVER in message.text or re.match(refused, message.text) or faults.append(message.text),

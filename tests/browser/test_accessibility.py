@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.browser.contrast import low_contrast
+from tests.browser.test_papers_views import TEXT, reader
 from tests.browser.test_studio import studio  # noqa: F401  # a fixture
 
 import regard
@@ -19,6 +21,8 @@ from regard.attention import AttentionInputs, ScaledDot, ScoredAttention
 from regard.embeddings.map_page import html_page as map_page
 from regard.embeddings.vector_map import map_vectors
 from regard.inspection import walk, walk_attention
+from regard.inspection.memory import copied_view
+from regard.inspection.text_reader import TextReader
 from regard.inspection.view import AttentionMap, AttentionView, Patches
 from regard.inspection.viewer import save_page
 from regard.word_embeddings import WordVectors
@@ -30,6 +34,7 @@ from regard.word_embeddings.report import html_page as report
 from regard.word_embeddings.survey import Item, Questionnaire
 from regard.word_embeddings.survey import html_page as questionnaire
 
+FOLDERS = Path(__file__).parents[1] / "golden" / "folders"
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 READY = {
     "walk": "nav a[aria-current]",
@@ -88,11 +93,11 @@ def written(name: str, path: Path) -> Path:
 
 
 def violations(page: Any) -> list[str]:
-    """What axe finds, in words: the rule, and the first elements that break it."""
+    """What axe finds, in words: the rule, and the first elements that break it; and texts that do not stand out."""
     # Past what `visit` puts around `evaluate`: a script of this size is no expression.
     type(page).evaluate(page, f"() => {{ {AXE.read_text(encoding='utf-8')} }}")
     found = type(page).evaluate(page, "async () => (await axe.run(document)).violations")
-    return [f"{one['id']}: {[node['html'][:120] for node in one['nodes'][:3]]}" for one in found]
+    return [f"{one['id']}: {[node['html'][:120] for node in one['nodes'][:3]]}" for one in found] + low_contrast(page)
 
 
 @needs_axe
@@ -110,6 +115,8 @@ def test_the_viewer_has_no_violation_in_any_view(visit, until, scheme, width):
             found += violations(page)
     page.select_option("#text-mode", "lines")
     found += violations(page)
+    page.select_option("#address", "layers.0")  # a causal one, with later tokens
+    found += violations(page)
     page.keyboard.press("?")
     found += violations(page)
     page.keyboard.press("Escape")
@@ -126,6 +133,47 @@ def test_the_viewer_of_a_picture_has_no_violation(visit, until, scheme):
     page.keyboard.press("f")
     until(page, "document.body.classList.contains('present')")
     assert found + violations(page) == []
+
+
+@needs_axe
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_document_and_a_memory_have_no_violation(visit, scheme):
+    found = []
+    model = reader()
+    document = TextReader(model.model, model.task.tokenizer).view(TEXT)
+    for view in (document, copied_view(regard.load(FOLDERS / "ntm"), "10 01 11")):
+        page = visit(view, color_scheme=scheme)
+        found += violations(page)
+        page.set_viewport_size({"width": 390, "height": 800})
+        found += violations(page)
+    assert found == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_heads_marks_and_hatching_stand_out_by_three_to_one(visit, module, scheme):
+    """WCAG 1.4.11, of what is no text: on the paper, on what is chosen, and the hatching on bare cells."""
+    page = visit(sentences(), color_scheme=scheme)
+    module(page, "colours.js")
+    colours = page.evaluate("({ ...inks(), heads: HEADS[document.documentElement.dataset.theme] })")
+    drawn = {name: colours[name] for name in ("mark", "negative", "positive", "hatch", "faint")}
+    drawn |= {f"head {head}": colour for head, colour in enumerate(colours["heads"])}
+    low = {
+        (name, ground): round(contrast(colour, colours[ground]), 2)
+        for name, colour in drawn.items()
+        for ground in ("paper", "band")
+        if contrast(colour, colours[ground]) < 3 and (name, ground) != ("hatch", "band")  # nothing is hatched there
+    }
+    assert low == {}
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted(luminance([int(each[at : at + 2], 16) for at in (1, 3, 5)]) for each in (one, other))
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(rgb: list[int]) -> float:
+    linear = [v / 255 / 12.92 if v / 255 <= 0.04045 else ((v / 255 + 0.055) / 1.055) ** 2.4 for v in rgb]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
 
 
 @needs_axe
@@ -155,7 +203,7 @@ def test_a_map_with_a_point_a_search_and_a_selection_has_no_violation(visit, unt
 @needs_axe
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_slides_of_a_models_walk_have_no_violation(visit, tmp_path, scheme):
-    model = regard.load(Path(__file__).parents[1] / "golden" / "folders" / "gpt2")
+    model = regard.load(FOLDERS / "gpt2")
     seen = walk(model, "a b c", position=2)
     seen.show(tmp_path / "walk.html")
     page = visit(tmp_path / "walk.html", ready=READY["walk"], color_scheme=scheme)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.browser.conftest import wait_for
-from tests.browser.test_studio import TOKENS, studio
+from tests.browser.test_studio import TOKENS, played, studio
 from tests.browser.test_walk_in_browser import walked
 
 __all__ = ["studio", "walked"]  # fixtures
@@ -26,12 +26,7 @@ def saved(page: Any, button: str, path: Path) -> Path:
 
 def test_a_played_text_is_saved_as_slides(opened, studio, visit, until, tmp_path):
     page = opened(studio)
-    page.fill("#reads", "a cat sat")
-    wait_for(page, f"{TOKENS} === 10")
-    page.click("#playback-title")
-    page.fill("#tokens", "5")
-    page.click("#write")
-    page.wait_for_selector("#step-bars .chosen")
+    played(page, 5)
     steps = page.locator("#written button").all_inner_texts()
     page.click("#play-step")
     wait_for(page, f"{TOKENS} === 11")

@@ -16,15 +16,29 @@ TOKENS = "regard.data.maps[0].query.tokens.length"
 @pytest.fixture
 def studio(randomize: Any) -> Iterator[str]:
     """The address of a studio over a small language model and a classifier."""
-    models = {"lm": language_model, "yesno": classifier, "pair": translator, "sees": viewer}
+    models = {"lm": language_model, "yesno": classifier, "pair": translator, "sees": viewer, "lm@last": language_model}
+    models["many"] = lambda randomize: translator(randomize, ("german", "french"))
     with served(link=InProcess(**{name: make(randomize) for name, make in models.items()})) as address:
         yield f"{address}/studio#token=secret"
 
 
+def typed(page: Any, text: str = "a cat sat", tokens: int = 10) -> None:
+    page.fill("#reads", text)
+    wait_for(page, f"{TOKENS} === {tokens}")
+
+
+def played(page: Any, tokens: int) -> None:
+    """Text written on after what was typed."""
+    typed(page)
+    page.click("#playback-title")
+    page.fill("#tokens", str(tokens))
+    page.click("#write")
+    page.wait_for_selector("#step-bars .chosen")
+
+
 def test_typing_changes_the_map_and_keeps_the_view(opened, studio):
     page = opened(studio)
-    page.fill("#reads", "a cat sat")
-    wait_for(page, "regard.data.maps[0].query.tokens.length === 10")
+    typed(page)
     page.select_option("#address", "layers.2.attention")
     page.select_option("#head", "3")
     page.click("#reads")
@@ -59,8 +73,7 @@ def test_a_head_switched_off_changes_the_answer_and_a_link_holds_it(opened, stud
 
 def test_a_link_holds_the_cell_beside_the_key_of_the_server(opened, studio):
     page = opened(studio)
-    page.fill("#reads", "a cat sat")
-    wait_for(page, f"{TOKENS} === 10")
+    typed(page)
     page.focus("#picture")
     page.keyboard.press("Home")
     for _ in range(2):
@@ -79,8 +92,7 @@ def test_a_link_holds_the_cell_beside_the_key_of_the_server(opened, studio):
 
 def test_the_button_names_the_head_that_it_switches_however_it_was_chosen(opened, studio):
     page = opened(studio)
-    page.fill("#reads", "a cat sat")
-    wait_for(page, f"{TOKENS} === 10")
+    typed(page)
     page.select_option("#address", "layers.1.attention")
     page.select_option("#head", "0")
     page.focus("#picture")
@@ -155,8 +167,7 @@ def test_a_text_that_vanishes_while_it_is_read_leaves_no_answer(opened, studio):
 
 def test_an_answer_that_does_not_come_takes_the_one_before_away(opened, studio):
     page = opened(studio)
-    page.fill("#reads", "a cat sat")
-    wait_for(page, f"{TOKENS} === 10")
+    typed(page)
     page.click("#compare summary")
     wait_for(page, "document.querySelectorAll('#compared canvas').length === 3")
     refuse = {"status": 400, "json": {"error": {"message": "it is too long"}}}
@@ -177,7 +188,7 @@ def test_another_model_shows_its_telling_heads_however_many_the_one_before_had(o
     page = opened(studio)
     page.select_option("#model", "sees")
     page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": png()})
-    wait_for(page, "document.querySelectorAll('#answer-bars tr').length === 5")
+    wait_for(page, "document.querySelectorAll('#answer-bars tr').length === 7")
     page.select_option("#model", "lm")
     wait_for(page, "regard.state.map.heads === 4")
     chosen = "[regard.state.map.address, regard.state.head, ...regard.state.on]"
@@ -200,12 +211,7 @@ def test_a_text_that_nobody_wrote_gives_way_to_one_for_the_model(opened, studio)
 
 def test_a_text_is_played_token_by_token_and_another_token_taken(opened, studio):
     page = opened(studio)
-    page.fill("#reads", "a cat sat")
-    wait_for(page, f"{TOKENS} === 10")
-    page.click("#playback-title")
-    page.fill("#tokens", "8")
-    page.click("#write")
-    page.wait_for_selector("#step-bars .chosen")
+    played(page, 8)
     count = page.locator("#written button").count()
     assert 1 < count <= 8
     assert page.evaluate(TOKENS) == 10
@@ -260,8 +266,7 @@ def test_playing_by_keys_alone_and_typing_ends_it(opened, studio):
 def test_the_map_is_in_sight_while_a_text_is_played(opened, studio, width, height):
     page = opened(studio)
     page.set_viewport_size({"width": width, "height": height})
-    page.fill("#reads", "a cat sat")
-    wait_for(page, f"{TOKENS} === 10")
+    typed(page)
     page.click("#play-first")
     page.wait_for_selector("#step-bars .chosen")
     page.click("#play-last")
@@ -294,8 +299,7 @@ def test_the_key_that_tabs_comes_to_the_map_before_closed_panels(opened, studio)
 
 def test_a_written_token_is_chosen_by_key_and_keeps_the_focus(opened, studio):
     page = opened(studio)
-    page.fill("#reads", "a cat sat")
-    wait_for(page, f"{TOKENS} === 10")
+    typed(page)
     page.click("#play-first")
     page.wait_for_selector("#written button:nth-child(3)")
     page.focus("#written button:nth-child(3)")
@@ -384,8 +388,7 @@ def test_a_file_dropped_on_a_model_of_texts_is_read_or_refused(opened, studio):
 
 def test_maps_that_are_compared_have_their_own_colours_and_hatched_later_tokens(opened, studio):
     page = opened(studio)
-    page.fill("#reads", "a cat sat")
-    wait_for(page, f"{TOKENS} === 10")
+    typed(page)
     page.click("#compare summary")
     wait_for(page, "document.querySelectorAll('#compared canvas').length === 3")
     pixels = """(number) => {
@@ -406,8 +409,7 @@ def test_maps_that_are_compared_have_their_own_colours_and_hatched_later_tokens(
 
 def test_vectors_of_another_text_are_put_in(opened, studio):
     page = opened(studio)
-    page.fill("#reads", "a cat sat")
-    wait_for(page, f"{TOKENS} === 10")
+    typed(page)
     page.click("#patching summary")
     page.fill("#patch-text", "the mat")
     page.fill("#patch-address", "layers.1")
@@ -430,8 +432,7 @@ def test_vectors_of_another_text_are_put_in(opened, studio):
 
 def test_heads_are_ranked_by_what_the_answer_loses_and_choosing_one_shows_it(opened, studio):
     page = opened(studio)
-    page.fill("#reads", "a cat sat")
-    wait_for(page, f"{TOKENS} === 10")
+    typed(page)
     page.focus("#effects summary")
     page.keyboard.press("Enter")
     page.focus("#effects-start")
@@ -461,8 +462,7 @@ def test_ranking_heads_can_be_cancelled(opened, studio):
 
 def test_the_changed_model_stands_beside_the_one_without_changes(opened, studio):
     page = opened(studio)
-    page.fill("#reads", "a cat sat")
-    wait_for(page, f"{TOKENS} === 10")
+    typed(page)
     page.select_option("#address", "layers.0.attention")
     page.select_option("#head", "0")
     page.click("#switch-off")
@@ -491,7 +491,7 @@ def test_a_picture_is_chosen_and_pasted(opened, studio):
     page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"a"})
     wait_for(page, "document.querySelector('#problem').textContent.includes('a.txt is no picture')")
     page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": png()})
-    wait_for(page, "document.querySelectorAll('#answer-bars tr').length === 5")
+    wait_for(page, "document.querySelectorAll('#answer-bars tr').length === 7")
     assert page.evaluate("regard.data.maps[0].key.patches !== null")
     before = page.inner_text("#answer-bars")
     page.evaluate(
@@ -504,6 +504,65 @@ def test_a_picture_is_chosen_and_pasted(opened, studio):
     )
     wait_for(page, f"document.querySelector('#answer-bars').innerText !== {before!r}")
     assert page.inner_text("#file-name") == "b.png"
+
+
+def test_a_language_is_chosen_and_the_link_holds_it(opened, studio):
+    page = opened(studio)
+    assert page.is_hidden("#language-label")
+    page.select_option("#model", "many")
+    page.fill("#reads", "abc def")
+    wait_for(page, "studio.seen?.wanted.language === 'german' && studio.seen.wanted.text === 'abc def'")
+    read = "regard.data.maps[0].key.tokens"
+    assert "<2german>" in page.evaluate(read)
+    page.select_option("#language", "french")
+    wait_for(page, f"{read}.includes('<2french>')")
+    assert page.is_hidden("#top-label")
+    wait_for(page, "location.hash.includes('language=french')")
+    again = opened(page.url)
+    assert again.input_value("#language") == "french"
+    assert "<2french>" in again.evaluate(read)
+    again.click("#compare summary")
+    again.select_option("#other-model", "pair")  # which has no language
+    wait_for(again, "document.querySelectorAll('#compared canvas').length > 1")
+
+
+def test_as_many_candidates_are_listed_as_are_asked_for(opened, studio):
+    page = opened(studio)
+    typed(page)
+    page.fill("#top", "3")
+    page.press("#top", "Enter")
+    wait_for(page, "document.querySelectorAll('#answer-bars tr').length === 3")
+    page.click("#playback-title")
+    page.fill("#tokens", "4")
+    page.click("#write")
+    page.wait_for_selector("#step-bars .chosen")
+    assert page.locator("#step-bars tr").count() == 3
+    wait_for(page, "location.hash.includes('top=3') && location.hash.includes('write=')")
+    again = opened(page.url)
+    wait_for(again, "document.querySelectorAll('#step-bars tr').length === 3")
+    again.fill("#top", "400")
+    again.press("#top", "Enter")
+    wait_for(again, "document.querySelectorAll('#answer-bars tr').length === 10")
+    assert again.input_value("#top") == "10"
+
+
+def test_two_checkpoints_stand_side_by_side_and_a_link_holds_them(opened, studio):
+    page = opened(studio)
+    typed(page)
+    page.click("#compare summary")
+    wait_for(page, "document.querySelectorAll('#compared canvas').length === 3")
+    assert page.inner_text("#compare-note").startswith("Largest difference 0.")  # of a model to itself
+    page.select_option("#other-model", "lm@last")
+    wait_for(page, "/Largest difference [0.]*[1-9]/.test(document.querySelector('#compare-note').textContent)")
+    bars = page.inner_text("#other-bars")
+    assert "was" in bars
+    page.select_option("#other-scale", "one")
+    wait_for(page, "location.hash.includes('compare=') && location.hash.includes('one')")
+    again = opened(page.url)
+    wait_for(again, "document.querySelectorAll('#compared canvas').length === 3")
+    assert (again.input_value("#other-model"), again.input_value("#other-scale")) == ("lm@last", "one")
+    wait_for(again, "document.querySelectorAll('#other-bars tr').length === 10")
+    assert again.inner_text("#other-bars") == bars
 
 
 def test_a_beam_is_drawn_with_what_it_dropped(opened, studio):

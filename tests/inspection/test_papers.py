@@ -15,8 +15,8 @@ from regard.inspection import AttentionView
 from regard.inspection.drawings import OPAQUE, overlay_figure
 from regard.inspection.memory import memory_figure, memory_trace
 from regard.inspection.papers import document_figure, reading_figure, signed_figure
-from regard.inspection.text_reader import SENTENCES, WORDS, TextReader
-from regard.inspection.view import Patches
+from regard.inspection.text_reader import TextReader
+from regard.inspection.view import SENTENCES, WORDS, Patches
 
 FOLDERS = Path(__file__).parents[1] / "golden" / "folders"
 

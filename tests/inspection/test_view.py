@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from regard.errors import InputError
+from regard.inspection.tracks import Track
 from regard.inspection.view import AttentionMap, AttentionView, Patches
 from regard.inspection.words import readable, visible
 
@@ -142,6 +144,26 @@ def test_equality_sees_every_weight():
     assert a_map() != a_map(key_tokens=["a", "b", "c"])
 
 
+TRACK = Track(
+    name="read", values=[[0.25, float("nan")], [1.5, -2.0], [0, 1]], unit="slot", signed=True, border=1
+).to_json()
+
+
+def test_tracks_are_kept_bit_for_bit_and_have_a_step_for_each_query():
+    own = a_map()
+    steps = len(own.query_tokens)
+    values = np.random.default_rng(0).normal(size=(steps, 4)).astype(np.float32)
+    values[0, 1] = np.nan
+    track = Track(name="read", values=values, unit="slot", first=1, signed=True, border=0)
+    view = AttentionView(title="", maps=(own,), tracks=(track,))
+    again = AttentionView.from_json(view.to_json())
+    assert again == view
+    assert again.tracks[0].values.tobytes() == values.tobytes()
+    assert again != replace(view, tracks=(replace(track, first=0),))
+    with pytest.raises(InputError, match="'read' has"):
+        AttentionView(title="", maps=(own,), tracks=(replace(track, values=values[1:]),))
+
+
 def spoilt(**changes) -> str:
     return json.dumps(json.loads(AttentionView(title="", maps=(a_map(),)).to_json()) | changes)
 
@@ -154,10 +176,14 @@ def spoilt(**changes) -> str:
         ("[" * 100_000, "not JSON"),
         ("[]", "not a JSON object"),
         ("{}", "format_version is None"),
-        (spoilt(format_version=4), "format_version is 4"),
+        (spoilt(format_version=5), "format_version is 5"),
         (spoilt(more=1), "has .*more"),
         (spoilt(maps={}), "'maps' is not a list"),
         (spoilt(maps=[]), "at least one"),
+        (spoilt(tracks={}), "'tracks' is not a list"),
+        (spoilt(tracks=[3]), "track 0: has int"),
+        (spoilt(tracks=[TRACK | {"values": [["a"]]}]), "not finite numbers"),
+        (spoilt(tracks=[TRACK | {"values": [[1.0]] * 9}]), "has 9 steps"),
         (spoilt(maps=[3]), "map 0: has int"),
         (spoilt(title=None), "title"),
     ],

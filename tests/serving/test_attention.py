@@ -18,13 +18,12 @@ import torch
 from tests.serving.test_tasks import answerer, captioner, classifier, png, translator
 
 import regard
-from regard.inspection import ScaleHeads, SetOutput, attention_addresses, change
+from regard.inspection import ScaleHeads, SetOutput, change
 from regard.layers import Tokens
 from regard.models import MODELS
 from regard.serving.app import create_app
 from regard.serving.attention import Attention, Pages
-from regard.serving.engine import Engine
-from regard.serving.first_texts import first_texts
+from regard.serving.engine import Engine, cards
 from regard.serving.link import EngineFault, Rejected
 from regard.serving.messages import Answer, Ask, Began, Cancel, Card, Failure, Load, Piece, Write
 from regard.serving.server import Server
@@ -94,16 +93,8 @@ class InProcess:
 
 
 def card(name: str, predictor: Any) -> Card:
-    routes = [route.name for route in routes_of(predictor)]
-    shared = {
-        "created": 0,
-        "positions": None,
-        "chats": False,
-        "width": getattr(predictor, "width", None),
-        "parameters": 1,
-    }
-    shared |= {"attention": list(attention_addresses(predictor.model)), "first_texts": first_texts(predictor, Path())}
-    return Card(name=name, task=predictor.task.name, routes=routes, **shared)
+    (made,) = cards({name: predictor}, {name: Path()}, 4)
+    return msgspec.structs.replace(made, created=0, positions=None)
 
 
 def called(link: InProcess, *calls: tuple[str, dict[str, Any]], server: Server | None = None) -> list[Any]:

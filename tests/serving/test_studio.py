@@ -31,6 +31,7 @@ from tests.serving.test_tasks import (
 
 import regard
 from regard.attention import BatchInvariant
+from regard.data.pictures import decoded_picture
 from regard.inspection import ScaleHeads, SetOutput, SetWeights, ablate, attention_addresses, change
 from regard.inspection.analysis import LogitLens
 from regard.layers import Tokens
@@ -38,6 +39,7 @@ from regard.serving.app import create_app
 from regard.serving.first_texts import first_texts
 from regard.serving.server import Server
 from regard.serving.studio import CALLS
+from regard.tasks.pictures import frames_of
 
 
 def asked(link: InProcess, method: str, path: str, *, keys: tuple[str, ...] = (), **given: Any) -> httpx.Response:
@@ -267,6 +269,7 @@ def test_the_lens_says_what_each_layer_would_say_under_the_changes_too(changed: 
 
 
 HEAD = {"kind": "scale", "address": "layers.0.attention", "heads": [1], "factor": 0}
+SWITCHED = {"kind": "scale", "address": "decoder.attention", "factor": 0}
 
 
 def effects(link: InProcess, **body: Any) -> Any:
@@ -294,6 +297,76 @@ def test_heads_switched_off_one_by_one_are_those_of_ablate(changed: bool, random
     assert found["baseline"] == own.baseline
     rows = [(row["address"], row["head"], row["score"], row["effect"]) for row in found["rows"]]
     assert rows == [(row.address, row.part, row.score, row.effect) for row in own.rows]
+
+
+def test_the_head_of_a_captioner_is_ranked_by_the_caption_that_it_wrote(randomize: Any) -> None:
+    predictor, picture = captioner(randomize), np.asarray(decoded_picture(png(), "a.png", colour=True))
+    found = effects(InProcess(m=predictor), image=base64.b64encode(png()).decode(), address="attention")
+    caption = predictor.caption(picture)
+    assert found["about"] == f"log p({caption.text})"
+    assert found["baseline"] == pytest.approx(caption.log_probability, abs=1e-5)
+    batch = predictor.task.batch(
+        [frames_of(picture, predictor.task.size)], [predictor.task.tokenizer.encode(caption.text)]
+    )
+    with torch.no_grad(), change(predictor.model, ScaleHeads(address="attention", factor=0)):
+        logs = predictor.model(batch.pictures, batch.target).logits[0].log_softmax(-1)
+    own = logs.gather(-1, batch.labels[0][:, None])[: len(caption.tokens)].sum().item()
+    assert [row["score"] for row in found["rows"]] == pytest.approx([own], abs=1e-5)
+    assert abs(found["rows"][0]["effect"]) > 1e-3
+
+
+def test_a_translator_of_several_languages_is_asked_for_one(randomize: Any) -> None:
+    predictor = translator(randomize, ("german", "french"))
+    link = InProcess(m=predictor)
+    listed = asked(link, "GET", "/v1/models").json()["data"][0]
+    assert listed["languages"] == ["german", "french"]
+    written = {}
+    for language in listed["languages"]:
+        head, _ = looked(link, text="abc", language=language, interventions=[SWITCHED])
+        written[language] = head["plain"]["text"]
+        assert written[language] == predictor.translate("abc", to=language).text
+    assert len(set(written.values())) == 2
+    scores = {
+        language: effects(link, text="abc", language=language, address="decoder.attention")["baseline"]
+        for language in written
+    }
+    assert scores["french"] == pytest.approx(predictor.translate("abc", to="french").log_probability, abs=1e-5)
+    assert scores["german"] != scores["french"]
+    tried = asked(link, "POST", "/studio/beam", json={"model": "m", "text": "abc", "language": "french"}).json()
+    assert (
+        tried["hypotheses"][0]["text"]
+        == predictor.translate("abc", replace(predictor.task.generation, beam=4), to="french").text
+    )
+    for body, said in (
+        ({}, "language: is missing; give one of german, french"),
+        ({"language": "de"}, "language: the model does not write 'de'; give one of german, french"),
+    ):
+        answer = asked(link, "POST", "/studio/look", json={"model": "m", "text": "abc", **body})
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"] == said
+    for make in (translator, classifier):
+        answer = asked(
+            InProcess(m=make(randomize)), "POST", "/studio/look", json={"model": "m", "text": "abc", "language": "de"}
+        )
+        assert "is not told a language; leave it out" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("make", "body"),
+    [
+        (language_model, {"text": PROMPT}),
+        (masked, {"text": "the [MASK] sat"}),
+        (viewer, {"image": base64.b64encode(png()).decode()}),
+    ],
+)
+def test_as_many_candidates_are_told_as_are_asked_for(make: Any, body: Any, randomize: Any) -> None:
+    link = InProcess(m=make(randomize))
+    few, _ = looked(link, **body, top=3)
+    many, _ = looked(link, **body, top=7)
+    assert (len(few["answer"]["bars"]), len(many["answer"]["bars"])) == (3, 7)
+    assert few["answer"]["bars"] == many["answer"]["bars"][:3]
+    answer = asked(link, "POST", "/studio/look", json={"model": "m", **body, "top": 101})
+    assert "top" in answer.json()["error"]["message"]
 
 
 def test_heads_are_ranked_under_a_patch_of_a_task_too(randomize: Any) -> None:
@@ -329,7 +402,7 @@ def test_every_answer_with_a_score_tells_what_its_heads_do(make: Any, body: Any,
 def test_a_picture_is_looked_at_and_what_reads_none_takes_none(randomize: Any) -> None:
     picture = base64.b64encode(png()).decode()
     head, weights = looked(InProcess(m=viewer(randomize)), image=picture)
-    assert len(head["answer"]["bars"]) == 5
+    assert len(head["answer"]["bars"]) == 7  # all classes
     assert head["images"][0]
     assert weights[0].max() > 0
     head, _ = looked(InProcess(m=captioner(randomize)), image=picture)

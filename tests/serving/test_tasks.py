@@ -24,7 +24,7 @@ from PIL import Image
 
 from regard.errors import InputError
 from regard.generation import GenerationSettings
-from regard.models import MODELS, Bert, BertConfig
+from regard.models import MODELS, NTM, Bert, BertConfig, NTMConfig
 from regard.models.show_attend_and_tell import ShowAttendAndTell, ShowAttendAndTellConfig
 from regard.models.vit import ViT, ViTConfig
 from regard.serving.engine import Engine
@@ -33,6 +33,7 @@ from regard.serving.tasks import OF_TASK, ROUTES, chosen, decode, routes_of
 from regard.tasks import TASKS
 from regard.tasks.captioning import Captioner, CaptioningTask
 from regard.tasks.classification import ClassificationTask, Classifier
+from regard.tasks.copying import Copier, CopyingTask
 from regard.tasks.denoising import Denoiser, DenoisingTask
 from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.language_task import LanguageModellingTask
@@ -175,6 +176,12 @@ def captioner(randomize: Any) -> Captioner:
     return Captioner(randomize(ShowAttendAndTell(config), 2.0), task)
 
 
+def copier(randomize: Any) -> Copier:
+    task = CopyingTask(3)
+    sizes = {"slots": 5, "slot_width": 4, "controller_width": 6}
+    return Copier(randomize(NTM(NTMConfig(**task.model_settings(), **sizes))).eval(), task)
+
+
 def language_model(randomize: Any) -> LanguageModel:
     task = LanguageModellingTask(Tokenizer.train([TEXT], kind="character", size=60))
     sizes = {"width": 8, "heads": 2, "feedforward_width": 12, "layers": 1, "maximum_positions": 30}
@@ -196,6 +203,7 @@ MADE: dict[str, Any] = {
     "sentence_embedding": sentence_encoder,
     "picture_classification": viewer,
     "captioning": captioner,
+    "copying": copier,
     "language_modelling": language_model,
 }
 
@@ -292,6 +300,7 @@ def test_tokens_are_told_of_every_task_or_refused_in_words(name, what, asked, ra
     refused = {
         "translation": "side: translation has a tokenizer for each side",
         "picture_classification": "model: picture_classification reads no text",
+        "copying": "model: copying reads no text",
     }
     if name in refused:
         assert isinstance(reply, Failure)
@@ -626,6 +635,20 @@ def test_a_model_that_summarizes_alone_is_served_so(randomize, client):
         "text2text-generation",
         "text-generation",
     ]
+
+
+def test_bits_are_copied_as_text(randomize):
+    model = copier(randomize)
+    copied = model.copy([[1, 0, 1], [0, 1, 1]])
+    wanted = " ".join("".join(map(str, bits)) for bits in copied.bits)
+    assert ask(model, {"inputs": "101 011"}) == [{"generated_text": wanted}]
+    for body, message in (
+        ({"inputs": "101 21"}, "zeros and ones"),
+        ({"inputs": "10"}, "give 3 zeros and ones"),
+        ({"inputs": "101", "parameters": {"generate_parameters": {"num_beams": 2}}}, "parameters: a model that copies"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ask(model, body)
 
 
 def test_gaps_are_filled_in_the_text(randomize):

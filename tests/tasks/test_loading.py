@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import regard
+from regard.cli.studio import with_checkpoints
 from regard.errors import InputError
-from regard.tasks.loading import model_folder
+from regard.tasks.loading import checkpoints_of, model_folder
 from regard.text import Tokenizer
 
 
@@ -98,3 +100,31 @@ def test_finding_the_task_of_a_model_imports_no_task():
 def test_the_old_name_of_a_task_spec_works_with_a_warning():
     with pytest.warns(DeprecationWarning, match=r"regard\.tasks\.Kind is called regard\.tasks\.TaskSpec"):
         assert regard.tasks.spec.Kind is regard.tasks.TaskSpec
+
+
+def test_a_checkpoint_of_a_run_is_named_after_an_at(run):
+    best, last = run / "checkpoints" / "step-00000002", run / "checkpoints" / "step-00000004"
+    shutil.copytree(best, run / "checkpoints" / "mine")
+    assert checkpoints_of(run) == {
+        "best": best,
+        "last": last,
+        "mine": run / "checkpoints" / "mine",
+        "step-2": best,
+        "step-4": last,
+    }
+    for name, place in (("last", last), ("step-4", last), ("step-00000004", last), ("best", best)):
+        assert model_folder(f"{run}@{name}") == place
+    assert regard.load(f"{run}@last").model.config.model_type == "transformer"
+    with pytest.raises(InputError, match="has no checkpoint 'lst'; did you mean 'last'"):
+        regard.load(f"{run}@lst")
+    with pytest.raises(InputError, match="no such folder"):
+        regard.load(f"{run / 'checkpoints' / 'mine'}@last")
+
+
+def test_the_studio_lists_the_checkpoints_of_a_run_or_names_them_where_they_are_large(run, monkeypatch, capsys):
+    given = {"x": str(run), "y": str(run / "checkpoints" / "step-00000004")}
+    assert with_checkpoints(given) == {"x": str(run), "x@last": f"{run}@last", "y": given["y"]}
+    assert "x: beside it stand its checkpoints x@last" in capsys.readouterr().err
+    monkeypatch.setattr("regard.cli.studio.MOST_BESIDE", 10)
+    assert with_checkpoints(given) == given
+    assert f"name those to compare: {run}@last" in capsys.readouterr().err

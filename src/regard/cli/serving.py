@@ -293,7 +293,12 @@ def check_folders(folders: Mapping[str, str], *, demo: bool) -> None:
     if demo:
         refuse_demo_names(folders)
     for folder in folders.values():
-        if not folder.startswith("hub:") and not Path(folder).exists():
+        run, at, _ = folder.rpartition("@")  # runs/x@last is a checkpoint, which loading looks for
+        if (
+            not folder.startswith("hub:")
+            and not Path(folder).exists()
+            and not (at and (Path(run) / "checkpoints").is_dir())
+        ):
             raise no_model(folder)
 
 

@@ -16,6 +16,41 @@ from regard.cli.serving import check_folders, named, run_shown, with_demo
 from regard.cli.settings import DType
 from regard.errors import InputError
 
+MOST_BESIDE = 2**30
+"""Bytes of weights of the checkpoints that are loaded beside a run's model where nobody asked for them."""
+
+
+def with_checkpoints(folders: dict[str, str]) -> dict[str, str]:
+    """Models, and after each that is a run's those of its checkpoints that are another moment than the model: `gpt@last`.
+
+    Where these are large they are named and not loaded.
+
+    Raises:
+        InputError: as `checkpoints_of`.
+    """
+    from regard.serving.engine import weight_bytes
+    from regard.tasks.loading import checkpoints_of
+
+    found: dict[str, str] = {}
+    for name, folder in folders.items():
+        found[name] = folder
+        beside: dict[Path, str] = {}
+        known = checkpoints_of(Path(folder))
+        for each, place in known.items():
+            if place != known.get("best", known.get("last")) and f"{name}@{each}" not in folders:
+                beside.setdefault(place, each)
+        names = ", ".join(f"{folder}@{each}" for each in beside.values())
+        size = sum(map(weight_bytes, beside))
+        if size > MOST_BESIDE:
+            say(
+                f"{name}: its other checkpoints are not loaded, for their {size / 1e9:.1f} GB; name those to compare: {names}"
+            )
+            continue
+        if beside:
+            say(f"{name}: beside it stand its checkpoints {', '.join(f'{name}@{each}' for each in beside.values())}")
+        found |= {f"{name}@{each}": f"{folder}@{each}" for each in beside.values()}
+    return found
+
 
 def studio(
     models: Annotated[
@@ -39,13 +74,14 @@ def studio(
 
     The page is for this machine alone, and its address holds a key. Models that read texts are shown: encoders, classifiers,
     language models, translators. It is the page of `regard serve --studio`. Of the folder of a run the curves of its training are
-    shown too, while it goes on.
+    shown too, while it goes on, and its other checkpoints, to be compared: NAME@last, NAME@step-500.
 
     \b
     Example:
       regard studio --demo
       regard studio runs/gpt path/to/minilm
       regard studio small=runs/small large=runs/large --port 9000 --no-browser
+      regard studio runs/gpt@best runs/gpt@step-500
     """  # noqa: D301  # \b keeps the lines of the example apart
     folders = named(models or [])
     if not folders and not demo:
@@ -63,6 +99,8 @@ def studio(
     folders = {name: folder for name, folder in folders.items() if name not in begun}
     for name in begun:
         say(f"{name}: has no checkpoint yet; its training is shown, and its model once the studio is started again")
+
+    folders = with_checkpoints(folders)
 
     def listening(url: str, names: Sequence[str]) -> None:
         page = f"{url}/studio{'' if names else '/training'}#token={key}"

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from regard.errors import InputError
 from regard.inspection.plots import DOTS_PER_INCH, Writer, fitted, write_figure
 from regard.inspection.record import look
+from regard.inspection.tracks import Track
 from regard.inspection.view import AttentionView
 from regard.models import NTM
 from regard.tasks.copying import Copier
@@ -74,6 +75,8 @@ def slot_names(slots: int) -> list[str]:
 def copied_view(copier: Copier, text: str, addresses: Sequence[str] | None = None) -> AttentionView:
     """The places of memory that a model reads and writes while it copies vectors of bits, a row for each step.
 
+    Of a neural Turing machine the view has the tracks of its paper's figure too.
+
     Arguments:
         copier: what `regard.load` gives.
         text: vectors of zeros and ones with spaces between.
@@ -99,7 +102,8 @@ def copied_view(copier: Copier, text: str, addresses: Sequence[str] | None = Non
         for one in view.maps
     )
     title = f"{' '.join(vectors)} → {' '.join(step.removeprefix('→ ') for step in steps[len(vectors) + 1 :])}"
-    return replace(view, title=title, maps=maps, examples=(title,))
+    tracks = tracks_of(memory_trace(copier, text)) if isinstance(copier.model, NTM) else ()
+    return replace(view, title=title, maps=maps, examples=(title,), tracks=tracks)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -125,6 +129,29 @@ class MemoryTrace:
     read_weights: np.ndarray
     write_weights: np.ndarray
     memory: np.ndarray
+
+
+def tracks_of(trace: MemoryTrace) -> tuple[Track, ...]:
+    """What the paper's figure shows, in pairs: inputs, outputs; of each head what it added and read, and where it did so."""
+    border, several = trace.steps.index(DELIMITER), len(trace.read) > 1
+    asked = np.arange(len(trace.steps)) > border  # outputs before the delimiter's are asked by nobody
+
+    def track(name: str, values: np.ndarray, unit: str, **more: Any) -> Track:
+        return Track(name=name, values=values, unit=unit, border=border, **more)
+
+    found = [
+        track("inputs", trace.inputs, "bit"),
+        track("outputs", np.where(asked[:, None], trace.outputs, np.nan), "bit"),
+    ]
+    for head in range(len(trace.read)):
+        of = f", head {head}" if several else ""
+        found += [
+            track(f"added to the memory{of}", trace.added[head], "entry", signed=True),
+            track(f"read{of}", trace.read[head], "entry", signed=True),
+            track(f"write weights{of}", trace.write_weights[head], "slot", first=1),
+            track(f"read weights{of}", trace.read_weights[head], "slot", first=1),
+        ]
+    return tuple(found)
 
 
 def memory_trace(copier: Copier, text: str) -> MemoryTrace:
@@ -213,31 +240,23 @@ def memory_figure(trace: MemoryTrace, *, title: str = "") -> Figure:
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError("a plot needs matplotlib: pip install 'regard[plot]'") from None
-    rows: list[tuple[str, list[tuple[np.ndarray, str]]]] = [
-        ("", [(trace.inputs, "inputs"), (np.where(_asked(trace)[:, None], trace.outputs, np.nan), "outputs")]),
-    ]
-    heads = len(trace.read)
-    for head in range(heads):
-        of = f", head {head}" if heads > 1 else ""
-        rows.append(("signed", [(trace.added[head], f"added to the memory{of}"), (trace.read[head], f"read{of}")]))
-        rows.append(
-            ("", [(trace.write_weights[head], f"write weights{of}"), (trace.read_weights[head], f"read weights{of}")])
-        )
+    tracks = tracks_of(trace)
+    rows = list(zip(tracks[::2], tracks[1::2], strict=True))
     wide = min(max(STEP * len(trace.steps), NARROWEST), WIDEST)
-    high = [min(max(ROW * max(part.shape[1] for part, _ in parts), 0.5), TALLEST) for _, parts in rows]
+    high = [min(max(ROW * max(track.values.shape[1] for track in pair), 0.5), TALLEST) for pair in rows]
     whole, total = 2 * wide + 3 * GAP, sum(high) + (GAP + BELOW) * len(high) + ABOVE
     drawing = Figure(figsize=(whole, total))
     write = Writer.for_texts([title, *trace.steps])
     bottom = total - (ABOVE if title else 0.0)
-    for (form, parts), height in zip(rows, high, strict=True):
+    for pair, height in zip(rows, high, strict=True):
         bottom -= GAP + height
-        largest = max(float(np.nanmax(np.abs(part))) for part, _ in parts) or 1.0
-        ends = (-largest, largest) if form == "signed" else (0.0, max(largest, 1.0))
-        for column, (part, name) in enumerate(parts):
+        largest = max(track.largest for track in pair) or 1.0
+        ends = (-largest, largest) if pair[0].signed else (0.0, max(largest, 1.0))
+        for column, track in enumerate(pair):
             left = (GAP + wide) * column + GAP
             axes = drawing.add_axes((left / whole, bottom / total, wide / whole, height / total))
-            _over_time(axes, trace, part, name, ends)
-            if parts is rows[-1][1]:
+            _over_time(axes, track, ends)
+            if pair is rows[-1]:
                 names = [write.token(step, number) for number, step in enumerate(trace.steps)]
                 axes.set_xticks(range(len(names)), names, rotation=90, **write.style(6 if len(names) > 12 else 7))
                 axes.set_xlabel("time", fontsize=7)
@@ -247,24 +266,18 @@ def memory_figure(trace: MemoryTrace, *, title: str = "") -> Figure:
     return fitted(drawing)
 
 
-def _over_time(axes: Axes, trace: MemoryTrace, part: np.ndarray, name: str, ends: tuple[float, float]) -> None:
-    """One map, (T, N): time to the right, slots or numbers of a vector downwards."""
-    colours = "PuOr_r" if ends[0] < 0 else "viridis"
-    axes.imshow(part.T, aspect="auto", interpolation="nearest", cmap=colours, vmin=ends[0], vmax=ends[1])
-    axes.set_title(name, loc="left", fontsize=9, pad=3)
-    # Where the input ends.
-    axes.axvline(trace.steps.index(DELIMITER) + 0.5, color="#666666", linewidth=0.8, linestyle=(0, (3, 2)))
-    of_slots = "weights" in name
-    first = int(of_slots)  # slots are counted from 1, numbers of a vector from 0
-    axes.set_yticks([0, part.shape[1] - 1], [str(first), str(part.shape[1] - 1 + first)], fontsize=6)
-    axes.set_ylabel("slot" if of_slots else "bit" if name in ("inputs", "outputs") else "entry", fontsize=7, labelpad=1)
+def _over_time(axes: Axes, track: Track, ends: tuple[float, float]) -> None:
+    """One track: time to the right, slots or numbers of a vector downwards."""
+    colours = "PuOr_r" if track.signed else "viridis"
+    axes.imshow(track.values.T, aspect="auto", interpolation="nearest", cmap=colours, vmin=ends[0], vmax=ends[1])
+    axes.set_title(track.name, loc="left", fontsize=9, pad=3)
+    if track.border is not None:  # where the input ends
+        axes.axvline(track.border + 0.5, color="#666666", linewidth=0.8, linestyle=(0, (3, 2)))
+    last = track.values.shape[1] - 1
+    axes.set_yticks([0, last], [str(track.first), str(last + track.first)], fontsize=6)
+    axes.set_ylabel(track.unit, fontsize=7, labelpad=1)
     axes.tick_params(length=0, pad=2)
     axes.set_xticks([])
-
-
-def _asked(trace: MemoryTrace) -> np.ndarray:
-    """(T,) which steps are behind the delimiter: those whose outputs are wanted."""
-    return np.arange(len(trace.steps)) > trace.steps.index(DELIMITER)
 
 
 def save_memory(trace: MemoryTrace, path: str | os.PathLike[str], *, title: str = "") -> None:

@@ -15,8 +15,8 @@ from rich.cells import cell_len
 from regard.errors import InputError
 from regard.inspection.drawings import overlay_figure
 from regard.inspection.plots import CHOSEN, Writer, bucket_colour, fitted
-from regard.inspection.text_reader import SENTENCES, WORDS, is_document
-from regard.inspection.view import AttentionView
+from regard.inspection.text_reader import is_document
+from regard.inspection.view import SENTENCES, WORDS, AttentionView
 from regard.inspection.words import shown_tokens
 
 if TYPE_CHECKING:

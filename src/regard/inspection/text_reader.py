@@ -24,7 +24,7 @@ from regard.errors import InputError
 from regard.inspection.hooks.interception import attention_addresses, chosen_mechanisms
 from regard.inspection.record import look
 from regard.inspection.terminal import colour_of
-from regard.inspection.view import AttentionMap, AttentionView
+from regard.inspection.view import SENTENCES, WORDS, AttentionMap, AttentionView
 from regard.inspection.words import token_texts, visible
 from regard.layers import SentenceEncoderModel, TextEncoder, Tokens
 from regard.models import MODELS, ELMo
@@ -32,8 +32,8 @@ from regard.tasks.encoders import join, padded, tokenizer_from_hf, tokens_of
 from regard.tasks.loading import load, model_folder
 from regard.text import Tokenizer
 
-WORDS, SENTENCES, BOTH = "words.attention", "sentences.attention", "document"
-"""The addresses of the two attentions, and what both together are called."""
+BOTH = "document"
+"""What both attentions of a hierarchical network are called together."""
 
 STRONGEST = 3
 """Words named behind each sentence."""

@@ -19,8 +19,12 @@ import numpy as np
 
 from regard.errors import InputError, nearest
 from regard.inspection.marks import Marks
+from regard.inspection.tracks import TRACK_FIELDS, Track
 from regard.layers import Pictures
 from regard.reading import as_object, parse_json
+
+WORDS, SENTENCES = "words.attention", "sentences.attention"
+"""The addresses of the two attentions of a hierarchical network, which together say what each word counts for its document."""
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -285,10 +289,11 @@ class AttentionView:
         examples: a label for each example; where none are given they are numbered.
         images: a picture for each example, or None for one without: PNG bytes or a uint8 array (Y, X, 3), kept as
             PNG bytes. Empty where no example has one.
+        tracks: what else is known of each step, on the axis of the maps' queries: see `regard.inspection.tracks`.
 
     Raises:
         InputError: there is no map, two maps share an address and an example, or an example has no label; a
-            picture is none.
+            picture is none; a track has not as many steps as its example's maps have queries.
 
     >>> view = AttentionView.of([[0.9, 0.1], [0.2, 0.8]], ["la", "maison"], ["the", "house"], title="en-fr")
     >>> view.map("attention").weights.shape
@@ -303,6 +308,7 @@ class AttentionView:
     note: str = ""
     examples: tuple[str, ...] = ()
     images: tuple[bytes | None, ...] = ()
+    tracks: tuple[Track, ...] = ()
 
     def __post_init__(self) -> None:
         """Number the examples that have no labels and check the maps against each other."""
@@ -330,9 +336,15 @@ class AttentionView:
         if self.images and len(self.images) != len(examples):
             raise InputError(f"images: {len(self.images)} for {len(examples)} examples; give one, or None, for each")
         images = tuple(None if image is None else png(image) for image in self.images)
+        for track in self.tracks:
+            if not any(item.example == track.example and len(item.query_tokens) == len(track.values) for item in maps):
+                raise InputError(
+                    f"tracks: {track.name!r} has {len(track.values)} steps, and no map of example {track.example} as many queries"
+                )
         object.__setattr__(self, "maps", maps)
         object.__setattr__(self, "examples", examples)
         object.__setattr__(self, "images", images if any(images) else ())
+        object.__setattr__(self, "tracks", tuple(self.tracks))
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -508,7 +520,7 @@ def _words(numbers: Any, size: int, name: str) -> tuple[int, ...]:
     return tuple(int(number) for number in array)
 
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 FIRST_FIELDS = ("address", "kind", "example", "query_tokens", "key_tokens", "weights")
 LATER_FIELDS = ("query_words", "key_words", "query_patches", "key_patches")  # since version 2
 LAST_FIELDS = ("marks",)  # since version 3
@@ -540,6 +552,7 @@ def written(view: AttentionView) -> str:
         "examples": view.examples,
         "images": [image and base64.b64encode(image).decode("ascii") for image in view.images],
         "maps": maps,
+        "tracks": [track.to_json() for track in view.tracks],  # since version 4
     }
     return json.dumps(value)
 
@@ -559,14 +572,23 @@ def read(text: str | bytes) -> AttentionView:
             "write the view again"
         )
     names = ["format_version", "title", "note", "examples", "maps"]
-    fields = _fields(value, names if version == 1 else [*names, "images"], "attention view")
-    for name in ("maps", "images"):
+    names += ["images"] * (version > 1) + ["tracks"] * (version > 3)
+    fields = _fields(value, names, "attention view")
+    for name in ("maps", "images", "tracks"):
         if not isinstance(fields.get(name, []), list):
             raise InputError(f"attention view: {name!r} is not a list; {HINT}")
     maps = [_map(item, f"map {i}", version) for i, item in enumerate(fields["maps"])]
     images = tuple(_image(image, f"image {i}") for i, image in enumerate(fields.get("images", ())))
+    tracks = tuple(
+        Track(**_fields(track, list(TRACK_FIELDS), f"track {i}")) for i, track in enumerate(fields.get("tracks", ()))
+    )
     return AttentionView(
-        title=fields["title"], note=fields["note"], examples=fields["examples"], maps=tuple(maps), images=images
+        title=fields["title"],
+        note=fields["note"],
+        examples=fields["examples"],
+        maps=tuple(maps),
+        images=images,
+        tracks=tracks,
     )
 
 

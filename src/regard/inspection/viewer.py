@@ -15,7 +15,7 @@ import numpy as np
 
 from regard.files import write_file
 from regard.inspection.naming import RESTING, head_kinds, layer_names, telling, telling_cells
-from regard.inspection.view import AttentionMap, AttentionView, Patches
+from regard.inspection.view import SENTENCES, WORDS, AttentionMap, AttentionView, Patches
 from regard.inspection.words import readable, shown_tokens, visible, word_numbers, word_texts
 from regard.web import framed, page
 
@@ -74,7 +74,16 @@ def described(view: AttentionView, levels: Sequence[Levels]) -> dict[str, Any]:
         "images": [image and base64.b64encode(image).decode("ascii") for image in view.images],
         "sides": [_side(*side) for side in sides],
         "maps": maps,
+        **({"documents": documents} if any(documents := _documents(view)) else {}),
+        **({"tracks": [track.to_json() for track in view.tracks]} if view.tracks else {}),
     }
+
+
+def _documents(view: AttentionView) -> list[list[int] | None]:
+    """Of each example that is a document of sentences the numbers of its two maps: of the words, and of the sentences."""
+    places = {(item.example, item.address): number for number, item in enumerate(view.maps)}
+    pairs = ([places.get((example, one)) for one in (WORDS, SENTENCES)] for example in range(len(view.examples)))
+    return [None if None in pair else pair for pair in pairs]  # type: ignore[misc]  # none of them is None
 
 
 def packed(view: AttentionView, more: Mapping[str, Any]) -> bytes:

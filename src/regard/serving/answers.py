@@ -45,7 +45,7 @@ class TaskRefusal(Struct, kw_only=True):
 class ModelCard(Struct, kw_only=True):
     """A model: its task, where else than at OpenAI's routes it is asked, its positions, parameters and attention layers.
 
-    `first_texts` is what its studio shows at first.
+    `first_texts` is what its studio shows at first, `languages` are those that a translator of several is asked for.
     """
 
     id: str
@@ -58,6 +58,7 @@ class ModelCard(Struct, kw_only=True):
     parameters: int
     attention: list[str]
     first_texts: list[str]
+    languages: list[str]
 
 
 class ModelList(Struct, kw_only=True):

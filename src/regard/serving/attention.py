@@ -134,6 +134,8 @@ class Map(msgspec.Struct, frozen=True, array_like=True):
         key_tokens: of the columns.
         weights: float32 in little-endian order, (heads, rows, keys).
         query_patches, key_patches: where tokens are patches of the picture, and all rows are there.
+        query_words, key_words: as of the map, where all rows are there.
+        marks: as `Marks.to_json` gives them, where all rows and heads are there.
     """
 
     address: str
@@ -146,6 +148,9 @@ class Map(msgspec.Struct, frozen=True, array_like=True):
     weights: bytes
     query_patches: Grid | None = None
     key_patches: Grid | None = None
+    query_words: tuple[int, ...] | None = None
+    key_words: tuple[int, ...] | None = None
+    marks: dict[str, Any] | None = None
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True):
@@ -156,12 +161,14 @@ class Seen(msgspec.Struct, frozen=True, array_like=True):
         examples: what each is called.
         images: PNG bytes of each; none where no picture was read.
         note: a sentence where maps are not queries by keys.
+        tracks: what else is known of each step, as `Track.to_json` gives it; for pages alone.
     """
 
     maps: list[Map]
     examples: list[str]
     images: list[bytes | None]
     note: str
+    tracks: list[dict[str, Any]] = []
 
 
 class Pages:
@@ -233,6 +240,8 @@ def _numbers(weights: np.ndarray) -> Any:
 
 def view_of(seen: Seen) -> AttentionView:
     """The view that a page shows."""
+    from regard.inspection.marks import Marks
+    from regard.inspection.tracks import Track
     from regard.inspection.view import AttentionMap, AttentionView, Patches
 
     def patches(grid: Grid | None) -> Patches | None:
@@ -248,6 +257,9 @@ def view_of(seen: Seen) -> AttentionView:
             example=each.example,
             query_patches=patches(each.query_patches),
             key_patches=patches(each.key_patches),
+            query_words=each.query_words,
+            key_words=each.key_words,
+            marks=None if each.marks is None else Marks(**each.marks),
         )
         for each in seen.maps
     ]
@@ -257,4 +269,5 @@ def view_of(seen: Seen) -> AttentionView:
         note=seen.note,
         examples=tuple(seen.examples),
         images=tuple(seen.images),
+        tracks=tuple(Track(**track) for track in seen.tracks),
     )

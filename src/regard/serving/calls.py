@@ -17,7 +17,6 @@ from regard.errors import InputError
 from regard.serving import answers
 from regard.serving.attention import Attention, Seen, laid_out, view_of
 from regard.serving.description import Call, described
-from regard.serving.link import EngineLink
 from regard.serving.messages import Card
 from regard.serving.openai import (
     Asked,
@@ -40,7 +39,7 @@ from regard.serving.requests import (
     read,
 )
 from regard.serving.responses import Ending, Json, Stream
-from regard.serving.server import Handler, Server, check_model, client_of, watched
+from regard.serving.server import Server, answer, check_model, client_of, watched
 from regard.serving.task_requests import TextGenerationRequest
 from regard.serving.tasks import ROUTES, chosen, decode
 from regard.serving.text_generation import asked_to_continue, continuation, continuation_pieces, error_event
@@ -94,20 +93,6 @@ async def chat_completions(server: Server, request: Request) -> Response:
     check_model(server, wanted.model)
     asked = asked_to_chat(wanted, client_of(server, request, wanted.user))
     return await _written(server, request, asked, stream=bool(wanted.stream))
-
-
-def answer(
-    kind: type[Any], respond: Callable[[EngineLink, Any, list[str]], Coroutine[Any, Any, dict[str, Any]]]
-) -> Handler:
-    """A route that reads one kind of body and answers at once."""
-
-    async def route(server: Server, request: Request) -> Response:
-        wanted = read(request.state.body, kind)
-        check_model(server, wanted.model)
-        client = client_of(server, request, getattr(wanted, "user", None))
-        return await watched(server, request, respond(server.link, wanted, client))
-
-    return route
 
 
 async def task(server: Server, request: Request) -> Response:

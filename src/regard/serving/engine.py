@@ -301,6 +301,7 @@ def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path], rows: int)
                 routes=[route.name for route in routes_of(predictor)],
                 rows=rows if isinstance(predictor, LanguageModel) else None,
                 first_texts=first_texts(predictor, folders[name]),
+                languages=list(getattr(predictor.task, "languages", ())),
             )
         )
     return found
@@ -376,9 +377,10 @@ def _exchanged(pipe: Connection, replies: Sequence[Reply]) -> list[Request]:
 def _loaded(pipe: Connection, options: EngineOptions) -> Engine:
     predictors: dict[str, Any] = {}
     opened_once: dict[tuple[str, str], Any] = {}
+    places = {name: _place(folder) for name, folder in options.folders.items()}
     wanted = {
-        name: (folder, options.dtypes.get(name) or _usual_dtype(Path(folder), options.dtype))
-        for name, folder in options.folders.items()
+        name: (str(place), options.dtypes.get(name) or _usual_dtype(place, options.dtype))
+        for name, place in places.items()
     }
     sizes = {each: weight_bytes(Path(each[0])) for each in wanted.values()}  # one that two names share is loaded once
     for number, (name, each) in enumerate(wanted.items(), start=1):
@@ -391,10 +393,15 @@ def _loaded(pipe: Connection, options: EngineOptions) -> Engine:
         predictors[name] = opened_once[each]
     exchange = partial(_exchanged, pipe)
     engine = Engine(predictors, rows=options.rows, kept_bytes=options.kept_bytes, exchange=exchange)
-    _send(
-        pipe, [Ready(cards(predictors, {name: Path(folder) for name, folder in options.folders.items()}, options.rows))]
-    )
+    _send(pipe, [Ready(cards(predictors, places, options.rows))])
     return engine
+
+
+def _place(folder: str) -> Path:
+    """Where a model lies: the folder or file that is named, a checkpoint such as `runs/x@last`, or what the hub gave."""
+    from regard.tasks.loading import model_folder
+
+    return Path(folder) if Path(folder).exists() else model_folder(folder)
 
 
 def _usual_dtype(folder: Path, dtype: str) -> str:
@@ -407,8 +414,10 @@ def _usual_dtype(folder: Path, dtype: str) -> str:
 
 def weight_bytes(folder: Path) -> int:
     """How large the weights of a model are on disk; 0 where its folder has none, or is none."""
+    from regard.training.checkpoint import OPTIMIZER
+
     found = [folder] if folder.is_file() else folder.glob("*.safetensors")
-    return sum(path.stat().st_size for path in found)
+    return sum(path.stat().st_size for path in found if path.name != OPTIMIZER)
 
 
 def _send(pipe: Connection, replies: Sequence[Reply]) -> None:

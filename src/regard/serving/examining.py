@@ -5,19 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from regard.attention import BatchInvariant
 from regard.errors import InputError
-from regard.layers import Tokens
+from regard.generation import search
+from regard.inspection.memory import numbers_of, vectors_in
+from regard.layers import Pictures, Tokens
 from regard.serving.looking import language_model_changes, task_changes
 from regard.serving.tasks import picture_of
 from regard.serving.tokens import token_names
 from regard.serving.writing import check_ids
 from regard.tasks.language_modelling import LanguageModel
+from regard.tasks.pictures import frames_of
+
+if TYPE_CHECKING:
+    from regard.tasks.captioning import Captioner
+    from regard.tasks.copying import Copier
 
 MOST_SAID = 2**27
 """Probabilities that a lens computes: layers by positions by tokens of the vocabulary."""
@@ -186,6 +194,10 @@ def _answer(predictor: Any, request: Any) -> tuple[str, Callable[[], float]]:
         shares = predictor.classify(pixels).probabilities
         label = max(shares, key=shares.__getitem__)
         return f"log p({label})", lambda: math.log(predictor.classify(pixels).probabilities[label])
+    if name == "captioning":
+        return _caption(predictor, picture_of(request, predictor.task.size.channels))
+    if name == "copying":
+        return _copy(predictor, inputs)
     if name not in SCORES:
         raise InputError(f"there is no score of what a model for {name} answers; choose another model")
     kind: Any = SCORES[name]
@@ -195,7 +207,7 @@ def _answer(predictor: Any, request: Any) -> tuple[str, Callable[[], float]]:
         tags = predictor.tag(inputs).tags
         question = kind(text=inputs, word=next((place for place, tag in enumerate(tags) if tag != "O"), 0))
     elif "source" in kind.__dataclass_fields__:
-        question = kind(source=inputs)
+        question = kind(source=inputs, to=getattr(request.parameters, "tgt_lang", None))
     else:
         pair = getattr(inputs, "text_pair", None)
         text = getattr(inputs, "text", inputs)
@@ -203,6 +215,32 @@ def _answer(predictor: Any, request: Any) -> tuple[str, Callable[[], float]]:
     scored = question.of(predictor)
     read = [Tokens.pad([list(part.ids)]) for part in scored.read]
     return f"{scored.quantity}({scored.target})", lambda: scored.score(read)[0].item()
+
+
+def _caption(predictor: Captioner, pixels: np.ndarray) -> tuple[str, Callable[[], float]]:
+    """The log-probability of the caption that a model writes: it is given what it wrote, as in training, and writes no other."""
+    model, tokenizer = predictor.model, predictor.task.tokenizer
+    pictures = Pictures.of([frames_of(pixels, predictor.task.size)]).to(predictor.device)
+    best = search(model, pictures, predictor.task.generation.with_ids(tokenizer))[0][0]
+    written = [*best.tokens, *[tokenizer.end_id] * (best.length - len(best.tokens))]
+    given = Tokens.pad([[tokenizer.start_id, *written[:-1]]]).to(predictor.device)
+
+    def probability() -> float:
+        logs = model(pictures, given).logits[0].float().log_softmax(dim=-1)
+        return float(logs[range(len(written)), written].sum())
+
+    return f"log p({shorten(tokenizer.decode(best.tokens), 60, placeholder='...')})", probability
+
+
+def _copy(predictor: Copier, text: str) -> tuple[str, Callable[[], float]]:
+    """The log-probability of the bits that a model told."""
+    batch = predictor.task.batch([predictor.numbers(numbers_of(vectors_in(predictor, text)))]).to(predictor.device)
+
+    def logits() -> torch.Tensor:
+        return predictor.task.told(predictor.model, batch)[0].float()
+
+    signs = torch.where(logits() > 0, 1.0, -1.0)
+    return "log p(bits)", lambda: torch.nn.functional.logsigmoid(signs * logits()).sum().item()
 
 
 def _ids(predictor: LanguageModel, source: Any) -> list[int]:

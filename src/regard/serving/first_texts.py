@@ -43,6 +43,8 @@ def first_texts(predictor: Any, folder: Path) -> list[str]:
     found = _widget(folder)
     if found:
         return found
+    if task.name == "copying":
+        return [" ".join(format(number * 73 % 2**task.width, f"0{task.width}b") for number in range(1, 6))]
     dates = (predictor.recipe.get("data") or {}).get("dates")
     if isinstance(dates, Mapping):
         return [_date(dates)]

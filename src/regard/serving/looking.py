@@ -16,11 +16,14 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError, nearest
-from regard.inspection import Record, ScaleHeads, SetOutput, SetWeights, attention_addresses, change, look
+from regard.inspection import ScaleHeads, SetOutput, SetWeights, attention_addresses, change, look
 from regard.inspection.hooks import addresses_of
-from regard.inspection.view import AttentionMap, Patches, is_layer
+from regard.inspection.memory import copied_view
+from regard.inspection.text_reader import is_document, with_shares
+from regard.inspection.view import AttentionMap, AttentionView, Patches, is_layer
 from regard.layers import Tokens
 from regard.serving.attention import Attention, Grid, Map, Patch, Scale, Seen, Weigh
+from regard.tasks.copying import Copier
 
 if TYPE_CHECKING:
     from regard.inspection.editing import Edit
@@ -268,23 +271,32 @@ def answered(predictor: Predictor[Any], route: Any, request: Any) -> Any:
     addresses = layers_asked(predictor.model, asked)
     with within, look(predictor, addresses) as record:
         answer = route.answer(predictor, request)
-    return {"answer": answer, "attention": _recorded(record, asked)}
+        if isinstance(predictor, Copier):  # its steps have names that a record does not know
+            text = request.inputs[0] if isinstance(request.inputs, list) else request.inputs
+            return {"answer": answer, "attention": _seen([copied_view(predictor, text, addresses)], asked)}
+    views = [record.view(run=run) for run in range(len(record.runs))]
+    return {
+        "answer": answer,
+        "attention": _seen([with_shares(view) if is_document(view) else view for view in views], asked),
+    }
 
 
-def _recorded(record: Record, asked: Attention) -> Seen:
-    """Every run of a record, an example each."""
+def _seen(views: Sequence[AttentionView], asked: Attention) -> Seen:
+    """The examples of several views, one after another."""
     maps: list[Map] = []
     examples: list[str] = []
     images: list[bytes | None] = []
     notes: dict[str, None] = {}
-    for run in range(len(record.runs)):
-        view = record.view(run=run)
+    tracks: list[dict[str, Any]] = []
+    for view in views:
         check_size(asked, sum(_size(each, asked) for each in view.maps) + sum(len(each.weights) // 4 for each in maps))
         maps += [_cut(each, asked, len(examples)) for each in view.maps]
+        if not isinstance(asked.rows, list):
+            tracks += [track.to_json() | {"example": track.example + len(examples)} for track in view.tracks]
         examples += view.examples
         images += view.images or [None] * len(view.examples)
         notes[view.note] = None
-    return Seen(maps, examples, images if any(images) else [], " ".join(filter(None, notes)))
+    return Seen(maps, examples, images if any(images) else [], " ".join(filter(None, notes)), tracks)
 
 
 def check_size(asked: Attention, count: int) -> None:
@@ -337,6 +349,9 @@ def _cut(item: AttentionMap, asked: Attention, before: int) -> Map:
         weights=np.ascontiguousarray(item.weights[heads][:, rows], dtype="<f4").tobytes(),
         query_patches=None if isinstance(asked.rows, list) else _grid(item.query_patches),
         key_patches=_grid(item.key_patches),
+        query_words=None if isinstance(asked.rows, list) else item.query_words,
+        key_words=item.key_words,
+        marks=None if item.marks is None or asked.heads or isinstance(asked.rows, list) else item.marks.to_json(),
     )
 
 

@@ -18,8 +18,9 @@ from starlette.responses import HTMLResponse, Response
 from regard.embeddings.map_page import FOOTER, about, column_of, described
 from regard.embeddings.vector_map import map_vectors
 from regard.serving.attention import Strict
-from regard.serving.requests import BadRequest, read
-from regard.serving.server import Server, check_model, client_of, watched
+from regard.serving.link import EngineLink
+from regard.serving.requests import BadRequest
+from regard.serving.server import Server
 from regard.web import page
 
 MOST_TEXTS = 20_000
@@ -48,25 +49,19 @@ async def map_page(server: Server, request: Request) -> Response:
     return HTMLResponse(page("studio-map", parts, styles=("map.css",), served=served))
 
 
-async def points(server: Server, request: Request) -> Response:
+async def points(link: EngineLink, wanted: MapRequest, client: list[str]) -> Response:
     """The points of some texts.
 
     The body is the length of a JSON object (4 bytes, little-endian), that object, and the parts of the map
     (`regard.embeddings.map_page.described`), whose lengths are in the object's `lengths`, one after another.
     """
-    wanted: MapRequest = read(request.state.body, MapRequest)
-    check_model(server, wanted.model)
-    if server.link.models[wanted.model].width is None:
+    if link.models[wanted.model].width is None:
         raise BadRequest(f"the model {wanted.model!r} makes no vectors of texts", "model")
     if wanted.classes is not None and len(wanted.classes) != len(wanted.texts):
         raise BadRequest(
             f"there are {len(wanted.texts)} texts and {len(wanted.classes)} classes; give one for each", "classes"
         )
-    return await watched(server, request, _points(server, wanted, client_of(server, request, None)))
-
-
-async def _points(server: Server, wanted: MapRequest, client: list[str]) -> Response:
-    found = await server.link.ask(wanted.model, "embed", {"texts": wanted.texts}, client=client)
+    found = await link.ask(wanted.model, "embed", {"texts": wanted.texts}, client=client)
     # In a thread: that of many texts takes longer than somebody else may wait.
     body = await asyncio.to_thread(_packed, wanted, found)
     return Response(body, media_type="application/octet-stream")

@@ -210,6 +210,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         routes: of the inference API that it is served at, the one it is served at by itself first.
         rows: texts that it writes together; None where it writes none.
         first_texts: what the studio shows of it at first (`regard.serving.first_texts`).
+        languages: those that it translates into, of which a request has to name one; none where there is no choice.
     """
 
     name: str
@@ -223,6 +224,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     routes: list[str] = []
     rows: int | None = None
     first_texts: list[str] = []
+    languages: list[str] = []
 
     @property
     def writes(self) -> bool:

@@ -456,4 +456,5 @@ def model_card(card: Card) -> dict[str, Any]:
         "parameters": card.parameters,
         "attention": card.attention,
         "first_texts": card.first_texts,
+        "languages": card.languages,
     }

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
 from regard.inspection.viewer import packed
 from regard.serving.attention import EVERYTHING, Interventions, Strict, view_of
 from regard.serving.messages import Began, Piece, Token
-from regard.serving.requests import BadRequest, read
-from regard.serving.responses import Json
-from regard.serving.server import Server, check_model, client_of, watched
+from regard.serving.requests import BadRequest
 
 if TYPE_CHECKING:
+    from regard.serving.link import EngineLink
     from regard.serving.messages import Likely
 
 TOP = 10
-"""Tokens that are told of each place."""
+"""Tokens that are told of a place where the page asks for no other number."""
+
+Top = Annotated[int, Meta(ge=1, le=100)]
 
 Ids = Annotated[list[Annotated[int, Meta(ge=0, lt=2**31)]], Meta(max_length=65536)]
 
@@ -37,6 +37,7 @@ class PlayRequest(Strict):
         tokens: the most tokens to write.
         temperature: 0 for the most probable token each time; else tokens are drawn.
         top_k, top_p: of which tokens; of all where None.
+        top: how many of the most probable tokens to tell of each place.
         seed: of the draws.
         interventions: what is changed in it; positions of patches count in the text and what is `written`.
     """
@@ -48,6 +49,7 @@ class PlayRequest(Strict):
     temperature: Annotated[float, Meta(ge=0, le=100)] = 0.0
     top_k: Annotated[int, Meta(ge=1)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top: Top = TOP
     seed: Annotated[int, Meta(ge=0, lt=2**53)] = 0
     interventions: Interventions | None = None
 
@@ -65,40 +67,13 @@ class LensRequest(Strict):
     interventions: Interventions | None = None
 
 
-async def write(server: Server, request: Request) -> Response:
+async def write(link: EngineLink, wanted: PlayRequest, client: list[str]) -> Response:
     """A text that a language model wrote, with the attention to all of it, laid out as that of /studio/look.
 
     The JSON object has `prompt`, the tokens read before; `steps`, a token each with its log-probability and the most probable
     ones at its place (of the model itself, whatever the temperature); `end`, `stop` or `length`.
     """
-    wanted: PlayRequest = read(request.state.body, PlayRequest)
-    _check(server, wanted)
-    return await watched(server, request, _written(server, wanted, client_of(server, request, None)))
-
-
-async def lens(server: Server, request: Request) -> Response:
-    """What each layer of a language model would say at each place from the end of a text on."""
-    wanted: LensRequest = read(request.state.body, LensRequest)
-    _check(server, wanted)
-    return await watched(server, request, _lens(server, wanted, client_of(server, request, None)))
-
-
-def _check(server: Server, wanted: PlayRequest | LensRequest) -> None:
-    check_model(server, wanted.model)
-    if not server.link.models[wanted.model].writes:
-        raise BadRequest(f"the model {wanted.model!r} is no language model and continues no texts", "model")
-    if not wanted.text.strip():
-        raise BadRequest("text is empty; there is nothing to go on with", "text")
-
-
-async def _ids(server: Server, wanted: PlayRequest | LensRequest, client: list[str]) -> list[int]:
-    given = {"text": wanted.text, "special": True}
-    return (await server.link.ask(wanted.model, "tokenize", given, client=client))["ids"]
-
-
-async def _written(server: Server, wanted: PlayRequest, client: list[str]) -> Response:
-    card = server.link.models[wanted.model]
-    prompt = [*await _ids(server, wanted, client), *wanted.written]
+    prompt, card = [*await _ids(link, wanted, client), *wanted.written], link.models[wanted.model]
     room = wanted.tokens if card.positions is None else card.positions + 1 - len(prompt)
     if room < 1:
         raise BadRequest(
@@ -112,14 +87,14 @@ async def _written(server: Server, wanted: PlayRequest, client: list[str]) -> Re
         raise BadRequest("temperature is 0, so nothing is drawn: give one above 0, or leave top_k and top_p out")
     tokens: list[Token] = []
     last: Piece | None = None
-    written = server.link.write(
+    written = link.write(
         model=card.name,
         client=client,
         prompt=prompt,
         settings=settings,
         copies=1,
         maximum=min(wanted.tokens, room),
-        top=TOP,
+        top=wanted.top,
         attention=EVERYTHING,
         interventions=list(wanted.interventions or ()),
     )
@@ -143,8 +118,9 @@ def _step(token: Token) -> dict[str, Any]:
     return {**told(token), "top": [told(each) for each in token.top]}
 
 
-async def _lens(server: Server, wanted: LensRequest, client: list[str]) -> Response:
-    prompt = await _ids(server, wanted, client)
+async def lens(link: EngineLink, wanted: LensRequest, client: list[str]) -> Any:
+    """What each layer of a language model would say at each place from the end of a text on."""
+    prompt = await _ids(link, wanted, client)
     given = {
         "ids": [*prompt, *wanted.written],
         "prompt": len(prompt),
@@ -152,4 +128,17 @@ async def _lens(server: Server, wanted: LensRequest, client: list[str]) -> Respo
         "top": 3,
         "interventions": msgspec.to_builtins(wanted.interventions or []),
     }
-    return Json(await server.link.ask(wanted.model, "lens", given, client=client))
+    return await link.ask(wanted.model, "lens", given, client=client)
+
+
+async def _ids(link: EngineLink, wanted: PlayRequest | LensRequest, client: list[str]) -> list[int]:
+    """The tokens of the text.
+
+    Raises:
+        BadRequest: for a model that is no language model, and an empty text.
+    """
+    if not link.models[wanted.model].writes:
+        raise BadRequest(f"the model {wanted.model!r} is no language model and continues no texts", "model")
+    if not wanted.text.strip():
+        raise BadRequest("text is empty; there is nothing to go on with", "text")
+    return (await link.ask(wanted.model, "tokenize", {"text": wanted.text, "special": True}, client=client))["ids"]

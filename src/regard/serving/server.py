@@ -16,9 +16,7 @@ from regard.serving.attention import Pages
 from regard.serving.description import Call
 from regard.serving.link import EngineLink
 from regard.serving.metrics import Metrics
-from regard.serving.requests import (
-    BadRequest,
-)
+from regard.serving.requests import BadRequest, read
 from regard.serving.responses import Deadlines, Json
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -159,6 +157,23 @@ async def watched(server: Server, request: Request, work: Coroutine[Any, Any, An
         for each in (doing, gone):
             each.cancel()
         await asyncio.gather(doing, gone, return_exceptions=True)
+
+
+def answer(kind: type[Any], respond: Callable[[EngineLink, Any, list[str]], Coroutine[Any, Any, Any]]) -> Handler:
+    """A route that reads one kind of body, whose `model` it checks, and answers at once.
+
+    Arguments:
+        kind: of the body.
+        respond: from the engine's link, what was read and whose request it is to a `Response`, or to what becomes JSON.
+    """
+
+    async def route(server: Server, request: Request) -> Response:
+        wanted = read(request.state.body, kind)
+        check_model(server, wanted.model)
+        client = client_of(server, request, getattr(wanted, "user", None))
+        return await watched(server, request, respond(server.link, wanted, client))
+
+    return route
 
 
 async def _disconnected(request: Request) -> None:

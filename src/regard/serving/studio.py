@@ -20,18 +20,16 @@ from regard.inspection.viewer import packed
 from regard.serving import maps, playing
 from regard.serving.attention import EVERYTHING, Attention, Interventions, Seen, Strict, view_of
 from regard.serving.description import Call
+from regard.serving.link import EngineLink
 from regard.serving.messages import Card
-from regard.serving.requests import BadRequest, read
-from regard.serving.responses import Json
-from regard.serving.server import Server, check_model, client_of, watched
+from regard.serving.playing import TOP, Top
+from regard.serving.requests import BadRequest
+from regard.serving.server import Server, answer
 from regard.serving.tasks import ROUTES
 from regard.serving.training import LogRequest, WatchedRequest, runs_of, training, training_attention, training_log
 from regard.web import page
 
 MIME = {"js": "text/javascript", "css": "text/css"}
-
-NEXT = 10
-"""Tokens that are told of what a language model expects next."""
 
 READS: Mapping[str, Literal["text", "image"]] = {
     "text-classification": "text",
@@ -56,6 +54,9 @@ WRITES: Mapping[str, str] = {
 }
 """Routes of models that write, and where their parameters say how."""
 
+TELLS_TOP = ("fill-mask", "image-classification")
+"""Routes that tell of five candidates where they are not asked for more."""
+
 
 class LookRequest(Strict):
     """What the page asks for.
@@ -65,6 +66,8 @@ class LookRequest(Strict):
         text: what it reads.
         second: a second text, where it reads two; the text in which the answer is, where it answers questions.
         image: the bytes of a picture, in base64, of a model that reads one; then there is no text.
+        language: that is translated into, of a model of several languages.
+        top: how many candidates to tell of: next tokens, tokens at a mask, classes of a picture.
         interventions: what is changed in it; the answer without them is then told too.
     """
 
@@ -72,6 +75,8 @@ class LookRequest(Strict):
     text: str = ""
     second: str | None = None
     image: bytes | None = None
+    language: str | None = None
+    top: Top = TOP
     interventions: Interventions | None = None
 
 
@@ -123,71 +128,52 @@ async def static(server: Server, request: Request) -> Response:
     return Response(file.read_bytes(), media_type=kind, headers={"cache-control": "no-cache"})
 
 
-async def look(server: Server, request: Request) -> Response:
+async def look(link: EngineLink, wanted: LookRequest, client: list[str]) -> Response:
     """The attention of a model to a text, and its answer.
 
     The body is the length of a JSON object (4 bytes, little-endian), that object, and the weights of its maps one after another,
     as levels (`regard.inspection.viewer`).
     """
-    wanted: LookRequest = read(request.state.body, LookRequest)
-    _check(server, wanted)
-    return await watched(server, request, _looked(server, wanted, client_of(server, request, None)))
-
-
-async def effects(server: Server, request: Request) -> Response:
-    """What an answer loses without each head of one layer: `about` says what of the answer, `rows` have a score for each head."""
-    wanted: EffectsRequest = read(request.state.body, EffectsRequest)
-    _check(server, wanted)
-    return await watched(server, request, _effects(server, wanted, client_of(server, request, None)))
-
-
-async def beam(server: Server, request: Request) -> Response:
-    """What a beam search tried: `tried`, each with its `parent` in that list and its `fate`; and the best `hypotheses`."""
-    wanted: BeamRequest = read(request.state.body, BeamRequest)
-    _check(server, wanted)
-    return await watched(server, request, _beam(server, wanted, client_of(server, request, None)))
-
-
-async def _beam(server: Server, wanted: BeamRequest, client: list[str]) -> Response:
-    card = server.link.models[wanted.model]
-    route, _ = _inputs(card, wanted)
-    if route not in WRITES:
-        raise BadRequest(f"the model {wanted.model!r} writes no text for another, so there is no beam", "model")
-    parameters = {WRITES[route]: {"num_beams": wanted.beam}}
-    given = _asked(card, wanted, wanted.interventions or [], None, parameters=parameters)
-    return Json(await server.link.ask(card.name, "beam", given, client=client))
-
-
-def _check(server: Server, wanted: LookRequest) -> None:
-    check_model(server, wanted.model)
-    if not wanted.text.strip() and wanted.image is None:
-        raise BadRequest("text is empty; there is nothing to look at", "text")
-
-
-async def _effects(server: Server, wanted: EffectsRequest, client: list[str]) -> Response:
-    card, interventions = server.link.models[wanted.model], wanted.interventions or []
-    if not card.writes:
-        given = _asked(card, wanted, interventions, None)
-    else:
-        tokens = await server.link.ask(card.name, "tokenize", {"text": wanted.text, "special": True}, client=client)
-        given = {"ids": tokens["ids"], "interventions": msgspec.to_builtins(interventions)}
-    return Json(await server.link.ask(card.name, "effects", {**given, "address": wanted.address}, client=client))
-
-
-async def _looked(server: Server, wanted: LookRequest, client: list[str]) -> Response:
-    card = server.link.models[wanted.model]
+    card = _card(link, wanted)
     ask = _of_language_model if card.writes else _of_task
-    answer, seen = await ask(server, card, wanted, wanted.interventions or [], client, EVERYTHING)
+    answer, seen = await ask(link, card, wanted, wanted.interventions or [], client, EVERYTHING)
     plain = None
     if wanted.interventions:  # what is without them is told, not shown: nobody looks at its attention
-        plain, _ = await ask(server, card, wanted, [], client, None)
+        plain, _ = await ask(link, card, wanted, [], client, None)
     # In a thread: the weights of a long text take longer than a keystroke of somebody else may wait.
     body = await asyncio.to_thread(lambda: packed(view_of(seen), {"answer": answer, "plain": plain}))
     return Response(body, media_type="application/octet-stream")
 
 
+async def effects(link: EngineLink, wanted: EffectsRequest, client: list[str]) -> Any:
+    """What an answer loses without each head of one layer: `about` says what of the answer, `rows` have a score for each head."""
+    card, interventions = _card(link, wanted), wanted.interventions or []
+    if not card.writes:
+        given = _asked(card, wanted, interventions, None)
+    else:
+        tokens = await link.ask(card.name, "tokenize", {"text": wanted.text, "special": True}, client=client)
+        given = {"ids": tokens["ids"], "interventions": msgspec.to_builtins(interventions)}
+    return await link.ask(card.name, "effects", {**given, "address": wanted.address}, client=client)
+
+
+async def beam(link: EngineLink, wanted: BeamRequest, client: list[str]) -> Any:
+    """What a beam search tried: `tried`, each with its `parent` in that list and its `fate`; and the best `hypotheses`."""
+    card = _card(link, wanted)
+    route, _ = _inputs(card, wanted)
+    if route not in WRITES:
+        raise BadRequest(f"the model {wanted.model!r} writes no text for another, so there is no beam", "model")
+    given = _asked(card, wanted, wanted.interventions or [], None, **{WRITES[route]: {"num_beams": wanted.beam}})
+    return await link.ask(card.name, "beam", given, client=client)
+
+
+def _card(link: EngineLink, wanted: LookRequest) -> Card:
+    if not wanted.text.strip() and wanted.image is None:
+        raise BadRequest("text is empty; there is nothing to look at", "text")
+    return link.models[wanted.model]
+
+
 async def _of_language_model(
-    server: Server,
+    link: EngineLink,
     card: Card,
     wanted: LookRequest,
     interventions: Sequence[Any],
@@ -199,14 +185,14 @@ async def _of_language_model(
         "text": wanted.text,
         "interventions": msgspec.to_builtins(interventions),
         "attention": msgspec.to_builtins(attention),
-        "top": NEXT,
+        "top": wanted.top,
     }
-    found = await server.link.ask(card.name, "expected", given, client=client)
+    found = await link.ask(card.name, "expected", given, client=client)
     return {"what": "next token", "bars": found["next"]}, msgspec.convert(found["attention"], Seen | None)
 
 
 async def _of_task(
-    server: Server,
+    link: EngineLink,
     card: Card,
     wanted: LookRequest,
     interventions: Sequence[Any],
@@ -216,7 +202,7 @@ async def _of_task(
     """A task's answer, and the attention it was made with where that is asked for."""
     given = _asked(card, wanted, interventions, attention)
     route = given["route"]
-    found = await server.link.ask(card.name, "task", given, client=client)
+    found = await link.ask(card.name, "task", given, client=client)
     if attention is None:
         return told(route, found), None
     return told(route, found["answer"]), msgspec.convert(found["attention"], Seen)
@@ -227,13 +213,38 @@ def _asked(
     wanted: LookRequest,
     interventions: Sequence[Any],
     attention: Attention | None,
-    parameters: Mapping[str, Any] | None = None,
+    **parameters: Any,
 ) -> dict[str, Any]:
-    """What the engine is asked for a task's answer."""
+    """What the engine is asked for a task's answer, with these parameters beside those that the page has fields for."""
     route, inputs = _inputs(card, wanted)
-    body = {"inputs": inputs, "attention": attention, "interventions": list(interventions), "parameters": parameters}
+    if (language := _language(card, wanted)) is not None:
+        parameters["tgt_lang"] = language
+    if route in TELLS_TOP:
+        parameters["top_k"] = wanted.top
+    body = {
+        "inputs": inputs,
+        "attention": attention,
+        "interventions": list(interventions),
+        "parameters": parameters or None,
+    }
     request = msgspec.convert(msgspec.to_builtins(body, builtin_types=(bytes,)), ROUTES[route].request)
     return {"route": route, "request": msgspec.to_builtins(request, builtin_types=(bytes,))}
+
+
+def _language(card: Card, wanted: LookRequest) -> str | None:
+    """The language that is translated into; None for a model that has no choice.
+
+    Raises:
+        BadRequest: where it is missing, or is none that the model writes.
+    """
+    if not card.languages:
+        if wanted.language is not None:
+            raise BadRequest(f"language: the model {card.name!r} is not told a language; leave it out", "language")
+        return None
+    if wanted.language not in card.languages:
+        said = "is missing" if wanted.language is None else f"the model does not write {wanted.language!r:.60}"
+        raise BadRequest(f"language: {said}; give one of {', '.join(card.languages)}", "language")
+    return wanted.language
 
 
 def _inputs(card: Card, wanted: LookRequest) -> tuple[str, Any]:
@@ -292,7 +303,10 @@ def _name(row: dict[str, Any]) -> str:
 
 CALLS = (
     Call("GET", "/studio", studio, "The studio's page.", str, media="text/html", key=False),
+    Call("GET", "/studio/map", maps.map_page, "The page of a map of texts.", str, media="text/html", key=False),
     Call("GET", "/studio/training", training, "The page of a training.", str, media="text/html", key=False),
+    Call("GET", "/static/{path:path}", static, "A file of the studio's page.", str, media="text/javascript", key=False),
+    Call("POST", "/studio/training/log", training_log, "What a run's log got, for that page.", dict, LogRequest),
     Call(
         "POST",
         "/studio/training/attention",
@@ -301,14 +315,16 @@ CALLS = (
         bytes,
         WatchedRequest,
     ),
-    Call("POST", "/studio/training/log", training_log, "What a run's log got, for that page.", dict, LogRequest),
-    Call("GET", "/static/{path:path}", static, "A file of the studio's page.", str, media="text/javascript", key=False),
-    Call("POST", "/studio/look", look, "Attention and an answer, for the page.", bytes, LookRequest),
-    Call("POST", "/studio/effects", effects, "What each head of a layer does, for the page.", dict, EffectsRequest),
-    Call("POST", "/studio/beam", beam, "What a beam search tried, for the page.", dict, BeamRequest),
-    Call("POST", "/studio/write", playing.write, "A text token by token, for the page.", bytes, playing.PlayRequest),
-    Call("GET", "/studio/map", maps.map_page, "The page of a map of texts.", str, media="text/html", key=False),
-    Call("POST", "/studio/map/points", maps.points, "Texts as points, for that page.", bytes, maps.MapRequest),
-    Call("POST", "/studio/lens", playing.lens, "What layers would say, for the page.", dict, playing.LensRequest),
+    *(
+        Call("POST", f"/studio/{name}", answer(kind, respond), summary, shape, kind)
+        for name, kind, respond, shape, summary in (
+            ("look", LookRequest, look, bytes, "Attention and an answer, for the page."),
+            ("effects", EffectsRequest, effects, dict, "What each head of a layer does, for the page."),
+            ("beam", BeamRequest, beam, dict, "What a beam search tried, for the page."),
+            ("write", playing.PlayRequest, playing.write, bytes, "A text token by token, for the page."),
+            ("lens", playing.LensRequest, playing.lens, dict, "What layers would say, for the page."),
+            ("map/points", maps.MapRequest, maps.points, bytes, "Texts as points, for that page."),
+        )
+    ),
 )
 """The routes of the studio."""

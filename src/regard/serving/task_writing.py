@@ -26,6 +26,7 @@ from regard.serving.task_requests import (
 # What needs torch is imported where it is used: reading requests does not.
 if TYPE_CHECKING:
     from regard.generation import GenerationSettings
+    from regard.tasks.copying import Copier
     from regard.tasks.denoising import Denoiser
     from regard.tasks.language_writing import Written
     from regard.tasks.span_corruption import SpanFiller
@@ -134,8 +135,19 @@ def _written(predictor: TextToText, request: WriteRequest, part: str | None = No
     return [each.text for each in predictor.generate(several(request.inputs), settings, part=part, cut=cut)]
 
 
-def generated(predictor: TextToText | SpanFiller | Denoiser, request: WriteRequest) -> list[dict[str, Any]]:
+def _copied(predictor: Copier, request: WriteRequest) -> list[dict[str, Any]]:
+    from regard.inspection.memory import numbers_of, vectors_in
+
+    if any(value is not None for value in msgspec.structs.astuple(request.parameters or WriteParameters())):
+        raise InputError("parameters: a model that copies bits is not told how to write; leave them out")
+    found = predictor.copy_batch([numbers_of(vectors_in(predictor, text)) for text in several(request.inputs)])
+    return [{"generated_text": " ".join("".join(map(str, bits)) for bits in each.bits)} for each in found]
+
+
+def generated(predictor: TextToText | SpanFiller | Denoiser | Copier, request: WriteRequest) -> list[dict[str, Any]]:
     """What the model writes; of one that fills gaps, the text with its gaps filled."""
+    if predictor.task.name == "copying":
+        return _copied(cast("Copier", predictor), request)
     if predictor.task.name == "text_to_text":
         return [{"generated_text": text} for text in _written(cast("TextToText", predictor), request)]
     predictor = cast("SpanFiller | Denoiser", predictor)

@@ -12,6 +12,7 @@
 | text_to_text | text2text-generation, and summarization where one of its prefixes asks for that |
 | span_corruption | text2text-generation |
 | denoising | text2text-generation |
+| copying | text2text-generation: vectors of zeros and ones with spaces between |
 | sentence_embedding | feature-extraction, sentence-similarity |
 | picture_classification | image-classification |
 | captioning | image-to-text |
@@ -350,6 +351,7 @@ OF_TASK: Mapping[str, tuple[str, ...]] = {
     "text_to_text": ("text2text-generation", "text-generation"),
     "span_corruption": ("text2text-generation",),
     "denoising": ("text2text-generation",),
+    "copying": ("text2text-generation",),
     "sentence_embedding": ("feature-extraction", "sentence-similarity"),
     "picture_classification": ("image-classification",),
     "captioning": ("image-to-text",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -123,8 +124,9 @@ def load(
     decoders of Llama's type with a tokenizer.json, and the Vision Transformer.
 
     Arguments:
-        folder: a model's folder, or that of a run still in training, whose best checkpoint so far is taken; or a model of
-            the Hugging Face hub, `hub:owner/name`, which is fetched once; or a file of llama.cpp (`.gguf`).
+        folder: a model's folder, or that of a run still in training, whose best checkpoint so far is taken; a checkpoint of a
+            run (`runs/x@last`, `runs/x@step-500`); or a model of the Hugging Face hub, `hub:owner/name`, which is fetched once;
+            or a file of llama.cpp (`.gguf`).
         task: the task the caller needs, by name; what the model in the folder is not for is an error.
         device: where to put the parameters: `cpu`, `cuda`, `cuda:1`, or `auto`, a graphics card where PyTorch sees one.
         dtype: `float32`, `bfloat16` or `float16`; on a processor also `int8` or `int4`, for a language model of GPT's family, as
@@ -300,13 +302,49 @@ def _pointers(names: Mapping[str, Any], path: Path) -> dict[str, str]:
     return found
 
 
-def model_folder(folder: AnyPath) -> Path:
-    """The folder itself if it holds a model, else the best checkpoint of the run in it.
+def checkpoints_of(run: Path) -> dict[str, Path]:
+    """The checkpoints of a run by name: `best` and `last`, the steps (`step-500`), and models that somebody put beside them.
 
     Raises:
-        InputError: where there is neither.
+        InputError: as `pointers_of`.
+    """
+    place = run / "checkpoints"
+    found = {name: place / folder for name, folder in sorted(pointers_of(run).items())}
+    for path in sorted(place.iterdir()) if place.is_dir() else ():
+        if not path.name.startswith("."):  # such as are being written
+            found.setdefault(_short(path.name), path)
+    return {name: path for name, path in found.items() if (path / "config.json").is_file()}
+
+
+def checkpoint_of(run: Path, name: str) -> Path:
+    """The folder of a checkpoint by its name, as `checkpoints_of` has it; of a step its folder's name will do too.
+
+    Raises:
+        InputError: where there is none of that name.
+    """
+    known = checkpoints_of(run)
+    if _short(name) in known:
+        return known[_short(name)]
+    if not known:
+        raise InputError(f"{run}: holds no checkpoints, so there is no {name!r}; give the run's folder alone")
+    raise InputError(f"{run}: has no checkpoint {name!r}; {nearest(name, list(known))}")
+
+
+def _short(name: str) -> str:
+    step = re.fullmatch(r"step-0*(\d+)", name)
+    return name if step is None else f"step-{step[1]}"
+
+
+def model_folder(folder: AnyPath) -> Path:
+    """The folder itself if it holds a model, else the best checkpoint of the run in it; of `runs/x@last` that checkpoint.
+
+    Raises:
+        InputError: where there is none of these.
     """
     folder = located(folder)
+    run, at, name = str(folder).rpartition("@")
+    if at and not folder.exists() and (Path(run) / "checkpoints").is_dir():
+        return checkpoint_of(Path(run), name)
     if is_gguf(folder):
         raise InputError(
             f"{folder}: is a file of llama.cpp, and a folder is wanted; make one of it first: regard export {folder} FOLDER"

@@ -21,7 +21,7 @@ from regard.checkpoints.adapters import ADAPTER
 from regard.checkpoints.folder import is_gguf
 from regard.checkpoints.tensors import SHARD
 from regard.data.token_store import TokenStore
-from regard.errors import InputError, nearest
+from regard.errors import InputError
 from regard.files import new_folder
 from regard.generation import Hypothesis, SearchObserver, SearchStep
 from regard.layers import Source, Tokens
@@ -29,7 +29,7 @@ from regard.machine import device_named
 from regard.old_names import old_members
 from regard.parts import FOLDER, Code, load_code
 from regard.rendering import text_table
-from regard.tasks.loading import load, model_folder, pointers_of
+from regard.tasks.loading import checkpoint_of, load, model_folder
 from regard.tasks.task import Task
 
 X = TypeVar("X")
@@ -350,7 +350,7 @@ class Observers:
             observer.search_finished(hypotheses)
 
 
-BEST, LAST = "best", "last"
+BEST = "best"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -428,16 +428,7 @@ def export(
 
 def _source(folder: Path, checkpoint: str) -> Path:
     """The folder of the model that was asked for."""
-    if checkpoint == BEST:
-        return model_folder(folder)
-    pointers = pointers_of(folder)
-    there = [path.name for path in sorted((folder / "checkpoints").glob("step-*")) if path.is_dir()]
-    name = pointers.get(LAST, "") if checkpoint == LAST else checkpoint
-    if name not in there:
-        if not there:
-            raise InputError(f"{folder}: holds no checkpoints, so there is no {checkpoint!r}; leave --checkpoint out")
-        raise InputError(f"{folder}: has no checkpoint {checkpoint!r}; {nearest(checkpoint, [BEST, LAST, *there])}")
-    return folder / "checkpoints" / name
+    return model_folder(folder) if checkpoint == BEST else checkpoint_of(folder, checkpoint)
 
 
 def _check_target(target: Path, folder: Path, place: Path) -> None:

@@ -12,7 +12,7 @@ export const SCALES = {
 };
 /** From the most negative over zero to the most positive. */
 export const SIGNED = {
-  light: ["2d004b", "6a4fc4", "cdc6ea", "f7f7f7", "fdd0a0", "d9730d", "7f3b08"],
+  light: ["2d004b", "6a4fc4", "cdc6ea", "f7f7f7", "fdd0a0", "d26d0a", "7f3b08"],
   dark: ["cfc2ff", "8466e0", "35295c", "161a21", "5a3a1c", "c4701a", "ffb45c"],
 };
 /** Okabe and Ito's, which people with any colour vision can tell apart. After seven heads they come again, with another dash beside the same colour. */
@@ -27,7 +27,7 @@ export function inks() {
   const style = getComputedStyle(document.documentElement);
   /** @param {string} name */
   const ink = (name) => style.getPropertyValue("--" + name).trim();
-  return { paper: ink("paper"), ink: ink("ink"), faint: ink("faint"), line: ink("line"), mark: ink("mark"), band: ink("band"), negative: ink("negative"), positive: ink("positive") };
+  return { paper: ink("paper"), ink: ink("ink"), faint: ink("faint"), line: ink("line"), mark: ink("mark"), band: ink("band"), hatch: ink("hatch"), negative: ink("negative"), positive: ink("positive") };
 }
 /** @param {number} head */
 export const headColour = (head) => HEADS[theme()][head % 7];

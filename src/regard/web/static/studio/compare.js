@@ -1,23 +1,13 @@
 // Two views side by side: of two texts, two models, or the changed model and the one without changes; and their difference.
 
 import { bitmapOf, context2d, FONT, inks } from "../colours.js";
-import { clamp, element, headOf, isSigned } from "../viewer/names.js";
-import { viewData } from "../viewer/viewer.js";
-import { Weights, labelsOf, largest as largestOf, short } from "../viewer/weights.js";
+import { clamp, element, isSigned } from "../viewer/names.js";
+import { labelsOf, largest as largestOf, short } from "../viewer/weights.js";
 import { barRows } from "./bars.js";
-import { see, sourceOf } from "./look.js";
+import { languageOf, see } from "./look.js";
+import { matrixOf } from "./matrix.js";
 
 /** @typedef {{ title: string, rows: string[], columns: string[], values: Float32Array, signed: boolean, causal: boolean, end: (row: number) => number, largest: number }} Drawn `end`: what has the last colour of a row */
-
-/** One layer's head in an answer, in numbers. @param {import("./look.js").Packed} packed @param {string} address @param {number} place @param {number | "mean"} head */
-export async function matrixOf(packed, address, place, head) {
-  const source = sourceOf(packed), data = viewData(await source.data()), weights = new Weights(source);
-  const map = data.maps.find((/** @type {any} */ one) => one.address === address) ?? data.maps[Math.min(place, data.maps.length - 1)];
-  await weights.load(map);
-  const chosen = map.heads < 2 ? 0 : head === "mean" || head < map.heads ? head : "mean";
-  const matrix = weights.matrixOf(map, chosen, false);
-  return { map, matrix, name: headOf(map, chosen) + (chosen === "mean" ? ", mean of heads" : ""), values: Float32Array.from(matrix.values), largest: matrix.peak };
-}
 
 /** @param {import("./types").Studio} studio */
 export function addCompare(studio) {
@@ -33,7 +23,9 @@ export function addCompare(studio) {
     other = null;
     if (!studio.seen) return clear("");
     if (!$("compare").open) return;
-    const wanted = { ...studio.seen.wanted, model: $("other-model").value };
+    const card = studio.models.find((one) => one.id === $("other-model").value), { wanted: own } = studio.seen;
+    const wanted = { ...own, model: card.id, language: languageOf(card, own.language) };
+    studio.viewer?.keepAddress();
     if (!wanted.image) wanted.text = $("other-text").value.trim() ? $("other-text").value : wanted.text;
     if ($("other-changes").value === "without") wanted.interventions = [];
     try {
@@ -43,7 +35,7 @@ export function addCompare(studio) {
       other = { packed };
       const { answer } = packed.head;
       $("other-answer").textContent = answer.text ?? "";
-      $("other-bars").tBodies[0].replaceChildren(...barRows((answer.bars ?? []).slice(0, 10), { old: studio.seen.answer.bars }));
+      $("other-bars").tBodies[0].replaceChildren(...barRows((answer.bars ?? []).slice(0, studio.top()), { old: studio.seen.answer.bars }));
       await draw();
     } catch (error) {
       if (mine === turn) clear(error instanceof Error ? error.message : String(error));
@@ -116,7 +108,7 @@ export function addCompare(studio) {
   }
   /** @param {HTMLCanvasElement} canvas @param {Drawn} one @param {number} number */
   function paint(canvas, one, number) {
-    const { cell, left, top, letters } = sizesOf(one), { ink, line, mark } = inks(), dense = devicePixelRatio || 1;
+    const { cell, left, top, letters } = sizesOf(one), { ink, hatch: lines, mark } = inks(), dense = devicePixelRatio || 1;
     const width = left + cell * one.columns.length, height = top + cell * one.rows.length;
     Object.assign(canvas, { width: width * dense, height: height * dense });
     Object.assign(canvas.style, { width: `${width}px` });
@@ -124,7 +116,7 @@ export function addCompare(studio) {
     pen.scale(dense, dense);
     pen.imageSmoothingEnabled = false;
     pen.drawImage(bitmapOf(one.signed, one.values, one.rows.length, one.columns.length, one.end), left, top, width - left, height - top);
-    if (one.causal) hatch(pen, one, cell, left, top, line);
+    if (one.causal) hatch(pen, one, cell, left, top, lines);
     Object.assign(pen, { fillStyle: ink, font: `${Math.min(12, cell * 0.9)}px ${FONT}`, textBaseline: "middle", textAlign: "right" });
     if (letters) {
       one.rows.forEach((label, row) => pen.fillText(label.slice(0, 12), left - 5, top + (row + 0.5) * cell));
@@ -175,11 +167,27 @@ export function addCompare(studio) {
   }
 
   for (const [id, kind] of [["compare", "toggle"], ["other-model", "change"], ["other-text", "input"], ["other-changes", "change"]]) $(id).addEventListener(kind, ask);
-  $("other-scale").addEventListener("change", draw);
+  $("other-scale").addEventListener("change", () => {
+    studio.viewer?.keepAddress();
+    draw();
+  });
   // Another layer or head was chosen, by hand or by a key.
   studio.chosen.push(() => {
     const state = studio.viewer?.state;
     if (state && other && signature !== `${state.map.address} ${state.head}`) draw();
+  });
+  const FIELDS = ["model", "text", "changes", "scale"];
+  studio.kept.push(() => ($("compare").open ? [["compare", JSON.stringify(Object.fromEntries(FIELDS.map((name) => [name, $("other-" + name).value])))]] : []));
+  studio.opened.push((parts) => {
+    try {
+      const kept = JSON.parse(parts.get("compare") ?? "null");
+      if (!kept || !studio.models.some((one) => one.id === kept.model)) return;
+      for (const name of FIELDS) if (typeof kept[name] === "string") $("other-" + name).value = kept[name];
+    } catch {
+      return; // an address that somebody changed by hand
+    }
+    if ($("compare").open) ask();
+    $("compare").open = true; // which asks
   });
   new MutationObserver(() => drawn.length && draw()).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   studio.answered.push(() => {

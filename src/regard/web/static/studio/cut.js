@@ -9,7 +9,8 @@ function writtenSides(head) {
 }
 /** How many tokens were written in a view, and those of the source where there is one. @param {any} head @returns {{ count: number, tokens: string[], crosses: boolean }} */
 export function writtenIn(head) {
-  const crosses = head.maps.some((/** @type {any} */ map) => map.kind === "cross");
+  // What a document's sentences look at, or a memory's steps, is not written token by token.
+  const crosses = !head.documents && !head.tracks && head.maps.some((/** @type {any} */ map) => map.kind === "cross");
   const { tokens } = head.sides[/** @type {number} */ ([...writtenSides(head)][0])];
   return { count: tokens.length, tokens, crosses };
 }

@@ -6,9 +6,12 @@
 /** @typedef {{ kind: "patch", address: string, from: any, positions: number[], from_positions?: number[] }} Patch */
 /** @typedef {{ kind: "weights", address: string, head: number, row: number, weights: number[] }} Weigh */
 /** @typedef {Scale | Patch | Weigh} Change */
-/** @typedef {{ model: string, text: string, second?: string | null, image?: string, interventions: Change[] }} Wanted */
+/** @typedef {{ model: string, text: string, second?: string | null, image?: string, language?: string | null, top?: number, interventions: Change[] }} Wanted */
 /** @typedef {{ head: any, bytes: Uint8Array, places: number[] }} Packed what a view is made of: see `packed` in `regard/inspection/viewer.py` */
 /** @typedef {import("../source.js").Source} Source */
+
+/** The language that a model translates into: the one that is wanted, where it has it; none where it has no choice. @param {any} model @param {string | null | undefined} wanted @returns {string | null} */
+export const languageOf = ({ languages = [] }, wanted) => (languages.includes(wanted) ? wanted : languages[0]) ?? null;
 
 /** @param {string} key of the server; empty where it has none @returns {Record<string, string>} */
 const headers = (key) => ({ "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) });

@@ -3,10 +3,10 @@
 import { download } from "../saving.js";
 import { clamp, element } from "../viewer/names.js";
 import { barRows, shown } from "./bars.js";
-import { matrixOf } from "./compare.js";
 import { cut, writtenIn } from "./cut.js";
 import { deckFile } from "./deck.js";
 import { see, tell } from "./look.js";
+import { matrixOf } from "./matrix.js";
 
 /** @typedef {import("./look.js").Bar & { top?: import("./look.js").Bar[] }} Step */
 /** @typedef {{ packed: import("./look.js").Packed, before: number, steps: Step[], taken: [number, number][], places: any[], addresses: string[] }} Play `before`: tokens in the map when the first is chosen */
@@ -55,7 +55,7 @@ export function addPlayback(studio) {
     const written = steps.map((step) => step.id);
     $("write").setAttribute("aria-busy", "true");
     await studio.trying(async () => {
-      const packed = await see("write", { model, text, written, interventions, ...settings() }, studio.key);
+      const packed = await see("write", { model, text, written, interventions, top: studio.top(), ...settings() }, studio.key);
       if (turn !== asked) return;
       play = { packed, before: packed.head.prompt, steps: [...steps, ...packed.head.steps], taken, places: [], addresses: [] };
       askLens(turn, { model, text, interventions, written: play.steps.slice(0, -1).map((step) => step.id) });

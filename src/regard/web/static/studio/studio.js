@@ -9,11 +9,14 @@ import { addBeam } from "./beam.js";
 import { addChanges } from "./changes.js";
 import { addCompare } from "./compare.js";
 import { addEffects } from "./effects.js";
-import { models, see, sourceOf } from "./look.js";
+import { languageOf, models, see, sourceOf } from "./look.js";
 import { addPicture, readsPictures } from "./picture.js";
 import { addPlayback } from "./playback.js";
 
 const READS_TWO = ["question-answering", "text-classification"];
+/** Routes whose answers are lists of candidates; a language model lists the next tokens. */
+const LISTS = ["text-classification", "fill-mask", "image-classification"];
+const TOP = 10;
 /** What is of the answer; the changes are not, so that one that the model refuses can be undone. */
 const OF_ANSWER = ".bar, .controls, #panel, #effects, #beam, #compare";
 
@@ -29,9 +32,13 @@ export async function startStudio(root) {
     answered: [], chosen: [], kept: [], opened: [],
     model: () => studio.models.find((one) => one.id === $("model").value),
     wanted: () => {
-      const asked = { model: $("model").value, text: "", interventions: studio.changes };
+      const asked = { model: $("model").value, text: "", language: $("language").value || null, top: studio.top(), interventions: studio.changes };
       if (readsPictures(studio.model())) return { ...asked, image: studio.image ?? "" };
       return { ...asked, text: $("reads").value, second: $("second-label").hidden || !$("second").value.trim() ? null : $("second").value };
+    },
+    top: () => {
+      const top = Number($("top").value);
+      return Number.isInteger(top) && top >= 1 && top <= 100 ? top : TOP;
     },
     nameOf(address, heads) {
       const map = studio.viewer?.data.maps.find((one) => one.address === address), name = map?.name ?? address;
@@ -107,6 +114,8 @@ export async function startStudio(root) {
     /** @type {[string, string][]} */
     const parts = [["model", $("model").value], ["text", $("reads").value]];
     if (!$("second-label").hidden) parts.push(["second", $("second").value]);
+    if ($("language").value) parts.push(["language", $("language").value]);
+    if (studio.top() !== TOP) parts.push(["top", String(studio.top())]);
     for (const kept of studio.kept) parts.push(...kept());
     if (studio.key) parts.push(["token", studio.key]);
     return parts;
@@ -119,7 +128,8 @@ export async function startStudio(root) {
     const [text = "", second = ""] = studio.model()?.first_texts ?? [];
     $("reads").value = parts.get("text") ?? ($("reads").value || text);
     $("second").value = parts.get("second") ?? ($("second").value || second);
-    fill();
+    $("top").value = parts.get("top") ?? TOP;
+    fill(parts.get("language"));
     const [changes, ...later] = studio.opened;
     changes(parts);
     await studio.ask();
@@ -127,9 +137,13 @@ export async function startStudio(root) {
     // The cell may be one that what stood there before, or what was asked for on the way, did not have.
     if (studio.seen && parts.has("query")) await studio.viewer?.open(parts);
   }
-  function fill() {
-    const routes = studio.model()?.routes ?? [];
-    const pictures = readsPictures(studio.model());
+  /** Shows the fields that the model has. @param {string | null} [language] that is translated into; the one that was chosen before, where it has it */
+  function fill(language) {
+    const { routes = [], languages = [] } = studio.model() ?? {}, pictures = readsPictures(studio.model()), before = language ?? $("language").value;
+    $("language-label").hidden = !languages.length;
+    $("language").replaceChildren(...languages.map((/** @type {string} */ one) => Object.assign(element("option", one), { value: one })));
+    $("language").value = languageOf({ languages }, before) ?? "";
+    $("top-label").hidden = studio.model()?.task !== "language_modelling" && !routes.some((/** @type {string} */ route) => LISTS.includes(route));
     $("reads-label").hidden = pictures;
     $("picture-drop").hidden = !pictures;
     $("second-label").hidden = !routes.some((/** @type {string} */ route) => READS_TWO.includes(route));
@@ -145,7 +159,7 @@ export async function startStudio(root) {
     $("answer-title").textContent = answer.what + (plain ? ", with the changes" : "");
     const before = plain?.text !== undefined && plain.text !== answer.text ? ` (without the changes: ${plain.text})` : "";
     $("answer-text").textContent = (answer.text ?? "") + before;
-    $("answer-bars").tBodies[0].replaceChildren(...barRows((answer.bars ?? []).slice(0, 10), { old: plain?.bars }));
+    $("answer-bars").tBodies[0].replaceChildren(...barRows((answer.bars ?? []).slice(0, studio.top()), { old: plain?.bars }));
   }
 
   $("ask").addEventListener("submit", (/** @type {Event} */ event) => event.preventDefault());
@@ -155,6 +169,11 @@ export async function startStudio(root) {
       studio.ask();
     });
   }
+  $("language").addEventListener("change", () => studio.ask());
+  $("top").addEventListener("change", () => {
+    $("top").value = studio.top();
+    studio.ask();
+  });
   $("model").addEventListener("change", () => {
     const [text = "", second = ""] = studio.model().first_texts;
     // A text that nobody wrote gives way to one that suits the model.

@@ -32,6 +32,8 @@ export interface Studio {
   model(): any;
   /** What stands in the page now. */
   wanted(): Wanted;
+  /** How many candidates are listed. */
+  top(): number;
   /** Asks for it; what changes meanwhile is asked for afterwards. */
   ask(since?: number): Promise<void>;
   /** Ends when all that was asked for is answered. */

@@ -36,18 +36,19 @@ export function addControls(viewer) {
     $("panel").setAttribute("aria-labelledby", "tab-" + view);
     viewer.root.dataset.view = view;
     showControl("example", options("example", data.examples.map((label, i) => [String(i), label]), String(map.example)));
-    showControl("address", options("address", viewer.mapsOf(map.example).map((one) => [one.address, one.name, one.address]), map.address));
+    const free = !shown.map;
+    showControl("address", free && options("address", viewer.mapsOf(map.example).map((one) => [one.address, one.name, one.address]), map.address));
     $("address").title = $("where").title = map.address;
     const heads = map.heads > 1 ? [["mean", "mean of heads"]] : [];
     for (let i = 0; i < map.heads; i++) heads.push([String(i), headTitle(map, i)]);
     const several = options("head", view === "model" && map.heads > 1 ? heads.slice(1) : heads,
       String(view === "model" && state.head === "mean" ? 0 : state.head));
-    showControl("head", several && shown.heads !== "many");
+    showControl("head", free && several && shown.heads !== "many");
     $("head-switches").hidden = shown.heads !== "many" || map.heads < 2;
-    showControl("merge", canMerge(map) && view !== "model");
+    showControl("merge", free && canMerge(map) && view !== "model");
     $("merge").checked = state.merge;
     $("merge-note").hidden = !(state.merge && canMerge(map) && view !== "model");
-    showControl("scale", view !== "model");
+    showControl("scale", free && view !== "model");
     $("scale").value = viewer.scale();
     showControl("text-mode", view === "text");
     $("text-mode").value = state.text;
@@ -71,12 +72,14 @@ export function addControls(viewer) {
     model: "Arrow keys move over the heads, Enter opens one. Each small picture is coloured up to its own largest weight. ? shows all keys.",
     text: "Choose a token by a click or with the arrow keys. ? shows all keys.",
     image: "Arrow keys move over the patches, Page Up and Page Down change the token. ? shows all keys.",
+    document: "Left and right move over the words, up and down over the sentences, Enter says the strongest. ? shows all keys.",
+    memory: "Left and right move over the steps, up and down over the numbers of a panel, Page Up and Page Down over the panels. ? shows all keys.",
   };
 
   function legendTexts() {
     const { map, view } = state, scale = viewer.scale();
-    const own = view === "image" || (view === "text" && state.text !== "lines");
-    const end = scale === "unit" ? 1
+    const fixed = VIEWS[view].end?.(), own = fixed || view === "image" || (view === "text" && state.text !== "lines");
+    const end = fixed ? fixed : scale === "unit" ? 1
       : view === "text" && own ? largest(VIEWS.text.values()) || 1
       : view === "image" ? largest(VIEWS.image.values(VIEWS.image.index()).part) || 1 : state.limit;
     const each = scale === "row" && !own, every = view === "image" && VIEWS.image.many && scale !== "unit";
@@ -85,7 +88,7 @@ export function addControls(viewer) {
     return { low: isSigned(map) ? (each ? "the row's largest, negative" : "-" + high) : "0", high, hidden };
   }
   function legend() {
-    const bare = state.view === "model" || !state.matrix;
+    const bare = state.view === "model" || state.view === "memory" || !state.matrix;
     $("legend").hidden = bare;
     if (bare) return;
     const { low, high, hidden } = legendTexts(), lines = state.view === "heads" && !isSigned(state.map);

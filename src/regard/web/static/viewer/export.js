@@ -34,14 +34,14 @@ export function addExport(viewer) {
           if (span.style.background) surface.rect(x, y, own.width, own.height, style.backgroundColor);
           const chosen = span.getAttribute("aria-selected") === "true";
           if (chosen) surface.frame(x + 0.5, y + 0.5, own.width - 1, own.height - 1, inks().mark, 2);
-          const faint = span.className === "later" ? inks().line : style.color;
+          const faint = span.className === "later" ? inks().faint : style.color;
           surface.text(span.textContent, x + own.width / 2, y + own.height / 2,
             { size, colour: faint, align: "center", bold: parseInt(style.fontWeight) > 500 });
         }
       },
     };
   }
-  const hasRamp = () => ["heatmap", "text", "image"].includes(state.view) && !(state.view === "image" && state.overlay === "light" && !isSigned(state.map));
+  const hasRamp = () => ["heatmap", "text", "image", "document"].includes(state.view) && !(state.view === "image" && state.overlay === "light" && !isSigned(state.map));
   /** @param {Surface} surface @param {{ draw(surface: Surface): void }} picture @param {number} width @param {number} height */
   function drawAll(surface, picture, width, height) {
     const ink = inks();
@@ -94,9 +94,10 @@ export function addExport(viewer) {
     },
     async json() {
       await viewer.load(state.map);
-      const { map, matrices } = shownMatrices(), [{ query, key }] = matrices;
-      const value = {
-        title: data.title, example: data.examples[map.example], address: map.address, kind: map.kind,
+      const { map, matrices } = shownMatrices(), [{ query, key }] = matrices, [header, ...rows] = VIEWS[state.view].rows?.() ?? [];
+      const shown = { title: data.title, example: data.examples[map.example] };
+      const value = header ? { ...shown, columns: header, rows } : {
+        ...shown, address: map.address, kind: map.kind,
         query_tokens: query, key_tokens: key, words_merged: state.merge && canMerge(map), relative_step: map.step, knee: map.knee,
         heads: matrices.map((one) => ({
           head: headLabel(map, one.head), weights: Array.from({ length: one.rows }, (_, row) => [...one.row(row)].map((x) => Number(x.toPrecision(7)))),
@@ -106,10 +107,11 @@ export function addExport(viewer) {
     },
     async csv() {
       await viewer.load(state.map);
-      const { map, matrices } = shownMatrices(), [{ query, key }] = matrices;
+      const { map, matrices } = shownMatrices(), [{ query, key }] = matrices, own = VIEWS[state.view].rows?.();
       const quoted = (/** @type {string | number} */ text) => `"${String(text).replaceAll('"', '""')}"`;
-      const lines = [["head", "query", ...key].map(quoted).join()];
-      for (const one of matrices) {
+      const lines = own ? own.map((row) => row.map((cell) => (typeof cell === "number" ? String(Number(cell.toPrecision(7))) : quoted(cell))).join())
+        : [["head", "query", ...key].map(quoted).join()];
+      for (const one of own ? [] : matrices) {
         query.forEach((token, row) => lines.push([quoted(headLabel(map, one.head)), quoted(token), ...[...one.row(row)].map((x) => x.toPrecision(7))].join()));
       }
       save(new Blob(["\ufeff" + lines.join("\r\n") + "\r\n"], { type: "text/csv;charset=utf-8" }), "csv");

@@ -145,7 +145,7 @@ export function addHeatmap(viewer) {
       const edge = (columns - rows + 1) * cell, end = columns * cell, every = Math.max(6, cell / 4);
       for (let sum = edge + every; sum < end + rows * cell; sum += every) {
         const right = Math.min(sum, end), low = (sum + edge) / 2;
-        if (low < right) surface.line(left + low, above + sum - low, left + right, above + sum - right, ink.line, 1);
+        if (low < right) surface.line(left + low, above + sum - low, left + right, above + sum - right, ink.hatch, 1);
       }
     },
     at(x, y, frame) {

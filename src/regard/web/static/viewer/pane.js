@@ -111,7 +111,7 @@ export function addPane(viewer) {
     const before = viewer.place();
     state.hover = spot;
     const after = viewer.place();
-    if (before === after || (before.row === after.row && before.column === after.column && before.side === after.side)) return;
+    if (before === after || (before.row === after.row && before.column === after.column && before.side === after.side && before.layer === after.layer)) return;
     redraw();
     VIEWS[state.view].moved?.();
     if (state.view !== "model") viewer.listStrongest();

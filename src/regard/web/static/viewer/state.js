@@ -1,7 +1,10 @@
 // What is shown, kept in one place and in the page's address; and the names of things.
 
-import { clamp, headName, headOf, toldBy } from "./names.js";
+import { clamp, headName, headOf, onIn, toldBy } from "./names.js";
 import { canMerge, labelsOf, largest, written } from "./weights.js";
+
+/** Views that some models alone have; where one is there, a page opens on it. */
+const OWN = ["image", "document", "memory"];
 
 /** The state of a viewer, its address, and the names of things. @param {import("./types").Viewer} viewer */
 export function addState(viewer) {
@@ -20,7 +23,8 @@ export function addState(viewer) {
   /** @param {number} row @param {number} column */
   const valueText = (row, column) => written(state.matrix.at(row, column), state.matrix.errorAt(row, column));
   const whereText = () => {
-    const { map, head } = state, many = VIEWS[state.view].heads === "many";
+    const { map, head } = state, many = VIEWS[state.view].heads === "many", own = VIEWS[state.view].where?.();
+    if (own) return own;
     const heads = many ? `${state.on.size} of ${map.heads} heads` : headName(map, head);
     if (state.view === "model") return `${mapsOf(map.example).length} layers · chosen: ${headOf(map, head === "mean" ? 0 : head)}`;
     const kind = map.name.includes("-attention") ? [] : [map.kind + "-attention"];
@@ -89,7 +93,7 @@ export function addState(viewer) {
       overlay: among("overlay", ["light", "colour"], "light"), side: among("side", ["query", "key"], null),
     });
     const usable = Object.keys(VIEWS).filter((name) => VIEWS[name].usable(map));
-    state.view = among("view", usable, usable.includes("image") ? "image" : "heatmap");
+    state.view = among("view", usable, OWN.find((name) => usable.includes(name)) ?? "heatmap");
     const heads = (parts.get("heads") || "").split(".").filter((one) => /^\d+$/.test(one) && Number(one) < map.heads);
     state.on = new Set(heads.length ? heads.map(Number) : toldBy(map));
     /** @param {string} name @param {import("./types").Side} side */
@@ -103,7 +107,10 @@ export function addState(viewer) {
   // Whatever changed: load what the picture needs, then draw it.
   let turns = 0;
   async function show() {
-    const turn = ++turns, view = VIEWS[state.view];
+    const turn = ++turns, view = VIEWS[state.view], own = view.map?.();
+    // What is drawn of certain maps has no choice of another.
+    if (own && own !== state.map) Object.assign(state, { map: own, head: 0, on: onIn(state.on, state.map, own) });
+    if (own) state.merge = false;
     root.classList.toggle("busy", !view.needs().every(viewer.isLoaded));
     try {
       await Promise.all(view.needs().map(viewer.load));

@@ -9,9 +9,10 @@ const LISTED = 8;
 /** Adds the table beside the picture. @param {import("./types").Viewer} viewer */
 export function addStrongest(viewer) {
   const { $, state, VIEWS } = viewer;
-  /** @returns {{ title: string, heads: string[], rows: any[][] }} */
+  /** @returns {import("./types").Strongest} */
   function strongestRows() {
-    const { view, map, matrix } = state, { row, column } = viewer.place();
+    const { view, map, matrix } = state, { row, column } = viewer.place(), own = VIEWS[view].strongest?.();
+    if (own) return own;
     const pairs = (/** @type {Float32Array} */ values, /** @type {(i: number, value: number) => any[]} */ put) => strongest(values, LISTED).map((i) => put(i, values[i]));
     if (view === "model") {
       const layer = VIEWS.model.maps()[VIEWS.model.chosen().layer], { head } = VIEWS.model.chosen();
@@ -54,7 +55,7 @@ export function addStrongest(viewer) {
   }
   function listStrongest() {
     if (!state.matrix && state.view !== "model") return;
-    const { title, heads, rows } = strongestRows(), most = Math.max(...rows.map((row) => Math.abs(row[3]))), signed = isSigned(state.map);
+    const { title, heads, rows, signed = isSigned(state.map) } = strongestRows(), most = Math.max(...rows.map((row) => Math.abs(row[3])));
     $("strongest-title").textContent = title;
     $("strongest-head").replaceChildren(...heads.map((head) => {
       const cell = element("th", head);

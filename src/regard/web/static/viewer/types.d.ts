@@ -40,12 +40,32 @@ export interface AttentionMap {
   size: number;
   scale?: { values: Float32Array; errors: Float32Array };
 }
+/** Numbers of each step; see `regard/inspection/tracks.py`. */
+export interface Track {
+  name: string;
+  example: number;
+  unit: string;
+  first: number;
+  signed: boolean;
+  border: number | null;
+  values: (number | null)[][];
+}
+/** The table beside the picture: a title, the names of three columns, and rows of three texts and the number whose size the bar has. */
+export interface Strongest {
+  title: string;
+  heads: string[];
+  rows: any[][];
+  signed?: boolean;
+}
 export interface ViewData {
   title: string;
   note: string;
   examples: string[];
   images: (string | null)[];
   maps: AttentionMap[];
+  /** Of each example the numbers of the maps of its words and of its sentences, where it is a document. */
+  documents?: ([number, number] | null)[];
+  tracks?: Track[];
 }
 /** A place in a picture: a query and a key, or a token of one side, or a head of a layer. */
 export interface Spot {
@@ -71,6 +91,8 @@ export interface State {
   picture: string;
   overlay: string;
   smooth: boolean;
+  /** Of a place that is pointed at alone. */
+  layer?: undefined;
   zoom: number;
   hover: Spot | null;
   matrix: Matrix;
@@ -116,6 +138,15 @@ export interface View {
   heads: "one" | "many" | "none";
   cursor?: string;
   usable(map: AttentionMap): boolean;
+  /** The one map that it is drawn of, where there is no choice. */
+  map?(): AttentionMap | null;
+  /** What stands above it, in place of the layer and the head. */
+  where?(): string;
+  /** What has the last colour, where no scale is chosen. */
+  end?(): number;
+  strongest?(): Strongest;
+  /** What is saved as a table, its header first. */
+  rows?(): (string | number)[][];
   needs(): AttentionMap[];
   show(): unknown;
   say?(): string;

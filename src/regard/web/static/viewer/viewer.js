@@ -2,10 +2,12 @@
 
 import { finder, startShell } from "../shell.js";
 import { addControls } from "./controls.js";
+import { addDocument } from "./document.js";
 import { addExport } from "./export.js";
 import { addHeads } from "./heads.js";
 import { addHeatmap } from "./heatmap.js";
 import { addImage } from "./image.js";
+import { addMemory } from "./memory.js";
 import { addModel } from "./model.js";
 import { onIn, toldBy } from "./names.js";
 import { addPane } from "./pane.js";
@@ -50,14 +52,14 @@ export async function mount(root, source) {
 
   addState(viewer);
   addPane(viewer);
-  for (const addView of [addHeatmap, addHeads, addModel, addText, addImage]) addView(viewer);
+  for (const addView of [addHeatmap, addHeads, addModel, addText, addImage, addDocument, addMemory]) addView(viewer);
   addStrongest(viewer);
   addControls(viewer);
   addExport(viewer);
 
   viewer.replace = async (other) => {
     const before = state.map;
-    Object.assign(data, viewData(await other.data()));
+    Object.assign(data, { documents: undefined, tracks: undefined }, viewData(await other.data()));
     weights.reset(other);
     viewer.thumbs.clear();
     const same = data.maps.find((map) => map.address === before.address && map.example === before.example && map.heads === before.heads);
