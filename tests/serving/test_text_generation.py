@@ -254,7 +254,7 @@ def test_a_text_to_text_model_is_asked_so_too(randomize: Make):
         ({"parameters": {"return_full_text": True}}, "parameters.return_full_text: is True, and what is written"),
         ({"parameters": {"top_n_tokens": 2}}, "parameters.top_n_tokens: is 2"),
         ({"parameters": {"decoder_input_details": True}}, "parameters.decoder_input_details: is True"),
-        ({"parameters": {"max_new_tokens": 5000}}, "parameters.max_new_tokens: is 5000, and at most 4,096"),
+        ({"parameters": {"max_new_tokens": 5000}}, "parameters.max_new_tokens: is 5000, and at most 1,024"),
         ({"parameters": {"details": False}, "stream": True}, "stream: is true, and the model writes whole texts"),
     ],
 )

@@ -20,9 +20,9 @@ from regard.serving.requests import LEAST_TEMPERATURE, MOST_STOPS, MOST_TEXTS, P
 Text = Annotated[str, Meta(pattern=r"\S")]
 Whole = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
-MOST_LENGTH = 4096
-"""Tokens that a search writes: some models have no limit of their own, and one request should not keep the others waiting for
-hours."""
+MOST_LENGTH = 1024
+"""Tokens that a search writes: some models have no limit of their own, and while one request is searched for, those of other tasks
+wait."""
 Length = Annotated[int, Meta(ge=0, le=MOST_LENGTH)]
 NotFollowed = Annotated[Any, Meta(extra={"followed": False}, extra_json_schema={"type": "null"})]
 """A parameter that no model here follows; `decode` refuses it unless it is null."""
@@ -160,7 +160,7 @@ class GenerateParameters(Strict):
     min_new_tokens: Length | None = None
     max_length: Length | None = None
     min_length: Length | None = None
-    num_beams: Count | None = None
+    num_beams: Annotated[int, Meta(ge=1, le=64)] | None = None
     length_penalty: float | None = None
     early_stopping: bool | Literal["never"] | None = None
     do_sample: bool | None = None
