@@ -579,7 +579,7 @@ def test_a_language_is_asked_for_by_its_name(randomize, client):
         ({"early_stopping": "never"}, "generate_parameters.early_stopping: changes nothing without num_beams above 1"),
         ({"max_length": 5, "max_new_tokens": 5}, "generate_parameters.max_length: is the same limit as max_new_tokens"),
         ({"max_new_tokens": 5000}, "parameters.generate_parameters.max_new_tokens: expected int <= 1024"),
-        ({"num_beams": 5000}, "parameters.generate_parameters: generation.beam"),
+        ({"num_beams": 5000}, "parameters.generate_parameters.num_beams: expected int <= 64"),
         ({"do_sample": True, "temperature": -1}, "parameters.generate_parameters: generation.temperature"),
         ({"do_sample": True, "num_beams": 2}, "parameters.generate_parameters: generation.sample"),
         ({"min_new_tokens": 50}, "parameters.generate_parameters: generation.minimum_length"),
