@@ -17,8 +17,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
+import regard
 from regard.checkpoints.folder import read_config
 from regard.checkpoints.gguf import read_gguf
 from regard.checkpoints.tensors import read_tensors, shard_file
@@ -48,7 +51,15 @@ def packed(byte: bytes, megabytes: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "name", ["../secret.safetensors", "/secret.safetensors", "a/../../secret.safetensors", "..", "a\0.safetensors"]
+    "name",
+    [
+        "../secret.safetensors",
+        "/secret.safetensors",
+        "a/../../secret.safetensors",
+        "..",
+        "a\0.safetensors",
+        "x" * 300 + ".safetensors",
+    ],
 )
 def test_an_index_names_no_shard_elsewhere(name, tmp_path):
     shutil.copytree(GOLDEN / "bert", tmp_path / "model")
@@ -75,7 +86,7 @@ def test_a_shard_may_be_a_link_as_the_hubs_cache_makes_them_and_one_that_leads_n
         read_tensors(tmp_path / "model.safetensors")
 
 
-@pytest.mark.parametrize("path", ["../other", "/etc", "1_Pooling/../../other", "a\0b"])
+@pytest.mark.parametrize("path", ["../other", "/etc", "1_Pooling/../../other", "a\0b", "x" * 300])
 def test_no_module_of_a_sentence_encoder_is_elsewhere(path, tmp_path):
     shutil.copytree(GOLDEN / "bert-embedding", tmp_path / "model")
     shutil.copytree(GOLDEN / "bert-embedding" / "1_Pooling", tmp_path / "other")
@@ -86,7 +97,7 @@ def test_no_module_of_a_sentence_encoder_is_elsewhere(path, tmp_path):
         read_modules(tmp_path / "model")
 
 
-@pytest.mark.parametrize("name", ["../../other", "/etc", "..", "", "a/b"])
+@pytest.mark.parametrize("name", ["../../other", "/etc", "..", "", "a/b", "x" * 300])
 def test_no_checkpoint_is_elsewhere(name, tmp_path):
     (tmp_path / "checkpoints.json").write_text(json.dumps({"last": name}))
     with pytest.raises(InputError, match="no name of a folder under checkpoints"):
@@ -414,3 +425,28 @@ def test_a_value_of_a_file_of_llama_cpp_is_told_in_few_words(key, value, said, t
     with pytest.raises(InputError, match=said) as error:
         read_gguf(tmp_path / "a.gguf")
     assert len(str(error.value)) < 1000
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e8m0fnu", "complex64"])
+def test_weights_of_a_kind_that_is_not_read_are_told_by_name(dtype, tmp_path):
+    shutil.copytree(GOLDEN / "bert", tmp_path / "model")
+    tensors = load_file(tmp_path / "model" / "model.safetensors")
+    name = sorted(tensors)[0]
+    tensors[name] = torch.ones(tensors[name].shape).to(getattr(torch, dtype))
+    save_file(tensors, tmp_path / "model" / "model.safetensors")
+    for read in (read_config, regard.load):
+        with pytest.raises(InputError, match=f"{name} is {dtype}, and weights of 16, 32 or 64 bits are read"):
+            read(tmp_path / "model")
+
+
+def test_a_shape_that_torch_cannot_make_is_told(tmp_path):
+    head = json.dumps({"a": {"dtype": "I8", "shape": [2**64 - 1, 0], "data_offsets": [0, 0]}}).encode()
+    (tmp_path / "a.safetensors").write_bytes(struct.pack("<Q", len(head)) + head)
+    with pytest.raises(InputError, match="not a readable safetensors file"):
+        read_tensors(tmp_path / "a.safetensors")
+
+
+def test_postscript_is_not_handed_to_another_program(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n%%EOF\n")
+    with pytest.raises(InputError, match="is PostScript"):
+        read_picture(tmp_path / "a.png")

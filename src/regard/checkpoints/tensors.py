@@ -202,7 +202,8 @@ def shards_of(path: Path) -> dict[Path, set[str]]:
         raise InputError(f"{index}: has no weight_map, which names the file of each tensor; copy it again")
     shards: dict[Path, set[str]] = {}
     for name, file in where.items():
-        if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
+        is_name = isinstance(file, str) and Path(file).name == file and len(file.encode(errors="replace")) < 256
+        if not is_name or not file.endswith(".safetensors"):
             raise InputError(
                 f"{index}: says that {name} is in {str(file)[:60]!r}, no safetensors file of the same folder; copy it again"
             )
@@ -232,11 +233,27 @@ def _read_file(path: Path, take: Callable[[Any, str], Tensor]) -> dict[str, Tens
         raise InputError(_missing(path))
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: take(file, name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
+            found = {name: take(file, name) for name in file.keys()}  # noqa: SIM118
+    except InputError:
+        raise
+    except (
+        SafetensorError,
+        OSError,
+        ValueError,
+        TypeError,
+        RuntimeError,
+    ) as error:  # the last two from torch, of a shape
         raise InputError(
             f"{path}: not a readable safetensors file ({error}); it was cut short or damaged, save or copy it again"
         ) from error
+    for name, tensor in found.items():
+        if tensor.is_complex() or (tensor.is_floating_point() and tensor.element_size() < 2):
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise InputError(
+                f"{path}: {name} is {kind}, and weights of 16, 32 or 64 bits are read; have the program that wrote them write "
+                "bfloat16"
+            )
+    return found
 
 
 def _missing(path: Path) -> str:

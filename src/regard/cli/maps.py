@@ -258,9 +258,14 @@ def _parquet(source: Path, limit: int) -> list[tuple[str, Any]]:
         raise InputError(f"{source}: reading .parquet needs pyarrow: pip install 'regard[parquet]'") from None
     check_regular(source, "give what regard embed wrote")
     try:
-        table = pyarrow.parquet.read_table(source, columns=["text", "vector"]).slice(0, limit)
-        return list(zip(table["text"].to_pylist(), table["vector"].to_pylist(), strict=True))
-    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        rows: list[tuple[str, Any]] = []
+        with pyarrow.parquet.ParquetFile(source) as file:
+            for batch in file.iter_batches(1024, columns=["text", "vector"]):
+                rows += zip(batch["text"].to_pylist(), batch["vector"].to_pylist(), strict=True)
+                if len(rows) >= limit:
+                    break
+        return rows[:limit]
+    except (OSError, ValueError, KeyError, pyarrow.ArrowException) as error:
         raise InputError(f"{source}: has no text and vector ({error}); give what regard embed wrote") from None
 
 

@@ -40,7 +40,7 @@ def decoded_picture(
         content: the bytes of a JPEG, a PNG, or whatever else Pillow reads.
         name: how messages call it.
         colour: red, green and blue; one channel of grey where false.
-        formats: those that are read, by Pillow's names; None for all, of which some start another program.
+        formats: those that are read, by Pillow's names; None for all but PostScript, which would start another program.
 
     Raises:
         InputError: where Pillow is not installed, or the bytes are no picture, are cut short or unpack to too many pixels.
@@ -59,6 +59,10 @@ def decoded_picture(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of metadata that nobody asked for, and of sizes, which are judged here
             with Image.open(io.BytesIO(content), formats=formats) as opened:
+                if opened.format == "EPS":  # which Pillow hands to Ghostscript
+                    raise InputError(
+                        f"{name}: is PostScript, a program that another would have to run; give a JPEG or a PNG"
+                    )
                 if opened.width * opened.height > MOST_PIXELS:
                     raise InputError(
                         f"{name}: has {opened.width} x {opened.height} pixels, more than {MOST_PIXELS:,}; make it smaller"

@@ -135,7 +135,8 @@ def _inside(folder: Path, path: str) -> Path:
     Raises:
         InputError: for a path that leads out of it.
     """
-    if ".." in PurePath(path).parts or PurePath(path).is_absolute() or "\0" in path:
+    parts = PurePath(path).parts
+    if ".." in parts or PurePath(path).is_absolute() or "\0" in path or len(path.encode(errors="replace")) > 255:
         raise InputError(
             f"{folder / MODULES}: a module's path is {path[:60]!r}, out of the folder; copy the file again"
         )

@@ -295,7 +295,7 @@ _POINTER_ADVICE = "write the name of a folder under checkpoints/ as last"
 def _pointers(names: Mapping[str, Any], path: Path) -> dict[str, str]:
     found: dict[str, Any] = {"last": names.get("last")} | ({"best": names["best"]} if names.get("best") else {})
     for key, name in found.items():
-        if not isinstance(name, str) or not name or Path(name).name != name or name == "..":
+        if not isinstance(name, str) or not 0 < len(name) < 100 or Path(name).name != name or name == "..":
             raise InputError(
                 f"{path}: {key} is {str(name)[:60]!r}, no name of a folder under checkpoints/; {_POINTER_ADVICE}"
             )
