@@ -17,6 +17,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import regard
 from regard.parts import PARTS
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "folders"
 WORDS = ("red", "green", "blue", "cat", "dog", "sits", "runs")
 SECRET = "dog sits blue blue runs cat"
 BERT: dict[str, Any] = {"name": "bert", "width": 16, "heads": 2, "feedforward_width": 24, "layers": 1, "dropout": 0.1}
@@ -208,3 +209,17 @@ def test_code_of_ones_own_goes_with_the_model(command, tmp_path, monkeypatch):
         regard.load(tmp_path / "given")
     with pytest.raises(regard.InputError, match=r"needs the score 'mirrored' of mine\.py"):
         regard.export(tmp_path / "run", tmp_path / "other")
+
+
+@pytest.mark.slow
+def test_a_graph_in_onnx_stands_beside_the_weights(command, tmp_path):
+    pytest.importorskip("onnxscript")
+    answer = command("export", GOLDEN / "bert", tmp_path / "model", "--format", "onnx", "--json")
+    assert answer.code == 0, answer
+    assert "model.onnx: onnxruntime computes the same as the model" in answer.err
+    assert "model.onnx" in json.loads(answer.out)["files"]
+    assert command("check", tmp_path / "model").code == 0
+    before, after = regard.load(GOLDEN / "bert"), regard.load(tmp_path / "model")
+    assert after.classify("the old dog") == before.classify("the old dog")
+    assert command("export", GOLDEN / "bert", tmp_path / "model").code == 0  # replaced, as any model
+    assert not (tmp_path / "model" / "model.onnx").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.exceptions import DataConversionWarning
 
 from regard.errors import InputError
 from regard.estimators import TextClassifier, TextRegressor
@@ -17,7 +18,9 @@ def test_a_column_of_targets_is_as_a_list(kind):
     def found(y):
         return kind(model=TINY, steps=2, maximum_length=8).fit(TEXTS, y).predict(["fine", "poor"]).tolist()
 
-    assert found(np.array([[1], [0]] * 10)) == found([1, 0] * 10)
+    with pytest.warns(DataConversionWarning, match="column-vector"):
+        column = found(np.array([[1], [0]] * 10))
+    assert column == found([1, 0] * 10)
 
 
 def test_several_targets_that_are_no_indicator_are_refused():

@@ -19,12 +19,31 @@ def test_the_card_has_front_matter_metrics_sizes_and_recipe(translator, tmp_path
     model.save(tmp_path / "model")
     text = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     _, front, body = text.split("---\n", 2)
-    assert yaml.safe_load(front) == {"library_name": "regard", "tags": ["translation", "transformer"]}
+    found = yaml.safe_load(front)
+    assert found.pop("model-index")[0]["results"][0]["metrics"] == [{"type": "bleu", "value": 36.25, "name": "BLEU"}]
+    assert found == {"library_name": "regard", "tags": ["translation", "transformer"], "pipeline_tag": "translation"}
     assert "| bleu | 36.25 |" in body
     blocks = body.split("```json\n")[1:]
     sizes, recipe = (json.loads(block.split("```")[0]) for block in blocks)
     assert sizes["width"] == 12
     assert recipe == {"seed": 3, "note": "žluť"}
+
+
+def test_the_hubs_own_library_reads_the_metrics(translator, tmp_path):
+    hub = pytest.importorskip("huggingface_hub")
+    model = translator("transformer")
+    model.recipe = {"data": {"train": "/home/ann/pairs: all.tsv"}}
+    model.metrics = {"bleu": 36.25, "exact_match": 0.5, "chrf": float("nan")}
+    model.save(tmp_path / "model")
+    card = hub.ModelCard.load(tmp_path / "model" / "README.md", ignore_metadata_errors=False)
+    results = {each.metric_type: each for each in card.data.eval_results}
+    assert {name: each.metric_value for name, each in results.items()} == {"bleu": 36.25, "exact_match": 0.5}
+    assert results["bleu"].task_type == card.data.pipeline_tag == "translation"
+    assert (results["bleu"].dataset_type, results["bleu"].dataset_split) == ("pairs: all.tsv", "validation")
+    assert card.data.model_name == "transformer for translation"
+    model.metrics = {}
+    model.save(tmp_path / "bare")
+    assert hub.ModelCard.load(tmp_path / "bare" / "README.md").data.eval_results is None
 
 
 def test_the_card_of_a_classifier_has_its_classes_with_figures_and_the_number_of_examples(tmp_path):

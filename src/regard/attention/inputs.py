@@ -191,7 +191,7 @@ class Near(Mask):
     distance: int
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        rows = batch if len(self.places) > 1 else torch.zeros_like(batch)
+        rows = batch if self.places.shape[0] > 1 else torch.zeros_like(batch)
         return (self.places[rows, query] - self.places[rows, key]).abs() <= self.distance
 
 
@@ -386,7 +386,7 @@ class Positions:
 
     def select(self, rows: Tensor) -> Positions:
         """Those of the batch rows of the index tensor `rows`, in that order."""
-        of_queries, of_keys = (x if x is None or len(x) == 1 else x[rows] for x in self.given)
+        of_queries, of_keys = (x if x is None or x.shape[0] == 1 else x[rows] for x in self.given)
         return Positions(*self.sizes, of_queries=of_queries, of_keys=of_keys, device=self._device)
 
 

@@ -300,6 +300,9 @@ def export(
         str, typer.Option(metavar="NAME", help="best, last, or the name of a folder under checkpoints/.")
     ] = "best",
     max_shard_size: MaxShardSize = None,
+    format: Annotated[
+        str, typer.Option(metavar="NAME", help="safetensors, or onnx: model.onnx besides, of an encoder of texts.")
+    ] = "safetensors",
     as_json: Json = False,
 ) -> None:
     """Write the model of a run by itself, to be given away: no training texts, no state of the optimiser, no paths.
@@ -309,10 +312,11 @@ def export(
       regard export runs/dates dates
       regard export runs/dates dates-at-the-end --checkpoint last
       regard export model.gguf model
+      regard export runs/spam spam --format onnx
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.tasks.predictor import export as write
 
-    exported = write(run, folder, checkpoint=checkpoint, max_shard_size=max_shard_size)
+    exported = write(run, folder, checkpoint=checkpoint, max_shard_size=max_shard_size, format=format)
     for note in exported.notes:
         say(note)
     if as_json:

@@ -34,12 +34,37 @@ def listed(given: Any, what: str, wanted: str) -> list[Any]:
         given, "columns"
     ):  # a table of pandas; to iterate one gives the columns' names
         given = given.to_dict("records")
+    if isinstance(given, Mapping) and given and all(hasattr(each, "column_names") for each in given.values()):
+        splits = ", ".join(map(str, given))
+        raise InputError(
+            f"the {what} are several splits ({splits}); give one of them, such as data[{next(iter(given))!r}]"
+        )
+    if hasattr(given, "with_format") and getattr(given, "features", None):
+        given = _with_names(given)
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise InputError(f"the {what} are {given!r:.60}; give a list of examples, each {wanted}")
     rows = list(given)
     if not rows:
         raise InputError(f"the {what} are {given!r:.60}; give a list of examples, each {wanted}")
     return rows
+
+
+def _with_names(dataset: Any) -> Iterator[dict[str, Any]]:
+    """The rows of a `datasets.Dataset` as plain values, numbers of classes (`ClassLabel`) as the names of these."""
+    names = {}
+    for column, feature in dataset.features.items():
+        of_each = getattr(feature, "feature", None)  # tags: a list of classes
+        found = getattr(feature if of_each is None else of_each, "names", None)
+        if found is not None:
+            names[column] = list(found)
+
+    def named(value: Any, of: list[str]) -> Any:
+        if isinstance(value, list):
+            return [named(each, of) for each in value]
+        return of[value] if isinstance(value, int) and 0 <= value < len(of) else value  # -1 is no class
+
+    for row in dataset.with_format(None):
+        yield {column: named(value, names[column]) if column in names else value for column, value in row.items()}
 
 
 def parts_of(row: Any, where: str, names: Sequence[Sequence[str]], wanted: str) -> tuple[Any, ...]:

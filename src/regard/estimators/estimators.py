@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from sklearn.base import (
     RegressorMixin,
     TransformerMixin,
 )
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from regard.embeddings import packaged
@@ -168,9 +171,14 @@ def check_lengths(texts: Sequence[Any], y: Any) -> None:
         InputError: where there are none, or another number.
     """
     if y is None:
-        raise InputError("y is None; this estimator requires y to be passed, one target for each text")
-    if len(texts) != len(y):
-        raise InputError(f"X has {len(texts)} texts and y {len(y)} targets; give one target for each text")
+        raise InputError(
+            "this estimator requires y to be passed, but the target y is None; give one target for each text"
+        )
+    count = len(y) if hasattr(y, "__len__") else len(np.asarray(y))
+    if len(texts) != count:
+        raise InputError(f"X has {len(texts)} texts and y {count} targets; give one target for each text")
+    if count < 2:
+        raise InputError("X has one text (n_samples = 1); give two or more, for some are held out to validate on")
 
 
 def several_of(y: Any) -> np.ndarray | None:
@@ -187,16 +195,18 @@ def several_of(y: Any) -> np.ndarray | None:
 
 
 def column_of(y: Any) -> np.ndarray:
-    """Targets as an array (N,), of a list, an array (N,) or (N, 1), or a table of one column.
+    """Targets as an array (N,), of a list, an array (N,) or (N, 1), or a table of one column, which a warning names.
 
     Raises:
         InputError: where there are several for a text.
 
-    >>> column_of([[1], [0]])
+    >>> column_of([1, 0])
     array([1, 0])
     """
     values = np.asarray(y)
     if values.ndim == 2 and values.shape[1] == 1:
+        said = "A column-vector y was passed when a 1d array was expected; its one column is taken, as y.ravel() would"
+        warnings.warn(said, DataConversionWarning, stacklevel=3)
         values = values[:, 0]
     if values.ndim != 1:
         raise InputError(f"y has the shape {values.shape}; give one target for each text, the shape (N,) or (N, 1)")
@@ -226,6 +236,12 @@ class TextClassifier(ClassifierMixin, TextEstimator):
     model_: Classifier | MultiLabelClassifier
     classes_: np.ndarray
 
+    def __sklearn_tags__(self) -> Any:
+        """Besides, that targets may be several labels."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def fit(self, X: Any, y: Any) -> TextClassifier:
         """Train on texts, or pairs of texts, and their labels.
 
@@ -238,6 +254,8 @@ class TextClassifier(ClassifierMixin, TextEstimator):
         if indicator is not None:
             return self._fit_indicator(texts, indicator)
         labels = column_of(y)
+        if type_of_target(labels).startswith("continuous"):
+            raise InputError("Unknown label type: y is continuous, such as 0.5; give classes, or take TextRegressor")
         classes = np.unique(labels)
         if len(classes) < 2:
             raise InputError(f"y has one class, {classes.tolist()}; give examples of two or more")
@@ -296,6 +314,12 @@ class TextRegressor(RegressorMixin, TextEstimator):
     """
 
     model_: Regressor | MultiOutputRegressor
+
+    def __sklearn_tags__(self) -> Any:
+        """Besides, that targets may be several numbers."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def fit(self, X: Any, y: Any) -> TextRegressor:
         """Train on texts, or pairs of texts, and their numbers.
@@ -410,6 +434,12 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextInput,
     """
 
     encoder_: SentenceEncoder
+
+    def __sklearn_tags__(self) -> Any:
+        """Besides, that vectors are in float32 whatever is given."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
 
     def __init__(
         self,

@@ -345,7 +345,8 @@ class TextEncoder(nn.Module):
         mask: Mask = padding.materialize(batch=batch, queries=length, keys=length, device=x.device)
         masks: dict[int | None, Mask | None] = {None: mask}
         for window in dict.fromkeys(self.windows):
-            if window is None or window >= length - 1:
+            # What is exported is for all lengths, short ones and others.
+            if window is None or (window >= length - 1 and not torch.compiler.is_exporting()):
                 masks[window] = mask
                 continue
             # Padding may stand between two tokens that are near.
@@ -597,7 +598,8 @@ class Pooler(nn.Module):
     def forward(self, hidden: Tensor, valid: Tensor) -> Tensor:
         """Hidden (B, L, D) and valid (B, L) to (B, D): the first real token's, on whichever side padding stands."""
         first = valid.long().argmax(dim=1)
-        chosen = self.dropout(hidden[torch.arange(len(hidden), device=hidden.device), first])
+        rows = torch.arange(hidden.shape[0], device=hidden.device)  # len() would fix B where the model is exported
+        chosen = self.dropout(hidden[rows, first])
         return self.activation(self.map(chosen))
 
 

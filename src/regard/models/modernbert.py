@@ -269,7 +269,7 @@ class Pooling(nn.Module):
     def forward(self, hidden: Tensor, valid: Tensor) -> Tensor:
         """Hidden (B, L, D) and valid (B, L) to (B, D), on whichever side padding stands."""
         if self.mode == "cls":
-            return hidden[torch.arange(len(hidden), device=hidden.device), valid.long().argmax(dim=1)]
+            return hidden[torch.arange(hidden.shape[0], device=hidden.device), valid.long().argmax(dim=1)]
         real = valid.unsqueeze(-1)
         return hidden.masked_fill(~real, 0.0).sum(dim=1) / real.sum(dim=1).clamp_min(1).to(hidden.dtype)
 

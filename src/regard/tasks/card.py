@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
+import yaml
 from torch import Tensor
 
 from regard.checkpoints import layout_of, write_model
@@ -15,6 +17,7 @@ from regard.metrics.classification import OF_EACH_CLASS, f1_in_words, judged_cla
 from regard.models import MODELS
 from regard.models.config import ModelConfig, config_to_json
 from regard.parts import FOLDER, used
+from regard.rendering import WORDS
 
 
 def write_with_card(
@@ -137,10 +140,12 @@ def model_card(
     ]
     files = list(dict.fromkeys(f"{FOLDER}/{part.origin.file.name}" for part in own))  # type: ignore[union-attr]
     code = f", code={(files[0] if len(files) == 1 else files)!r}" if own else ""
+    names = _names(task)
+    of_classes = {f"{metric}.{name}" for metric in OF_EACH_CLASS for name in names}
+    whole = {name: value for name, value in metrics.items() if name not in of_classes}
     lines = [
         "---",
-        "library_name: regard",
-        f"tags: [{task['name']}, {config.model_type}]",
+        *yaml.safe_dump(_front(config, task, recipe, whole), allow_unicode=True, sort_keys=False).splitlines(),
         "---",
         "",
         f"# {config.model_type} for {str(task['name']).replace('_', ' ')}",
@@ -168,15 +173,11 @@ def model_card(
     if seen:
         parts = "; a text read in parts is as many" if task["name"] in IN_PARTS else ""
         lines += [f"Learnt from {seen['training']:,} examples, validated on {seen['validation']:,}{parts}.", ""]
-    names = _names(task)
-    of_classes = {f"{metric}.{name}" for metric in OF_EACH_CLASS for name in names}
     if metrics:
         called = {"f1": f1_in_words(names, task.get("positive"))} if task["name"] == "classification" else {}
         lines += ["Measured on the validation examples, which also chose the checkpoint; other data may give less.", ""]
         lines += ["| metric | value |", "|---|---|"]
-        lines += [
-            f"| {called.get(name, name)} | {value:.4g} |" for name, value in metrics.items() if name not in of_classes
-        ]
+        lines += [f"| {called.get(name, name)} | {value:.4g} |" for name, value in whole.items()]
         lines.append("")
     if names:
         lines += _of_names(task, names, metrics, seen.get("classes") or {})
@@ -192,6 +193,52 @@ def model_card(
             "",
         ]
     return "\n".join(lines)
+
+
+HUB_TASKS = {
+    "translation": "translation",
+    "classification": "text-classification",
+    "multi_label_classification": "text-classification",
+    "tagging": "token-classification",
+    "question_answering": "question-answering",
+    "masked_language_modelling": "fill-mask",
+    "language_modelling": "text-generation",
+    "sentence_embedding": "sentence-similarity",
+    "captioning": "image-to-text",
+    "picture_classification": "image-classification",
+}
+"""What the Hugging Face hub calls the tasks that it knows, by their names here."""
+
+
+def _front(
+    config: ModelConfig, task: Mapping[str, Any], recipe: Mapping[str, Any], metrics: Mapping[str, float]
+) -> dict[str, Any]:
+    """What the hub reads of a card: library, task, tags, and the metrics in its schema `model-index`."""
+    called = f"{config.model_type} for {str(task['name']).replace('_', ' ')}"
+    hub = HUB_TASKS.get(task["name"])
+    front: dict[str, Any] = {"library_name": "regard", "tags": [task["name"], config.model_type]}
+    front |= {"pipeline_tag": hub} if hub is not None else {}
+    values = {name: round(float(value), 6) for name, value in metrics.items() if math.isfinite(value)}
+    if values:
+        data = _data_name(recipe.get("data") or {})
+        result = {
+            "task": {"type": hub or str(task["name"]).replace("_", "-")},
+            "dataset": {"name": f"{data}, validation examples", "type": data, "split": "validation"},
+            "metrics": [
+                {"type": name, "value": value, "name": WORDS.get(name, name.replace("_", " "))}
+                for name, value in values.items()
+            ],
+        }
+        front["model-index"] = [{"name": called, "results": [result]}]
+    return front
+
+
+def _data_name(data: Mapping[str, Any]) -> str:
+    """The file that validation examples are of, or the builtin data set; `data` where the recipe names none."""
+    for key in ("validation", "train"):
+        if isinstance(data.get(key), str):
+            return str(data[key])
+    return next((name for name, value in data.items() if isinstance(value, Mapping)), "data")
 
 
 def _names(task: Mapping[str, Any]) -> list[str]:

@@ -19,9 +19,11 @@ import torch
 from regard.checkpoints import parameters_of, push_folder, record_files, shard_weights
 from regard.checkpoints.adapters import ADAPTER
 from regard.checkpoints.folder import is_gguf
+from regard.checkpoints.onnx import FILE as ONNX
+from regard.checkpoints.onnx import write_onnx
 from regard.checkpoints.tensors import SHARD
 from regard.data.token_store import TokenStore
-from regard.errors import InputError
+from regard.errors import InputError, nearest
 from regard.files import new_folder
 from regard.generation import Hypothesis, SearchObserver, SearchStep
 from regard.layers import Source, Tokens
@@ -113,6 +115,8 @@ MODEL_FILES = frozenset(
         "config.json",
         "model.safetensors",
         "model.safetensors.index.json",
+        ONNX,
+        f"{ONNX}.data",
         "regard.json",
         "README.md",
         "tokenizer.json",
@@ -351,6 +355,8 @@ class Observers:
 
 
 BEST = "best"
+FORMATS = ("safetensors", "onnx")
+"""That `export` writes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -396,6 +402,7 @@ def export(
     checkpoint: str = BEST,
     code: Code | None = None,
     max_shard_size: int | str | None = None,
+    format: str = "safetensors",
 ) -> Exported:
     """Write what predicting needs, and nothing else, into a folder to be given away.
 
@@ -409,21 +416,33 @@ def export(
         checkpoint: of a run: `best`, which is what `load` takes, `last`, or the name of a folder under checkpoints/.
         code: your own Python file, or files, with the parts that the model was made with. Copies of these go with the model.
         max_shard_size: how large a file of weights may be, such as `5GB`; see `Predictor.save`.
+        format: `safetensors`, or `onnx`: then the folder has besides `model.onnx`, for encoders of texts, which onnxruntime
+            has computed as the model does; see `regard.checkpoints.onnx`.
 
     Raises:
-        InputError: for a folder that holds no model, or is damaged; for a target that holds something else, or lies in the run.
+        InputError: for a folder that holds no model, or is damaged; for a format that there is not, or not for this model; for
+            a target that holds something else, or lies in the run.
 
     >>> regard.export("runs/mails", "mails")  # doctest: +SKIP
     """
+    if format not in FORMATS:
+        raise InputError(f"format is {format!r}; {nearest(format, FORMATS)}")
     load_code(code)
     place = Path(folder) if is_gguf(folder) else _source(Path(folder), checkpoint)
     target = Path(target)
     _check_target(target, Path(folder), place)
     predictor: Any = load(place)
+    notes: list[str] = []
     with new_folder(target) as partial:
         predictor.write_files(partial, max_shard_size=max_shard_size)
+        if format == "onnx":
+            apart = write_onnx(predictor.model, partial / ONNX)
+            record_files(partial)
+            notes.append(
+                f"{ONNX}: onnxruntime computes the same as the model, within {apart:.1e}, on texts of 1 token and more"
+            )
     files = {path.relative_to(target).as_posix(): path.stat().st_size for path in _files(target)}
-    return Exported(folder=target, source=place, task=predictor.task.name, files=files, notes=tuple(_notes(files)))
+    return Exported(folder=target, source=place, task=predictor.task.name, files=files, notes=(*notes, *_notes(files)))
 
 
 def _source(folder: Path, checkpoint: str) -> Path:
