@@ -21,8 +21,8 @@ Text = Annotated[str, Meta(pattern=r"\S")]
 Whole = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
 MOST_LENGTH = 1024
-"""Tokens that a search writes: some models have no limit of their own, and while one request is searched for, those of other tasks
-wait."""
+"""Tokens that a search writes: some models have no limit of their own, and while one request is searched for, those of other
+tasks wait."""
 Length = Annotated[int, Meta(ge=0, le=MOST_LENGTH)]
 NotFollowed = Annotated[Any, Meta(extra={"followed": False}, extra_json_schema={"type": "null"})]
 """A parameter that no model here follows; `decode` refuses it unless it is null."""
