@@ -1,7 +1,7 @@
 """Lets disks fail under a training, and looks at how it ends, at what is left, and at what becomes of it once the disk is mended.
 
     python benchmarks/faults/disks.py
-    python benchmarks/faults/disks.py --points 5 --only full torn --output disks.json
+    python benchmarks/faults/disks.py --points 5 --cuts 20 --only full torn --output disks.json
 
 - full: from the k-th operation that needs room every one fails (ENOSPC), for each k; and on a small real file system (a tmpfs
   that the harness mounts, which takes root on Linux), with less room each time;
@@ -64,14 +64,23 @@ class Disks:
         library: counts and fails operations.
         journal: what was found so far.
         points: the most that are taken of each kind of fault, drawn at random; -1 for all.
+        cuts: the most of each file; -1 for all.
         seed: of all that is drawn.
     """
 
     def __init__(
-        self, base: Path, scene: scenes.Scene, data: Path, library: Any, journal: runs.Journal, points: int, seed: int
+        self,
+        base: Path,
+        scene: scenes.Scene,
+        data: Path,
+        library: Any,
+        journal: runs.Journal,
+        points: int,
+        cuts: int,
+        seed: int,
     ) -> None:
         self.base, self.scene, self.data, self.library, self.journal = base, scene, data, library, journal
-        self.points, self.seed = points, seed
+        self.points, self.cuts, self.seed = points, cuts, seed
 
     def works(self) -> dict[str, Callable[[], dict[str, Any]]]:
         """The kinds of fault."""
@@ -260,7 +269,7 @@ class Disks:
         def looked(file: Path, content: bytes) -> str:
             """Which checkpoint is gone on from, without training, is looked at for every cut."""
             target = folder / file.relative_to(whole)
-            for end in cut_at(len(content), random.Random(f"{self.seed} {file.name}"), self.points):
+            for end in cut_at(len(content), random.Random(f"{self.seed} {file.name}"), self.cuts):
                 for torn in (content[:end], content[:end] + b"\0" * (len(content) - end)):
                     target.write_bytes(torn)
                     with joined("cpu") as workers:
@@ -293,9 +302,9 @@ class Disks:
             shutil.rmtree(folder)
             shutil.copytree(whole, folder)
             content, draw = file.read_bytes(), random.Random(f"{self.seed} {file.name} resumed")
-            cuts += 2 * len(cut_at(len(content), random.Random(f"{self.seed} {file.name}"), self.points))
+            cuts += 2 * len(cut_at(len(content), random.Random(f"{self.seed} {file.name}"), self.cuts))
             found = self.journal.once("torn", file.name, lambda file=file, content=content: looked(file, content))
-            for number in range(3 if self.points < 0 else 1):
+            for number in range(3 if self.cuts < 0 else 1):
                 end, zeros = draw.randrange(len(content) - 2), bool(number % 2)
                 again = partial(gone_on, file, end, zeros)
                 found = found or self.journal.once("torn, resumed", f"{file.name} {end} {zeros}", again)
@@ -407,10 +416,10 @@ def _ran(*command: str) -> bool:
     return subprocess.run(command, env=settings, capture_output=True, check=False).returncode == 0
 
 
-def cut_at(size: int, draw: random.Random, points: int) -> list[int]:
+def cut_at(size: int, draw: random.Random, most: int) -> list[int]:
     """Where a file is cut: at every byte, or at every 512 and at random ones where it is large."""
     ends = set(range(size)) if size <= WHOLE_BELOW else {*range(0, size, 512), *draw.sample(range(size), 50)}
-    return sorted(ends if points < 0 else draw.sample(sorted(ends), min(points, len(ends))))
+    return sorted(ends if most < 0 else draw.sample(sorted(ends), min(most, len(ends))))
 
 
 def same_meaning(file: Path, torn: bytes, content: bytes) -> bool:
@@ -428,13 +437,13 @@ def measured(arguments: argparse.Namespace, library: Any) -> None:
     from measured import record
 
     runs.import_all()
-    key = {"seed": arguments.seed, "points": arguments.points}
+    key = {"seed": arguments.seed, "points": arguments.points, "cuts": arguments.cuts}
     journal = runs.Journal(arguments.journal, key)
     with tempfile.TemporaryDirectory() as place:
         base = Path(os.path.realpath(place))
         valid.write_data(base / "data")
         scene = scenes.scenes(base, base / "data")["training"]
-        disks = Disks(base, scene, base / "data", library, journal, arguments.points, arguments.seed)
+        disks = Disks(base, scene, base / "data", library, journal, arguments.points, arguments.cuts, arguments.seed)
         works = {name: do for name, do in disks.works().items() if name.split(":")[0] in arguments.only}
         found = runs.side_by_side(works, base, arguments.together)
     faults, well = (sum(each[name] for each in found.values()) for name in ("faults", WELL))
@@ -462,7 +471,8 @@ def main() -> None:
     """Load the library of operations before all others, then measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=HERE.parents[1] / "docs" / "results" / "disks.json")
-    parser.add_argument("--points", type=int, default=-1, help="the most faults of each kind; -1 for all there are")
+    parser.add_argument("--points", type=int, default=60, help="the most faults of each kind; -1 for all there are")
+    parser.add_argument("--cuts", type=int, default=-1, help="the most cuts of each file; -1 for every byte")
     kinds = ["full", "read-only", "broken", "removed", "moved", "slow", "torn", "power"]
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn")

@@ -215,10 +215,8 @@ def measured(arguments: argparse.Namespace, library: Any) -> None:
                 )
         for kind in arguments.kinds:
             if arguments.signals and runs.KINDS[kind].workers == 1:
-                place_of = base / "signals"
-                works[f"signals: {kind}"] = partial(
-                    random_signals, kind, data, place_of, arguments.signals, arguments.seed
-                )
+                once = partial(random_signals, kind, data, base / "signals", arguments.signals, arguments.seed)
+                works[f"signals: {kind}"] = partial(journal.once, f"signals: {kind}", 0, once)
         for name, scene in (scenes.scenes(base, data) if arguments.points else {}).items():
             draw, name = random.Random(f"{arguments.seed} {name}"), f"crash points: {name}"
             works[name] = partial(crash_points, name, scene, library, base, journal, arguments.points, draw)
@@ -238,11 +236,12 @@ def measured(arguments: argparse.Namespace, library: Any) -> None:
     record(
         arguments.output,
         title="Ended at every operation, and at random moments",
-        command="python benchmarks/faults/kills.py",
+        command="python benchmarks/faults/kills.py"
+        + (f" --points {arguments.points}" if arguments.points >= 0 else ""),
         precision="float32, one kind bfloat16",
         seed=arguments.seed,
-        target="200 kills over ten kinds of run and all crash points of training, saving and extending: bit-equal or the last "
-        "good state",
+        target="200 kills over ten kinds of run, and crash points of training, saving and extending: bit-equal or the last good "
+        "state",
         figures=summary | found,
         note=(
             "The process is ended, not the machine: what the system had not written to the disk yet is not lost (disks.json "

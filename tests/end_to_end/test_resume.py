@@ -247,6 +247,6 @@ DISKS = ["full", "read-only", "broken", "removed", "moved", "slow", "torn", "pow
 @pytest.mark.parametrize("faults", [DISKS[:3], DISKS[3:6], DISKS[6:]], ids=["failing", "gone or slow", "torn"])
 def test_disks_that_fail_leave_the_last_good_checkpoint_and_a_sentence(faults, python, tmp_path):
     """A few of each kind of fault; by itself `benchmarks/faults/disks.py` takes all."""
-    figures = harness(python, tmp_path, "disks.py", "--points", "3", "--seed", "2", "--only", *faults)
+    figures = harness(python, tmp_path, "disks.py", "--points", "3", "--cuts", "10", "--seed", "2", "--only", *faults)
     well = "one sentence, the last good checkpoint, and on a mended disk as without the fault"
     assert figures["faults"] == figures[well] > 2 * len(faults)

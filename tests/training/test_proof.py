@@ -61,6 +61,7 @@ def test_a_part_that_remembers_is_found_out_by_the_command(recipe_file, tmp_path
     assert found["same"] is False
     assert "model.safetensors" in found["differing"]
     assert found["kills"] >= 1
+    assert max(found["resumed_from"]) < found["steps"]
 
 
 def test_what_differs_is_named(tmp_path):

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,8 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-from torch import nn
 
 from regard.errors import InputError
 from regard.files import scratch_folder
@@ -176,22 +175,23 @@ def prove_resume(
     with scratch_folder(parent, ".regard-proof-") as place:
         (place / "recipe.yaml").write_text(write_recipe(small), encoding="utf-8")
         tell(f"training {steps:,} updates without a stop.")
-        whole = _life(place, "whole")
-        pace = (time.monotonic() - whole.began) / max(1, steps)
-        wanted = remains(place / "whole")
-        epochs = int(_counters(place / "whole", "epoch")) + 1
+        _killed(place, "whole", None)
+        wanted, counters = remains(place / "whole"), _counters(place / "whole")
+        pace = counters["seconds"] / counters["step"]
         hit: list[int] = []
         faults: dict[str, None] = {}
         for number in range(1, RUNS + 1):
             name = f"killed-{number}"
             while True:
                 doom = _doom(draw, _resumed_from(place / name), steps, pace) if len(hit) < kills else None
-                if not _life(place, name, doom).killed:
+                if not _killed(place, name, doom):
                     break
-                hit.append(_resumed_from(place / name))
-                tell(
-                    f"killed ({len(hit)} of {kills}); going on from {f'step {hit[-1]:,}' if hit[-1] else 'the start'}."
-                )
+                resumed = _resumed_from(place / name)
+                if resumed < steps:  # else all that can be told apart was done
+                    hit.append(resumed)
+                    tell(
+                        f"killed ({len(hit)} of {kills}); going on from {f'step {resumed:,}' if resumed else 'the start'}."
+                    )
             faults |= dict.fromkeys(differing(remains(place / name), wanted))
             if len(hit) >= kills or faults:
                 break
@@ -199,7 +199,7 @@ def prove_resume(
         raise InputError(f"{RUNS} runs of {steps:,} updates ended before a kill could hit; take more steps")
     return Proof(
         steps=steps,
-        epochs=epochs,
+        epochs=counters["epoch"] + 1,
         resumed_from=tuple(hit),
         differing=tuple(faults),
         seconds=time.monotonic() - began,
@@ -208,25 +208,17 @@ def prove_resume(
 
 @dataclass(frozen=True, slots=True)
 class _Doom:
-    """When to kill: so many seconds after an update, 0 for the moment before the first; or after the process has started."""
+    """When a process is killed: so many seconds after an update, or where that is None after it has started."""
 
     step: int | None
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Life:
-    """How a process ended, and when its first update began."""
-
-    killed: bool
-    began: float
 
 
 def _doom(draw: random.Random, resumed: int, steps: int, pace: float) -> _Doom:
     """A random moment; one time in four while the process starts up and prepares the data."""
     if draw.random() < 0.25:
         return _Doom(None, draw.uniform(0.0, 4.0))
-    return _Doom(draw.randint(resumed, max(resumed, steps - 2)), draw.uniform(0.0, pace))
+    return _Doom(draw.randint(resumed + 1, max(resumed + 1, steps - 2)), draw.uniform(0.0, pace))
 
 
 def _resumed_from(folder: Path) -> int:
@@ -234,72 +226,57 @@ def _resumed_from(folder: Path) -> int:
     return int(pointers_of(folder).get("last", "step-0").removeprefix("step-"))
 
 
-def _counters(folder: Path, name: str) -> Any:
+def _counters(folder: Path) -> dict[str, Any]:
     place = folder / "checkpoints" / pointers_of(folder)["last"]
-    return read_json_object(place / PROGRESS, AGAIN)["progress"][name]
+    return read_json_object(place / PROGRESS, AGAIN)["progress"]
 
 
-def _life(place: Path, name: str, doom: _Doom | None = None) -> _Life:
-    """Start a process that trains into a folder, or goes on there, and kill it when its time has come.
+def _killed(place: Path, name: str, doom: _Doom | None) -> bool:
+    """Start a process that trains into a folder, or goes on there; whether it was killed before it came to its end.
 
     Raises:
         InputError: what the training raised.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "regard.training.proof",
-        str(place / "recipe.yaml"),
-        str(place / name),
-        *code_files(),
-    ]
-    errors, began = place / f"{name}.error", time.monotonic()
-    with errors.open("wb") as sink, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=sink) as process:
-        timers: list[threading.Timer] = []
-
-        def kill_in(seconds: float) -> None:
-            timers.append(threading.Timer(seconds, process.kill))
-            timers[-1].start()
-
+    command = [sys.executable, "-m", "regard.training.proof", str(place / "recipe.yaml"), str(place / name)]
+    command += [str(doom.step or 0), str(doom.seconds)] if doom is not None else ["0", "0"]
+    errors = place / f"{name}.error"
+    with errors.open("wb") as sink, subprocess.Popen([*command, *code_files()], stdout=sink, stderr=sink) as process:
         try:
             if doom is not None and doom.step is None:
-                kill_in(doom.seconds)
-            for line in process.stdout or ():
-                with contextlib.suppress(ValueError):  # a line cut by the kill
-                    step = int(line)
-                    began = time.monotonic() if step == 0 else began
-                    if doom is not None and doom.step is not None and step >= doom.step and not timers:
-                        kill_in(doom.seconds)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(doom.seconds)
+                process.kill()
             code = process.wait()
         finally:
-            for timer in timers:
-                timer.cancel()
             process.kill()
-    if code == 0 or (doom is not None and code == -9):
-        return _Life(code != 0, began)
+    if code == 0 or (doom is not None and code == -signal.SIGKILL):
+        return code != 0
     said = errors.read_text(errors="replace").strip()
     if code == 2 and said:
         raise InputError(said.splitlines()[-1])
     raise RuntimeError(f"the training that was to be killed ended by itself, with exit code {code}:\n{said}")
 
 
-class _Steps(Callback):
-    """Says on standard output how many updates are done."""
+class _KillAfter(Callback):
+    """Kills its own process so many seconds after an update, whatever that does then."""
 
-    def started(self, model: nn.Module, progress: Progress, total_steps: int | None) -> None:
-        print(progress.step, flush=True)
+    def __init__(self, step: int, seconds: float) -> None:
+        self.step, self.seconds = step, seconds
 
     def stepped(self, progress: Progress, tokens_per_second: float) -> None:
-        print(progress.step, flush=True)
+        if progress.step == self.step:
+            timer = threading.Timer(self.seconds, os.kill, (os.getpid(), signal.SIGKILL))
+            timer.daemon = True
+            timer.start()
 
 
 def main() -> None:
     """What such a process does: train what the recipe says into the folder, with the files of code."""
     from regard.training.run import train
 
-    recipe, folder, *code = sys.argv[1:]
+    recipe, folder, step, seconds, *code = sys.argv[1:]
     try:
-        train(recipe, output=folder, resume=True, callbacks=[_Steps()], code=code)
+        train(recipe, output=folder, resume=True, callbacks=[_KillAfter(int(step), float(seconds))], code=code)
     except InputError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
