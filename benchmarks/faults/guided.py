@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import sys
 import tempfile
@@ -46,12 +45,9 @@ def main() -> None:
     corpus = arguments.found / f"{arguments.kind.replace(' ', '-')}-{arguments.sample}"
     corpus.mkdir(parents=True, exist_ok=True)
     (corpus / "valid").write_bytes(path.read_bytes())
-    told: dict[str, int] = {}
-    done = 0
+    told: set[str] = set()
 
     def once(content: bytes) -> None:
-        nonlocal done
-        done += 1
         path.write_bytes(content)
         begun = time.process_time()
         end, detail = judging.ended(lambda: sample.read(sample.folder))
@@ -60,10 +56,10 @@ def main() -> None:
         if end not in judging.ALLOWED:
             where = f"{end} {detail.split(':')[0]} {detail.rpartition(' at ')[2]}"
             if where not in told:
+                told.add(where)
                 name = corpus.with_name(f"{corpus.name}.{hashlib.sha256(content).hexdigest()[:12]}")
                 name.write_bytes(content)
                 print(f"{name}: {end}: {detail[:400]}", flush=True)
-            told[where] = told.get(where, 0) + 1
 
     options = [
         f"-runs={arguments.runs}",
@@ -73,10 +69,7 @@ def main() -> None:
     ]
     options.append(f"-max_len={max(4096, 2 * path.stat().st_size)}")
     atheris.Setup([sys.argv[0], str(corpus), "-print_final_stats=1", *options], once)
-    try:
-        atheris.Fuzz()
-    finally:
-        print(json.dumps({"kind": arguments.kind, "sample": arguments.sample, "runs": done, "wrong": told}), flush=True)
+    atheris.Fuzz()  # which ends the process
 
 
 if __name__ == "__main__":

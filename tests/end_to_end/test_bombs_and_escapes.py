@@ -26,12 +26,16 @@ from regard.checkpoints.folder import read_config
 from regard.checkpoints.gguf import read_gguf
 from regard.checkpoints.tensors import read_tensors, shard_file
 from regard.cli import maps
+from regard.data.choices import read_choices
+from regard.data.notes import from_events
 from regard.data.pairs import read_pairs
 from regard.data.pictures import open_pictures, read_idx, read_picture
 from regard.data.questions import read_predictions
 from regard.embeddings.sentence_transformers import read_modules
 from regard.errors import InputError
 from regard.inspection.watch import watched_at
+from regard.prompting.examples import Example
+from regard.prompting.template import Template, build_prompt
 from regard.reading import json_value, read_bytes, yaml_value
 from regard.serving.training import read_log
 from regard.tasks.loading import pointers_of
@@ -450,3 +454,23 @@ def test_postscript_is_not_handed_to_another_program(tmp_path):
     (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n%%EOF\n")
     with pytest.raises(InputError, match="is PostScript"):
         read_picture(tmp_path / "a.png")
+
+
+def test_a_number_of_thousands_of_digits_in_a_table_is_no_number(tmp_path):
+    (tmp_path / "a.csv").write_text(f"sent1,sent2,ending0,ending1,ending2,ending3,label\na,b,c,d,e,f,{'9' * 5000}\n")
+    with pytest.raises(InputError, match="none of 1 row is usable"):
+        list(read_choices(tmp_path / "a.csv", format="swag"))
+    with pytest.raises(InputError, match="event 1 is"):
+        from_events([f"wait:{'9' * 5000}"])
+    template = Template(task="choice", question="{q}", choices="c")
+    with pytest.raises(InputError, match="none of the 2 choices"):
+        build_prompt(template, Example({"q": "a", "c": ["b", "d"], "answer": "9" * 5000}))
+
+
+def test_a_picture_whose_name_in_an_archive_is_no_text_cannot_be_unpacked(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("é.png", b"")
+    content = (tmp_path / "a.zip").read_bytes()
+    (tmp_path / "a.zip").write_bytes(content.replace("é".encode(), b"\xb7\xb7", 1))
+    with pytest.raises(InputError, match="cannot be unpacked"):
+        open_pictures(tmp_path / "a.zip").read("é.png")

@@ -139,7 +139,7 @@ def _from_swag(name: str, lines: Iterator[Line], answered: bool) -> _Found:
     def read(line: int, cells: list[str]) -> ChoiceQuestion | MalformedRow:
         context, question, *endings = cells
         answer = endings.pop().strip() if answered else None
-        number = int(answer) if answer is not None and answer.isdecimal() else answer
+        number = int(answer) if answer is not None and answer.isdecimal() and len(answer) < 10 else answer
         return _question(name, line, context, question, endings, number, "line", answered)
 
     return read_rows(columns_of_table(name, csv_rows(name, lines), columns, header=True), read)

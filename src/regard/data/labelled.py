@@ -446,7 +446,7 @@ def _example(name: str, line: int, parts: Parts, labelled: bool, labelling: _Lab
 def _places(value: str, texts: list[str]) -> tuple[int, ...] | None:
     """The indices in "7" or "7-2", or None where they are no words of the texts."""
     parts = value.strip().split("-")
-    if len(parts) != len(texts) or not all(part.isdecimal() for part in parts):
+    if len(parts) != len(texts) or not all(part.isdecimal() and len(part) < 10 for part in parts):
         return None
     places = tuple(map(int, parts))
     return places if all(place < len(text.split(" ")) for place, text in zip(places, texts, strict=True)) else None

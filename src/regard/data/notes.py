@@ -234,9 +234,9 @@ def from_events(events: Sequence[str]) -> Piece:
 
     for place, event in enumerate(events):
         kind, _, value = event.partition(":")
-        if kind == "wait" and value.isdecimal():
+        if kind == "wait" and value.isdecimal() and len(value) < 10:
             steps += int(value)
-        elif kind == "velocity" and value.isdecimal():
+        elif kind == "velocity" and value.isdecimal() and len(value) < 10:
             velocity = max(1, min(127, (int(value) - 1) * _LEVEL + _LEVEL // 2))
         elif kind in ("on", "off"):
             pitch = pitch_of(value)

@@ -8,7 +8,6 @@ import os
 import struct
 import warnings
 import zipfile
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -411,7 +410,7 @@ class _Archive(PicturePlace):
         check_regular(path, "give a zip archive, or a folder")
         try:
             self._archive = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, OSError, ValueError, struct.error, NotImplementedError) as error:
+        except Exception as error:  # the library raises whatever a damaged list comes to
             raise InputError(f"{path}: is no zip archive that can be read ({error}); fetch it again") from None
         members = (member.filename for member in self._archive.infolist() if not member.filename.endswith(("/", "\\")))
         super().__init__(path, [name for name in members if _is_picture(PurePosixPath(name))])
@@ -430,7 +429,7 @@ class _Archive(PicturePlace):
             raise InputError(f"{self.path}: {name} is packed in a way that is not read; pack the archive by deflating")
         try:
             return self._archive.read(name)
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError) as error:
+        except Exception as error:  # the library raises whatever a damaged header comes to
             raise InputError(f"{self.path}: {name} cannot be unpacked ({error}); fetch the archive again") from None
 
 

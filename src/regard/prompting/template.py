@@ -286,7 +286,7 @@ def _place(right: object, choices: Sequence[str], where: str) -> int:
     if isinstance(right, str) and right in choices:
         return choices.index(right)
     place: int | None = right if isinstance(right, int) and not isinstance(right, bool) else None
-    if isinstance(right, str) and right.strip().isdecimal():
+    if isinstance(right, str) and right.strip().isdecimal() and len(right) < 10:
         place = int(right)
     elif isinstance(right, str) and len(right) == 1 and "A" <= right <= "Z":
         place = ord(right) - ord("A")
