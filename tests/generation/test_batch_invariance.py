@@ -128,6 +128,17 @@ def test_a_text_has_the_same_bits_alone_and_in_any_batch(
             assert answers(decoder, [text], way) == [found]
 
 
+@pytest.mark.parametrize("name", [name for name, (_, batch_invariant) in MODELS.items() if batch_invariant is None])
+def test_one_thread_and_two_give_the_same_bits(name: str) -> None:
+    """Not so in float32 by PyTorch's own kernels, which part a product among the threads there are."""
+    decoder = Continuation(MODELS[name][0])
+    texts = [tuple(range(3, 3 + length)) for length in (17, 1, 30)]
+    with running_on(1):
+        one = answers(decoder, texts, "greedy")
+    with running_on(2):
+        assert answers(decoder, texts, "greedy") == one
+
+
 @pytest.mark.parametrize("seed", [187, 319])
 def test_a_prompt_of_one_token_before_the_last_is_read_as_in_a_batch(seed: int) -> None:
     """Of 400 models that were drawn, these two gave other bits when such a prompt alone was read by the kernel of steps."""
