@@ -92,6 +92,48 @@ def test_what_is_kept_is_what_is_seen_in_the_model_of_that_step(tmp_path: Path) 
     assert len(seen) == 3  # it forms
 
 
+SOFT = {
+    "name": "show_attend_and_tell",
+    "convolutions": [4, 6],
+    "feature_width": 5,
+    "embedding_width": 6,
+    "hidden_width": 7,
+    "attention_width": 3,
+}
+SCENES = {"scenes": {"size": 30, "validation_size": 6}}
+OTHERS: dict[str, dict[str, Any]] = {
+    "captions, soft attention": {"task": "captioning", "model": SOFT, "data": SCENES},
+    "captions, hard attention": {"task": "captioning", "model": SOFT | {"attention": "hard"}, "data": SCENES},
+    "Bahdanau": {
+        "model": {"name": "bahdanau", "embedding_width": 8, "hidden_width": 9, "attention_width": 7, "maxout_width": 6}
+    },
+    "Luong, local": {"model": {"name": "luong", "embedding_width": 8, "hidden_width": 8, "attention": "local_p"}},
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_captioners_and_recurrent_translators_are_watched_with_what_they_read(name: str, tmp_path: Path) -> None:
+    training = TINY["training"] | {"steps": 2}
+    recipe = {**{key: TINY[key] for key in ("data", "tokenizer")}, **OTHERS[name], "training": training}
+    if "task" in recipe:
+        del recipe["tokenizer"]
+    said: list[str] = []
+    run = regard.train(recipe, output=tmp_path / "run", callbacks=[Watch(2, say=said.append)])
+    assert said == []
+    assert watched_steps(run.folder) == [2]
+    body = watched_at(run.folder, 2)
+    head = json.loads(body[4 : 4 + int.from_bytes(body[:4], "little")])
+    assert len(head["examples"]) == len(head["maps"]) == 2
+    for number, item in enumerate(head["maps"]):
+        assert (item["kind"], item["example"]) == ("cross", number)
+        rows, keys = (head["sides"][item[side]]["tokens"] for side in ("query", "key"))
+        assert len(rows) > 1
+        assert bool(head["images"]) == ("task" in recipe)
+        assert keys[0] == "patch␣1,1" if "task" in recipe else len(keys) > 4
+    if name == "Luong, local":
+        assert head["maps"][0]["marks"]["window"] > 0
+
+
 def test_training_is_the_same_bit_for_bit_and_so_is_a_resumed_one(tmp_path: Path) -> None:
     plain, seen, cut = (tmp_path / name for name in ("plain", "seen", "cut"))
     regard.train(TINY, output=plain, callbacks=[])

@@ -37,7 +37,7 @@ export function addEffects(studio) {
         $("effects-progress").value = number + 1;
       }
       const left = rows.length > MOST ? `; the ${MOST} that move it most are shown` : "";
-      $("effects-note").textContent = `${rows.length} heads${left}`;
+      $("effects-note").textContent = `${rows.length} head${rows.length === 1 ? "" : "s"}${left}`;
     } catch (error) {
       if (signal.aborted) return;
       $("effects-note").textContent = error instanceof Error ? error.message : String(error);

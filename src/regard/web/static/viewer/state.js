@@ -132,6 +132,7 @@ export function addState(viewer) {
       state.limit = Math.max(0, ...shown.map((one) => one.peak)) || 1;
     }
     state.hover = null;
+    $("tip").hidden = true; // it told of what was shown before
     viewer.fillControls();
     view.show();
     viewer.layout();
