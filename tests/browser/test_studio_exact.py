@@ -194,8 +194,9 @@ def test_a_link_opens_to_the_same_bits_in_another_browser(page, opened):
     for key in ("Home", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):
         page.keyboard.press(key)
     page.evaluate("async () => { for (const map of regard.data.maps) await regard.load(map); }")
-    wait_for(page, "location.hash.includes('changes') && location.hash.includes('query=')")
     state = page.evaluate(STATE)
+    wait_for(page, "location.hash.includes('changes') && location.hash.includes('layers.2.')")
+    wait_for(page, f"location.hash.includes('query={state['cell'][0]}&key={state['cell'][1]}&')")
     again = opened(page.url)
     wait_for(again, f"regard.state.row === {state['cell'][0]} && regard.state.column === {state['cell'][1]}")
     again.evaluate("async () => { for (const map of regard.data.maps) await regard.load(map); }")
