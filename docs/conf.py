@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 from typing import Any
 
 import regard
@@ -14,7 +15,7 @@ copyright = author  # Sphinx's name
 release = version = regard.__version__
 html_title = f"Regard {release}"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["results/*", "images/*"]
 suppress_warnings = ["myst.header"]  # headings of guides may leave out a level
@@ -80,6 +81,14 @@ def as_written(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
             pieces = CODE.split(part)
             shown += [as_code(piece) if at % 2 else escaped(piece) for at, piece in enumerate(pieces)]
     lines[:] = "".join(shown).split("\n")
+    if what in ("class", "exception", "function"):
+        lines += ["", f":Source: ``{place_of(obj)}``"]
+
+
+def place_of(obj: Any) -> str:
+    """The file and line where a class or function is defined, from the folder that holds the package."""
+    file = Path(inspect.getsourcefile(inspect.unwrap(obj)) or "")
+    return f"{file.relative_to(Path(regard.__file__).parents[1]).as_posix()}:{inspect.getsourcelines(obj)[1]}"
 
 
 def as_code(part: str) -> str:

@@ -58,7 +58,8 @@ def lay_out(source: Path) -> None:
             put(source / name, page_text(name, place.read_text(encoding="utf-8")).encode())
         else:
             put(source / name, place.read_bytes())
-    put(source / "changelog.md", (ROOT / "CHANGELOG.md").read_bytes())
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    put(source / "changelog.md", changes.encode())
     put(source / "_static" / "site.css", (DOCS / "site" / "site.css").read_bytes())
 
 

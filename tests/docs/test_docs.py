@@ -316,6 +316,22 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{called(page)}: {target}"
 
 
+@lru_cache
+def anchors(page: Path) -> frozenset[str]:
+    """The headings of a page as links name them."""
+    headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", page.read_text("utf-8")), re.MULTILINE)
+    return frozenset(re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings)
+
+
+@pytest.mark.parametrize("page", EVERY, ids=called)
+def test_links_lead_to_headings_that_exist(page: Path) -> None:
+    text = BLOCK.sub("", page.read_text("utf-8"))
+    for target, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", text):
+        there = page.parent / target if target else page
+        if there.suffix == ".md":
+            assert anchor in anchors(there.resolve()), f"{called(page)}: {target}#{anchor}"
+
+
 def is_made_later(target: str) -> bool:
     """Whether `make results` makes it."""
     return "results" in target
