@@ -7,6 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import latex2mathml.converter
+from docutils import nodes
+from sphinx.util.docstrings import prepare_docstring
+
 import regard
 
 project = "Regard"
@@ -18,10 +22,12 @@ html_title = f"Regard {release}"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["results/*", "images/*"]
+smartquotes = False  # --option stays what is typed
 suppress_warnings = ["myst.header"]  # headings of guides may leave out a level
 
 # Pages: links to headings by GitHub's rule, definition lists for options.
-myst_enable_extensions = ["deflist"]
+myst_enable_extensions = ["deflist", "dollarmath"]
+myst_dmath_allow_space = False
 myst_heading_anchors = 5
 
 # Docstrings: Google's sections with "Arguments:"; `name` is code, and leads to what it names where that is documented.
@@ -40,12 +46,14 @@ python_maximum_signature_line_length = 88
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
+html_show_search_summary = False  # it is fetched, which a browser refuses on a disk
 html_theme_options = {
     "navigation_with_keys": False,
     "light_css_variables": {
@@ -64,6 +72,7 @@ pygments_dark_style = "github-dark"
 
 CODE = re.compile(r"(``[^`]+``|`[^`\n]+(?:\n[^`\n]+)?`)")
 EQUATION = re.compile(r"(?<=\n\n)((?: {4}.*\n|\n(?= {4}))+)", re.MULTILINE)
+MARKUP = re.compile(r"(?<![\w*])(\*[A-Za-z](?:[\w -]*[A-Za-z])?\*)(?![\w*])|[*|]|(?<=\w)_(?!\w)")
 SECTION = re.compile(r"\w[\w ]*:\n\n\Z")
 
 
@@ -72,11 +81,15 @@ def as_written(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
 
     An indented paragraph is an equation, kept as it is.
     """
+    of_its_type = type(obj).__doc__
+    if what == "data" and isinstance(of_its_type, str) and lines == prepare_docstring(of_its_type):
+        lines.clear()  # a constant without words of its own has those of its type
+        return
     shown = []
     parts = EQUATION.split("\n".join(lines) + "\n")
     for place, part in enumerate(parts):
         if place % 2 and not SECTION.search(parts[place - 1]):
-            shown.append(f"::\n\n{part}\n")
+            shown.append(f".. code-block:: text\n\n{part}\n")
         else:
             pieces = CODE.split(part)
             shown += [as_code(piece) if at % 2 else escaped(piece) for at, piece in enumerate(pieces)]
@@ -98,9 +111,11 @@ def as_code(part: str) -> str:
 
 
 def escaped(part: str) -> str:
-    """Text outside code: stars, bars and underscores at a word's end are themselves."""
+    """Text outside code: bars, underscores at a word's end and stars that are not around *words* are themselves."""
     return "\n".join(
-        line if line.lstrip().startswith((">>>", "...")) else re.sub(r"[*|]|(?<=\w)_(?!\w)", r"\\\g<0>", line)
+        line
+        if line.lstrip().startswith((">>>", "..."))
+        else MARKUP.sub(lambda found: found[1] or f"\\{found[0]}", line)
         for line in part.split("\n")
     )
 
@@ -111,7 +126,19 @@ def not_ours(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any)
     return None if home.startswith("regard") or inspect.isclass(obj) else True
 
 
+def equation(translator: Any, node: nodes.math | nodes.math_block) -> None:
+    """An equation as MathML, which browsers draw by themselves: no script, no font from elsewhere."""
+    display = "inline" if isinstance(node, nodes.math) else "block"
+    written = node.astext()
+    for unknown, known in ((r"\arg", r"\operatorname{arg}"), ("{aligned}", "{align*}")):  # to latex2mathml
+        written = written.replace(unknown, known)
+    drawn = latex2mathml.converter.convert(written, display=display)
+    translator.body.append(drawn if display == "inline" else f'<div class="equation">{drawn}</div>\n')
+    raise nodes.SkipNode
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    app.add_html_math_renderer("mathml", (equation, None), (equation, None))
     app.connect("autodoc-process-docstring", as_written, priority=100)  # before napoleon's, 500
     app.connect("autodoc-skip-member", not_ours)

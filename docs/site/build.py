@@ -18,7 +18,7 @@ import links
 import reference
 import viewers
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 GENERATED = {
     "Reference": ["reference/api/index", "reference/command-line/index", "reference/recipes"],
@@ -27,6 +27,9 @@ GENERATED = {
 """What is on the site alone, by section of the index."""
 ONLY_HERE = re.compile(r"^`make site` builds .*$", re.MULTILINE)
 """The index's sentence about these pages; the site has links to them in its place."""
+
+
+LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\n]+)\]\((?P<target>[^)\s]+)\)")
 
 
 def main() -> None:
@@ -69,7 +72,14 @@ def page_text(name: Path, text: str) -> str:
         made = GENERATED if len(name.parts) == 1 else {}
         links = "\n".join(f"- [](/{page})" for listed in made.values() for page in listed)
         return contents.with_toctrees(ONLY_HERE.sub(links, text), made)
+    text = LINK.sub(lambda found: found[0] if is_on_the_site(name, found["target"]) else found["text"], text)
     return viewers.embedded(text, "../" * (len(name.parts) - 1))
+
+
+def is_on_the_site(name: Path, target: str) -> bool:
+    """Whether a link of a page leads elsewhere or to a file of `docs/`; the site has no others, such as tests."""
+    place = (DOCS / name.parent / target.partition("#")[0]).resolve()
+    return "://" in target or (place.is_relative_to(DOCS) and place.exists())
 
 
 def put(place: Path, content: bytes) -> None:

@@ -31,14 +31,14 @@ class LivePage:
 
 LIVE = {
     "date": LivePage(
-        "What a translator of dates looks at in the source while it writes. Point at a cell; 1 to 5 change the view.",
+        "What a translator of dates looks at in the source while it writes. Point at a cell; the tabs show it in other ways.",
         760,
         "view=heatmap&query=2",
     ),
     "talk": LivePage(
         "A small language model that has read conversations: what the studio shows of it, saved. Choose a token or a head.",
         760,
-        "view=lines",
+        "view=heads",
     ),
     "walk": LivePage("A walk through one attention of that model: open a step, or press f for slides.", 760),
 }

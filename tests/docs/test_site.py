@@ -78,7 +78,7 @@ def test_a_broken_link_a_missing_anchor_and_a_font_from_elsewhere_are_found(tmp_
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    for needed in ("sphinx", "myst_parser", "furo"):
+    for needed in ("sphinx", "myst_parser", "furo", "latex2mathml"):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"{needed} is not installed (pip install 'regard[docs]')")
     command = [
@@ -94,6 +94,9 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tm
     assert found.pages > 100
     assert found.broken == []
     assert found.loaded == []
+    transformer = (tmp_path / "site" / "papers" / "transformer-2017.html").read_text("utf-8")
+    assert "<math" in transformer
+    assert "\\frac" not in transformer
     front = (tmp_path / "site" / "index.html").read_text("utf-8")
     assert "reference/api/index.html" in front
     assert "reference/command-line/index.html" in front
