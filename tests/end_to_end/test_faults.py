@@ -93,3 +93,36 @@ def test_faults_are_told_from_errors(harness, tmp_path):
     assert ended(lambda: os.system("echo x > ../outside/y")) == "wrote outside"
     assert ended(judging.command("nothing")) == "refused"
     assert ended(judging.command("--version")) == "answer"
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="cases are watched by what Linux tells of processes")
+def test_many_cases_in_one_process_and_one_that_ends_it(harness, monkeypatch, tmp_path):
+    batches, texts, judging = harness("batches"), harness("loading_texts"), harness("judging")
+    for name, value in {"SECONDS": 0.3, "STILL": 0.5, "KILLED_AFTER": 1}.items():
+        monkeypatch.setattr(judging, name, value)
+
+    def read(folder: Path) -> None:
+        content = (folder / "a.txt").read_bytes() if (folder / "a.txt").is_file() else b""
+        if len(content) < 7:
+            raise InputError("a file: is short; give a longer one")
+        if b"\0" in content:
+            os.kill(os.getpid(), 11)
+        if len(content) > 1000:
+            raise KeyError("long")
+
+    (tmp_path / "valid" / "kind").mkdir(parents=True)
+    (tmp_path / "valid" / "kind" / "a.txt").write_text("a text that is read\n")
+    sample = texts.Sample(tmp_path / "valid" / "kind", ("*",), read)
+    batches.checked({"kind": [sample]}, print)
+    cases = batches.Cases(tmp_path, 1, {"kind": [sample]})
+    figures, again = batches.Figures(), batches.Figures()
+    cases.batch("kind", 0, 80, figures)
+    assert figures.done == 80
+    assert figures.ends["answer"] > 10
+    assert figures.ends["refused"] > 1
+    ended = {each["ended"] for each in figures.wrong}
+    assert ended == {"died of SIGSEGV", "other exception"}
+    assert figures.ends["otherwise"] == len(figures.wrong)
+    number = int(figures.wrong[0]["case"].partition(":")[2])
+    cases.batch("kind", number, 1, again)  # a case is repeated by its number
+    assert again.wrong[0]["ended"] == figures.wrong[0]["ended"]
