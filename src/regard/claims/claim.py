@@ -354,6 +354,8 @@ def order_of(row: str) -> list[tuple[int, str]]:
 
 
 def _read(values: Mapping[str, Any], where: str) -> Claim:
+    if not isinstance(values, Mapping):
+        raise InputError(f"{where}: holds no claim, which is a mapping; see docs/claims.md")
     own = {key: value for key, value in values.items() if key not in (*SECTIONS, EXPERIMENT)}
     sections = {key: value for key, value in values.items() if key in (*SECTIONS, EXPERIMENT)}
     return from_mapping(Claim, own | {"comparison": sections}, where)
