@@ -25,6 +25,7 @@ import regard
 from regard.checkpoints.folder import read_config
 from regard.checkpoints.gguf import read_gguf
 from regard.checkpoints.tensors import read_tensors, shard_file
+from regard.claims.claim import claim_of
 from regard.cli import maps
 from regard.data.choices import read_choices
 from regard.data.notes import from_events
@@ -474,3 +475,9 @@ def test_a_picture_whose_name_in_an_archive_is_no_text_cannot_be_unpacked(tmp_pa
     (tmp_path / "a.zip").write_bytes(content.replace("é".encode(), b"\xb7\xb7", 1))
     with pytest.raises(InputError, match="cannot be unpacked"):
         open_pictures(tmp_path / "a.zip").read("é.png")
+
+
+@pytest.mark.parametrize("values", [None, "text", [1]])
+def test_a_claim_is_a_mapping(values):
+    with pytest.raises(InputError, match="holds no claim, which is a mapping"):
+        claim_of(values, "claim.yaml")
