@@ -137,8 +137,16 @@ def equation(translator: Any, node: nodes.math | nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def with_dashes(app: Any, doctree: nodes.document, name: str) -> None:
+    """What Sphinx puts between an argument and what is said of it is two hyphens; a dash is meant."""
+    for text in list(doctree.findall(nodes.Text)):
+        if text.astext() == " -- ":
+            text.parent.replace(text, nodes.Text(" \N{EN DASH} "))
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.add_html_math_renderer("mathml", (equation, None), (equation, None))
     app.connect("autodoc-process-docstring", as_written, priority=100)  # before napoleon's, 500
     app.connect("autodoc-skip-member", not_ours)
+    app.connect("doctree-resolved", with_dashes)
