@@ -40,13 +40,15 @@ _HOMES = {
 add_old_modules(__name__, {"prepared": "regard.quantization"})
 
 
-def __getattr__(name: str) -> object:
-    # Import on first use: `regard --help` must not wait for torch.
-    if name in _HOMES:
-        import importlib
+if not TYPE_CHECKING:  # a type checker has the names from above, and so tells of one that there is not
 
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        # Import on first use: `regard --help` must not wait for torch.
+        if name in _HOMES:
+            import importlib
+
+            return getattr(importlib.import_module(_HOMES[name]), name)
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -96,3 +96,30 @@ def test_without_the_package_the_remedy_is_named(recipe, pairs, tmp_path, monkey
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(regard.InputError, match=rf"pip install 'regard\[{name}\]'"):
         regard.train(recipe(steps=1, tracker=name), output=tmp_path / "run", data=pairs)
+
+
+@pytest.mark.slow
+def test_mlflows_own_client_finds_the_run(recipe, pairs, tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    trained = regard.train(recipe(steps=4, evaluate_every=2, tracker="mlflow"), output=tmp_path / "run", data=pairs)
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{trained.folder / 'mlflow.db'}")
+    (run,) = client.search_runs([client.get_experiment_by_name("regard").experiment_id])
+    assert (run.info.status, run.info.run_name) == ("FINISHED", "run")
+    told = [(each.step, each.value) for each in client.get_metric_history(run.info.run_id, "validation/perplexity")]
+    log = [json.loads(line) for line in (trained.folder / "log.jsonl").read_text().splitlines()]
+    assert told == [(line["step"], pytest.approx(line["perplexity"])) for line in log if line["event"] == "validation"]
+
+
+@pytest.mark.slow
+def test_the_own_client_of_weights_and_biases_writes_to_the_folder_without_a_network(
+    recipe, pairs, tmp_path, monkeypatch
+):
+    pytest.importorskip("wandb")
+    for name in ("WANDB_MODE", "WANDB_PROJECT", "WANDB_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    trained = regard.train(recipe(steps=2, tracker="wandb"), output=tmp_path / "run", data=pairs)
+    (file,) = trained.folder.glob("wandb/offline-run-*/*.wandb")
+    content = file.read_bytes()
+    assert b"train/loss" in content
+    assert b"validation/perplexity" in content
