@@ -186,6 +186,20 @@ def test_a_packed_document_is_read_up_to_a_bound(tmp_path, monkeypatch):
         read_predictions(tmp_path / "a.json.gz")
 
 
+def test_a_list_of_hdf5_that_the_library_walks_for_ever_is_told(tmp_path):
+    pytest.importorskip("h5py")
+    from regard.checkpoints.elmo import read_published, write_published
+    from regard.checkpoints.folder import parameters_of
+    from regard.models.elmo import ELMo, ELMoConfig
+
+    config = ELMoConfig(projection=4, cells=6, character_width=4, filters=((1, 4),), highways=1, maximum_characters=9)
+    write_published(tmp_path, config, parameters_of(ELMo(config)))
+    content = (tmp_path / "weights.hdf5").read_bytes()
+    (tmp_path / "weights.hdf5").write_bytes(content[:112] + content[112:144] * 2 + content[112:])
+    with pytest.raises(InputError, match="is no HDF5 file that can be read"):
+        read_published(tmp_path / "options.json", tmp_path / "weights.hdf5")
+
+
 @pytest.mark.parametrize("kind", ["huge", "packed", "elsewhere", "virtual"])
 def test_a_dataset_of_hdf5_is_in_its_file_and_no_larger_than_it_says(kind, tmp_path):
     h5py = pytest.importorskip("h5py")

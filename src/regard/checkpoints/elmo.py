@@ -224,6 +224,8 @@ def _limit(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
+MOST_PARTS, DEEPEST = 1000, 10
+"""Of a group, and of groups within one another."""
 MOST_PACKED = 64
 """How many times its size in the file a dataset may be in memory; numbers that were learnt hardly shrink."""
 
@@ -250,9 +252,20 @@ def _datasets(path: Path) -> Iterator[dict[str, Any]]:
             )
         found[name] = part
 
+    def walk(group: Any, place: str, depth: int) -> None:
+        # The library's own walk (`visititems`) goes round and round in some damaged files, which to count first tells.
+        if len(group) > MOST_PARTS or depth > DEEPEST:
+            raise InputError(f"{path}: holds more than any ELMo does; copy it again")
+        for name in group:
+            if isinstance(group.get(name, getlink=True), h5py.HardLink):  # another kind may lead into another file
+                part = group[name]
+                take(f"{place}{name}", part)
+                if isinstance(part, h5py.Group):
+                    walk(part, f"{place}{name}/", depth + 1)
+
     try:
         with h5py.File(path, "r") as file:
-            file.visititems(take)
+            walk(file, "", 0)
             yield found
     except InputError:
         raise

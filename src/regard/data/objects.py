@@ -124,7 +124,7 @@ def parquet_rows(name: str) -> Iterator[tuple[int, dict[str, Any]]]:
     check_regular(name, "check the path")
     try:
         file = parquet.ParquetFile(name)
-    except (ArrowException, OSError) as error:
+    except (ArrowException, OSError, ValueError) as error:
         raise InputError(f"{name}: is no Parquet file that can be read ({_reason_of(error)}); write it again") from None
 
     def rows() -> Iterator[tuple[int, dict[str, Any]]]:
