@@ -495,3 +495,23 @@ def test_a_picture_whose_name_in_an_archive_is_no_text_cannot_be_unpacked(tmp_pa
 def test_a_claim_is_a_mapping(values):
     with pytest.raises(InputError, match="holds no claim, which is a mapping"):
         claim_of(values, "claim.yaml")
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        7,
+        [1],
+        {"rope_type": ["yarn"], "factor": 2.0},
+        {"rope_type": "yarn", "original_max_position_embeddings": "8"},
+        {"rope_type": "yarn", "original_max_position_embeddings": 0},
+        {"rope_type": "yarn", "factor": 2.0, "mscale": "x", "mscale_all_dim": 1.0},
+        {"rope_type": "dynamic", "factor": 1e300},
+    ],
+)
+def test_a_scaling_of_positions_of_another_type_is_told(scaling, tmp_path):
+    shutil.copytree(GOLDEN / "llama", tmp_path / "model")
+    values = json.loads((tmp_path / "model" / "config.json").read_text()) | {"rope_scaling": scaling}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(values))
+    with pytest.raises(InputError, match="rope_scaling"):
+        read_config(tmp_path / "model")

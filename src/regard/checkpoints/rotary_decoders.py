@@ -99,9 +99,10 @@ def _rotation_from_hf(reading: Reading, base: Any, share: Any, *, whole: bool = 
     """
     values, positions = reading.values, _given(reading, "max_position_embeddings")
     name = "rope_scaling" if values.get("rope_scaling") else "rope_parameters"
-    where, said = f"{reading.where}.{name}", dict(values.get(name) or {})
-    if values.get(name) is not None and not isinstance(values[name], Mapping):
-        raise InputError(f"{where} is {values[name]!r}; it must be an object")
+    where, given = f"{reading.where}.{name}", values.get(name)
+    if given is not None and not isinstance(given, Mapping):
+        raise InputError(f"{where} is {given!r:.60}; it must be an object")
+    said = dict(given or {})
     base = said.pop("rope_theta", base)
     share = said.pop("partial_rotary_factor", share)
     if whole and share not in (None, 1, 1.0):
@@ -111,9 +112,14 @@ def _rotation_from_hf(reading: Reading, base: Any, share: Any, *, whole: bool = 
     found = {"rotary_base": _decimal(base), "rotary_share": _decimal(share), "maximum_positions": positions}
     if kind == "default":
         return found
-    if kind not in SCALINGS:
-        raise InputError(f"{where}.rope_type is {kind!r}; Regard knows default, {', '.join(SCALINGS)}")
+    if not isinstance(kind, str) or kind not in SCALINGS:
+        raise InputError(f"{where}.rope_type is {kind!r:.60}; Regard knows default, {', '.join(SCALINGS)}")
     trained = said.pop(TRAINED, values.get(TRAINED, positions))
+    factor = said.get("factor")
+    numbers = {"max_position_embeddings": positions, TRAINED: trained, **_scales(said)}
+    for key, value in (numbers | ({"factor": factor} if isinstance(factor, int | float) else {})).items():
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e18:
+            raise InputError(f"{where}: {key} is {value!r:.60}; it must be a number above 0")
     settings: dict[str, Any] = {"kind": kind, "factor": said.pop("factor", None)}
     if settings["factor"] is None and kind == "yarn":
         settings["factor"] = positions / trained
@@ -133,6 +139,11 @@ def _rotation_from_hf(reading: Reading, base: Any, share: Any, *, whole: bool = 
     settings = {name: value for name, value in settings.items() if value is not None}
     found["rotary_scaling"] = from_mapping(RotaryScaling, settings, where)
     return found
+
+
+def _scales(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a scaling's settings that others are computed from."""
+    return {key: said[key] for key in ("mscale", "mscale_all_dim") if said.get(key)}
 
 
 def _attention_factor(said: dict[str, Any], factor: Any) -> float | None:
