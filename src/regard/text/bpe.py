@@ -103,7 +103,25 @@ def is_byte_level(layout: Mapping[str, object]) -> bool:
     )
 
 
+MOST_IDS = 2**24
+"""Ids of a vocabulary at most. Real ones have up to a million; for a larger id a library makes room for all below it."""
+
+
+def check_ids(vocabulary: Mapping[str, int]) -> None:
+    """Refuse a vocabulary with an id that no model has a row for.
+
+    Raises:
+        InputError: naming the piece and its id.
+    """
+    for piece, index in vocabulary.items():
+        if not 0 <= index < MOST_IDS:
+            raise InputError(
+                f"the piece {piece[:40]!r} has the id {index}, and ids are from 0 to {MOST_IDS - 1:,}; copy the file again"
+            )
+
+
 def _model(vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]], **settings: Any) -> models.BPE:
+    check_ids(vocabulary)
     try:
         return models.BPE(vocab=dict(vocabulary), merges=list(merges), **settings)
     except Exception as error:  # the library raises bare Exception for every fault

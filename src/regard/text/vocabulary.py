@@ -15,7 +15,7 @@ from tokenizers import decoders, models
 
 from regard.errors import InputError
 from regard.text.bert import is_bert
-from regard.text.bpe import is_byte_level, is_gpt, is_spelling, spelling_word_table
+from regard.text.bpe import check_ids, is_byte_level, is_gpt, is_spelling, spelling_word_table
 from regard.text.events import events_in
 from regard.text.training import CHARACTER_PATTERN, SENTINEL
 
@@ -306,9 +306,10 @@ class Roles:
                 names an end and there is no padding token, the end fills rows up.
 
         Raises:
-            InputError: there is no padding token, no end token, or nothing besides special tokens.
+            InputError: there is no padding token, no end token, nothing besides special tokens, or an id that no model has.
         """
         vocabulary = backend.get_vocab(with_added_tokens=True)
+        check_ids(vocabulary)
         added = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
         between = {token: vocabulary[token] for token in INPUT_TOKENS if vocabulary.get(token) in added}
         unknown = _first(UNKNOWN_TOKENS, vocabulary)
