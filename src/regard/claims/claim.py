@@ -59,6 +59,10 @@ class Numbers(Protocol):
         ...
 
 
+DEEPEST = 100
+"""Operations of an expression inside one another."""
+
+
 class NoNumber(Exception):
     """A number that the expression needs does not exist; the message says which."""
 
@@ -161,13 +165,15 @@ class Expression:
             raise NoNumber(f"{self._at(node)}: no number, such as infinity less infinity")
         return value
 
-    def _check(self, node: ast.AST, wanted: type) -> None:
+    def _check(self, node: ast.AST, wanted: type, depth: int = 0) -> None:
         """Refuse everything that is not listed, and conditions where numbers belong, before anything is trained."""
+        if depth > DEEPEST:
+            raise self._error(node, f"is nested more than {DEEPEST} deep; write it shorter")
         gives, parts = self._kind(node)
         if gives is not wanted:
             raise self._error(node, f"is {_spoken(gives)} where {_spoken(wanted)} is wanted")
         for part, kind in parts:
-            self._check(part, kind)
+            self._check(part, kind, depth + 1)
 
     def _kind(self, node: ast.AST) -> tuple[type, list[tuple[ast.AST, type]]]:
         """What a node gives, and its parts with what they must give."""
@@ -204,7 +210,8 @@ class Expression:
         raise self._error(node, f"is not known; {nearest(name, [*OVER_SEEDS, *OF_NUMBERS])}")
 
     def _error(self, node: ast.AST, what: str) -> InputError:
-        return InputError(f"{self._at(node)}: {ast.get_source_segment(self.text, node)!r} {what}")  # type: ignore[arg-type]
+        part = ast.get_source_segment(self.text, node) or ""  # type: ignore[arg-type]
+        return InputError(f"{self._at(node)}: {part[:80]!r} {what}")
 
     def _at(self, node: ast.AST) -> str:
         return f"{self.where}, column {getattr(node, 'col_offset', 0) + 1}"
