@@ -133,6 +133,6 @@ def test_the_place_is_named():
 def test_depth_is_no_crash():
     with pytest.raises(regard.InputError):
         Expression("(" * 5000 + "1" + ")" * 5000)
-    with pytest.raises(InputError, match=r"nested more than 100 deep") as refused:
+    with pytest.raises(regard.InputError, match=r"nested more than 100 deep") as refused:
         Expression("1 > " + "- " * 900 + "1")
     assert len(str(refused.value)) < 200
