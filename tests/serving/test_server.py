@@ -128,7 +128,7 @@ def test_the_inference_client_gets_the_predictors_answers(server: Served, minilm
     np.testing.assert_allclose(alike, wanted @ wanted[0], atol=1e-5)
     wrong = httpx.post(f"{server.url}/models/vectors", json={"inputs": "a", "parameters": {"nothing": 1}})
     assert (wrong.status_code, "nothing" in wrong.json()["error"]) == (400, True)
-    for place, status in (("writer", 404), ("nobody", 404), ("vectors/pipeline/fill-mask", 404)):
+    for place, status in (("writer/pipeline/fill-mask", 404), ("nobody", 404), ("vectors/pipeline/fill-mask", 404)):
         answer = httpx.post(f"{server.url}/models/{place}", json={"inputs": "a"})
         assert (answer.status_code, type(answer.json()["error"])) == (status, str)
 
