@@ -106,6 +106,7 @@ def test_what_is_written_is_read_again(tmp_path, modes, dense, generator):
         (USUAL, {"1_Pooling__config": {}}, "says no pooling"),
         (USUAL, {"1_Pooling__config": []}, "no JSON object"),
         (USUAL, {"modules": {}}, "no list of modules"),
+        (USUAL, {"sentence_bert_config": None}, r"sentence_bert_config\.json: holds no JSON object"),
         (USUAL, {"config_sentence_transformers": {"prompts": ["a"]}}, "prompts is .* must be a mapping"),
         (USUAL, {"config_sentence_transformers": {"prompts": {"a": 1}}}, "prompts.a is 1; it must be text"),
         (USUAL, {"config_sentence_transformers": {"default_prompt_name": []}}, r"default_prompt_name is \[\]"),

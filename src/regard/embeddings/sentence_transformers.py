@@ -116,7 +116,7 @@ def read_modules(folder: Path) -> SentenceModules | None:
             )
     if pooling is None:
         raise _unknown(folder, "there is no Pooling among the modules")
-    settings = read_document(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
+    settings = _object(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
     prompts, prompt = _prompts(folder / PROMPTS)
     return SentenceModules(
         pooling=pooling,
