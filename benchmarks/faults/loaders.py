@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -37,6 +38,9 @@ from measured import record  # noqa: E402
 
 PROGRESS = Path(tempfile.gettempdir()) / "regard-loaders.json"
 TEMPORARY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+ELSEWHERE = re.compile(r"/\S*/(?:site-packages|python3\.\d+|scratch/work)/")
+"""The folders of a machine, which are left out of what is recorded."""
 
 
 def main() -> None:
@@ -131,7 +135,9 @@ def _keep(path: Path, seed: int, found: dict[str, Figures]) -> None:
 
 def _record(arguments: argparse.Namespace, found: dict[str, Figures]) -> None:
     wrong = [each for figures in found.values() for each in figures.wrong]
-    places = Counter(f"{each['ended']} {each['where'].rpartition(' at ')[2][:120]}" for each in wrong)
+    places = Counter(
+        f"{each['ended']} {ELSEWHERE.sub('', each['where'].rpartition(' at ')[2])[:120]}" for each in wrong
+    )
     kinds: dict[str, Any] = {
         kind: {
             "cases": each.done,
