@@ -170,7 +170,8 @@ def test_a_scaled_head_answers_as_it_does_in_python(page, models, factor):
     np.testing.assert_allclose(shown, exact[: len(shown)].numpy(), atol=1e-6, rtol=1e-6)
 
 
-STATE = """() => {
+STATE = """async () => {
+  for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);  // what was asked for is painted
   const { regard, studio } = window, numbers = [];
   for (const map of regard.data.maps) for (let head = 0; head < map.heads; head++) {
     const matrix = regard.matrixOf(map, head, false);
@@ -200,7 +201,8 @@ def test_a_link_opens_to_the_same_bits_in_another_browser(page, opened):
     again = opened(page.url)
     wait_for(again, f"regard.state.row === {state['cell'][0]} && regard.state.column === {state['cell'][1]}")
     again.evaluate("async () => { for (const map of regard.data.maps) await regard.load(map); }")
-    assert again.evaluate(STATE) == state
+    other = again.evaluate(STATE)
+    assert [name for name in state if other[name] != state[name]] == []
     assert len(state["numbers"]) > 1000
 
 
