@@ -10,11 +10,11 @@ import math
 import operator
 import re
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from regard.claims.catalogue import EXPERIMENT, Computation, claim_files, read_computation
 from regard.claims.comparison import SECTIONS, Comparison, read_comparison, seeds_of
@@ -96,6 +96,9 @@ class Expression:
     True
     """
 
+    over_seeds: ClassVar[Mapping[str, Callable[[list[float]], float]]] = OVER_SEEDS
+    gives: ClassVar[type] = bool
+
     def __init__(self, text: str, where: str = "judge") -> None:
         self.text, self.where = " ".join(text.split()), where
         try:
@@ -103,14 +106,14 @@ class Expression:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             column = getattr(error, "offset", None) or 1
             raise InputError(f"{where}, column {column}: not an expression ({getattr(error, 'msg', error)})") from error
-        self._check(self._tree, wanted=bool)
+        self._check(self._tree, wanted=self.gives)
 
     @property
     def references(self) -> tuple[Reference, ...]:
         """What it asks for, in the order of the text, each once."""
         calls = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
         calls.sort(key=lambda node: node.col_offset)
-        return tuple(dict.fromkeys(_reference(node) for node in calls if _name(node) in OVER_SEEDS))
+        return tuple(dict.fromkeys(_reference(node) for node in calls if _name(node) in self.over_seeds))
 
     def holds(self, numbers: Numbers) -> bool:
         """Whether it is true of these numbers.
@@ -141,7 +144,7 @@ class Expression:
                 values = [self._value(part, numbers) for part in (left, *others)]
                 pairs = zip(signs, values, values[1:], strict=False)
                 return all(_COMPARISONS[type(sign)](one, other) for sign, one, other in pairs)
-            case ast.Call() as call if _name(call) in OVER_SEEDS:
+            case ast.Call() as call if _name(call) in self.over_seeds:
                 return self._over_seeds(call, numbers)
             case ast.Call() as call:
                 values = [self._value(part, numbers) for part in call.args]
@@ -154,7 +157,7 @@ class Expression:
         if not values or any(value is None or math.isnan(value) for value in values.values()):
             length = "" if asked.length is None else f" at length {asked.length}"
             raise NoNumber(f"there is no number for {asked.measure!r} of {asked.arm!r}{length}")
-        return OVER_SEEDS[_name(call)]([value for value in values.values() if value is not None])
+        return self.over_seeds[_name(call)]([value for value in values.values() if value is not None])
 
     def _number(self, compute: Callable[[], float], node: ast.AST) -> float:
         try:
@@ -197,7 +200,7 @@ class Expression:
         raise self._error(node, "cannot stand in a judging expression")
 
     def _arguments(self, node: ast.AST, name: str, arguments: list[ast.expr]) -> list[tuple[ast.AST, type]]:
-        if name in OVER_SEEDS:
+        if name in self.over_seeds:
             texts = [part.value for part in arguments if isinstance(part, ast.Constant)]
             kinds = [type(text) for text in texts]
             if len(texts) != len(arguments) or kinds not in ([str, str], [str, str, int]):
@@ -207,7 +210,7 @@ class Expression:
             if not arguments or (name == "abs") != (len(arguments) == 1):
                 raise self._error(node, f"takes {'one number' if name == 'abs' else 'two numbers or more'}")
             return [(part, float) for part in arguments]
-        raise self._error(node, f"is not known; {nearest(name, [*OVER_SEEDS, *OF_NUMBERS])}")
+        raise self._error(node, f"is not known; {nearest(name, [*self.over_seeds, *OF_NUMBERS])}")
 
     def _error(self, node: ast.AST, what: str) -> InputError:
         part = ast.get_source_segment(self.text, node) or ""  # type: ignore[arg-type]
@@ -215,6 +218,40 @@ class Expression:
 
     def _at(self, node: ast.AST) -> str:
         return f"{self.where}, column {getattr(node, 'col_offset', 0) + 1}"
+
+
+class Contrast(Expression):
+    """A number for each seed, of the arms trained with that seed: `value("arm", "measure")` with arithmetic.
+
+    >>> class Two:
+    ...     def values(self, arm, measure, length=None):
+    ...         return {1: 0.9, 2: 0.8} if arm == "search" else {1: 0.5, 2: 0.6}
+    >>> Contrast('value("search", "accuracy") - value("encdec", "accuracy")').by_seed(Two(), (1, 2))
+    {1: 0.4, 2: 0.20000000000000007}
+    """
+
+    over_seeds: ClassVar[Mapping[str, Callable[[list[float]], float]]] = {"value": statistics.fmean}
+    gives: ClassVar[type] = float
+
+    def by_seed(self, numbers: Numbers, seeds: Sequence[int]) -> dict[int, float]:
+        """The contrast of each seed.
+
+        Raises:
+            NoNumber: where a seed has no number that is needed.
+        """
+        return {seed: float(self._value(self._tree, _OneSeed(numbers, seed))) for seed in seeds}
+
+
+@dataclass(frozen=True, slots=True)
+class _OneSeed:
+    """The numbers of one seed."""
+
+    numbers: Numbers
+    seed: int
+
+    def values(self, arm: str, measure: str, length: int | None = None) -> Seeds:
+        """Of that seed alone."""
+        return {self.seed: self.numbers.values(arm, measure, length).get(self.seed)}
 
 
 def references(*expressions: Expression | None) -> Iterator[Reference]:

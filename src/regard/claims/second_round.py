@@ -1,0 +1,263 @@
+"""The second round of a claim: its parts, each a contrast of paired seeds with a verdict of its own, and what they come to.
+
+| kind of a part | asks | decides the claim |
+|---|---|---|
+| `direction` | which arm is ahead, as the paper says | yes |
+| `size` | by how much, against a number fixed beforehand | no, it has its own verdict |
+| `condition` | whether the experiment could show anything | all is inconclusive where the median fails it |
+
+A condition is, for instance, that both arms learnt, or that the task is neither solved nor hopeless for the weak one. With k
+bounds among the directions each is judged at the level 0.05 / k. The claim is *supported* where every direction is, which is
+wrong with a probability of at most 0.05 / k; *contradicted* where one is, wrong with at most k * 0.05 / k; else *inconclusive*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from regard.claims.claim import Contrast, Expression, NoNumber, Numbers
+from regard.claims.comparison import seeds_of
+from regard.claims.evidence import LEVEL, Bound, Evidence, evidence, fewest, outcome_of
+from regard.errors import InputError
+from regard.structure import finite
+
+Outcome = Literal["supported", "contradicted", "inconclusive", "not tested at this scale"]
+NOT_TESTED: Outcome = "not tested at this scale"
+Met = Literal["met", "not met"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PaperNumber:
+    """What the paper itself reports of a part.
+
+    Arguments:
+        value: in the units of the contrast.
+        place: where it stands, such as `table 2`, and on which data.
+    """
+
+    value: float
+    place: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One part of a claim.
+
+    Arguments:
+        says: a sentence.
+        kind: see the module.
+        contrast: an expression with a number for each seed: `value("arm", "measure")` or `value("arm", "measure", length)`,
+            arithmetic, `min`, `max`, `abs`. Null where the part is not tested.
+        above, below: a number on this side supports it; one that is equal counts for neither side.
+        at_least, at_most: likewise; one that is equal supports it.
+        paper: the paper's own number, shown and not judged by.
+        not_tested: why it cannot be tested at this scale.
+
+    Raises:
+        InputError: for a part without a bound, two bounds on one side, or a contrast that cannot be read.
+    """
+
+    says: str
+    kind: Literal["direction", "size", "condition"]
+    contrast: str | None = None
+    above: float | None = None
+    below: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    paper: PaperNumber | None = None
+    not_tested: str | None = None
+
+    def __post_init__(self) -> None:
+        where = f"part {self.says!r}"
+        if self.not_tested is not None:
+            if self.contrast is not None or self.bounds:
+                raise InputError(f"{where}: is not tested and has a contrast or a bound; leave one of them out")
+            return
+        if self.contrast is None:
+            raise InputError(f"{where}: has no contrast; give one, or not_tested with the reason")
+        if not self.bounds:
+            raise InputError(f"{where}: has no bound; give above, below, at_least or at_most")
+        if len({bound.lower for bound in self.bounds}) < len(self.bounds):
+            raise InputError(f"{where}: has two bounds on one side; give one")
+        lower, upper = (next((b.value for b in self.bounds if b.lower == side), None) for side in (True, False))
+        if lower is not None and upper is not None and lower > upper:
+            raise InputError(f"{where}: no number is above {lower:g} and below {upper:g}; exchange them")
+        _ = self.expression
+
+    @cached_property
+    def expression(self) -> Contrast | None:
+        """The contrast, read."""
+        return None if self.contrast is None else Contrast(self.contrast, f"part {self.says!r}: contrast")
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """What is predicted of the contrast, the lower end first."""
+        found = (
+            (self.above, True, True),
+            (self.at_least, True, False),
+            (self.below, False, True),
+            (self.at_most, False, False),
+        )
+        return tuple(Bound(value, lower=lower, strict=strict) for value, lower, strict in found if value is not None)
+
+    @property
+    def predicted(self) -> str:
+        """The bounds in words.
+
+        >>> Part(says="s", kind="size", contrast="1", at_least=0.2, below=1).predicted
+        'at least 0.2 and below 1'
+        """
+        named = (("above", self.above), ("at least", self.at_least), ("below", self.below), ("at most", self.at_most))
+        return " and ".join(f"{name} {value:g}" for name, value in named if value is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecondRound:
+    """How a claim is asked the second time.
+
+    Arguments:
+        predicted: what is expected and why; committed before the first run of the round and not changed after.
+        parts: what is judged.
+        minutes: about how long it takes on two cores.
+        seeds: how many, or which.
+        changes: dotted keys of the claim's sections and their values in this round: `recipe.data.sequences.longest`,
+            `budget.steps`, `arms`, `measures`, `experiment.steps`.
+
+    Raises:
+        InputError: for a round without a direction, or with fewer seeds than any verdict takes.
+    """
+
+    predicted: str
+    parts: tuple[Part, ...]
+    minutes: float
+    seeds: int | tuple[int, ...] = 5
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not any(part.kind == "direction" for part in self.parts):
+            raise InputError("second_round: has no part of kind direction, which decides the claim; add one")
+        for part in self.parts:
+            if part.kind != "condition" and part.bounds and len(self.numbers) < fewest(self.level_of(part)):
+                raise InputError(
+                    f"second_round: {len(self.numbers)} seeds are too few to judge part {part.says!r}; give at least "
+                    f"{fewest(self.level_of(part))}"
+                )
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The seeds."""
+        return seeds_of(self.seeds if isinstance(self.seeds, int) else list(self.seeds))
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """The contrasts of all parts that are tested."""
+        return tuple(part.expression for part in self.parts if part.expression is not None)
+
+    def level_of(self, part: Part) -> float:
+        """The level of a part: 0.05 among the bounds of all directions, or of the part itself."""
+        if part.kind == "direction":
+            return LEVEL / max(1, sum(len(each.bounds) for each in self.parts if each.kind == "direction"))
+        return LEVEL / max(1, len(part.bounds))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartVerdict:
+    """What became of a part.
+
+    Arguments:
+        part: which.
+        outcome: of a condition `met` or `not met`.
+        reason: why it is inconclusive or not tested, where that is not the numbers' doing.
+        numbers: the contrast of each seed; empty where there is none.
+        shown: what they show; None likewise.
+    """
+
+    part: Part
+    outcome: Outcome | Met
+    reason: str = ""
+    numbers: dict[int, float] = field(default_factory=dict)
+    shown: Evidence | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As `regard claims run --json` has it; what is infinite is null."""
+        part, shown = self.part, self.shown
+        values: dict[str, Any] = {
+            "says": part.says,
+            "kind": part.kind,
+            "contrast": None if part.expression is None else part.expression.text,
+            "predicted": part.predicted,
+            "bounds": {
+                name: value
+                for name in ("above", "at_least", "below", "at_most")
+                if (value := getattr(part, name)) is not None
+            },
+            "verdict": self.outcome,
+            "reason": self.reason,
+            "estimate": None if shown is None else shown.estimate,
+            "interval": None if shown is None else [shown.lower, shown.upper],
+            "level": None if shown is None else shown.level,
+            "smallest_visible": None if shown is None else shown.visible,
+            "seeds": {str(seed): number for seed, number in self.numbers.items()},
+            "paper": None if part.paper is None else {"value": part.paper.value, "place": part.paper.place},
+        }
+        return finite(values)
+
+
+def judged_parts(
+    round_: SecondRound, numbers: Numbers, seeds: Sequence[int]
+) -> tuple[Outcome, str, tuple[PartVerdict, ...]]:
+    """The verdict, the reason where there is none, and that of each part.
+
+    Arguments:
+        numbers: of the arms.
+        seeds: those that were run; the round's own, or others.
+    """
+    found = [_judged(part, round_.level_of(part), numbers, seeds) for part in round_.parts]
+    failed = [each for each in found if each.part.kind == "condition" and each.outcome != "met"]
+    if failed:
+        reason = "; ".join(f"condition not met: {each.part.says.rstrip('.')}" for each in failed)
+        kept = [
+            each
+            if each.part.kind == "condition" or each.outcome == NOT_TESTED
+            else PartVerdict(
+                part=each.part, outcome="inconclusive", reason=reason, numbers=each.numbers, shown=each.shown
+            )
+            for each in found
+        ]
+        return "inconclusive", reason, tuple(kept)
+    directions = [each for each in found if each.part.kind == "direction"]
+    tested = [each for each in directions if each.outcome != NOT_TESTED]
+    if not tested:
+        return NOT_TESTED, "; ".join(each.reason for each in directions), tuple(found)
+    if any(each.outcome == "contradicted" for each in tested):
+        return "contradicted", "", tuple(found)
+    if all(each.outcome == "supported" for each in tested):
+        return "supported", "", tuple(found)
+    open_ = [each for each in tested if each.outcome == "inconclusive"]
+    return "inconclusive", "; ".join(dict.fromkeys(each.reason for each in open_ if each.reason)), tuple(found)
+
+
+def _judged(part: Part, level: float, numbers: Numbers, seeds: Sequence[int]) -> PartVerdict:
+    if part.expression is None:
+        return PartVerdict(part=part, outcome=NOT_TESTED, reason=part.not_tested or "")
+    try:
+        by_seed = part.expression.by_seed(numbers, seeds)
+    except NoNumber as error:
+        return PartVerdict(
+            part=part, outcome="not met" if part.kind == "condition" else "inconclusive", reason=str(error)
+        )
+    shown = evidence([*by_seed.values()], level)
+    if part.kind == "condition":
+        holds = all(bound.agrees(shown.estimate) for bound in part.bounds)
+        return PartVerdict(part=part, outcome="met" if holds else "not met", numbers=by_seed, shown=shown)
+    few = len(seeds) < fewest(level)
+    return PartVerdict(
+        part=part,
+        outcome=outcome_of([*by_seed.values()], part.bounds, level),
+        reason=f"{len(seeds)} seeds are fewer than the {fewest(level)} that a verdict takes" if few else "",
+        numbers=by_seed,
+        shown=shown,
+    )
