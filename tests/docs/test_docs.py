@@ -1,25 +1,19 @@
 """The pages are true: their Python runs, their commands run, their tables are the code's, what they name exists.
 
-In a page a ```python block is executed, all of a page in one namespace and one folder, in order. A line of a ```bash block that
-begins with `regard` is executed too, as `python -m regard`. An ```output block is what the block before it prints, with `...` for
-anything. A ```sh block is not executed, because it takes long or changes the machine; its `regard` commands are checked against
-the command line's own help and, where they name a recipe, against that recipe.
+How blocks are executed is said in `docs/pages.py`. A ```sh block is not, because it takes long or changes the machine; its
+`regard` commands are checked against the command line's own help and, where they name a recipe, against that recipe.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import doctest
 import importlib.util
 import io
 import os
 import re
 import shlex
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -43,8 +37,9 @@ README = ROOT / "README.md"
 GUIDES = sorted(
     page for page in DOCS.rglob("*.md") if page != DOCS / "results.md" and DOCS / "results" not in page.parents
 )
+# The lessons of the course train real models: `benchmarks/course.py` runs them all, test_course.py a few; here they are read.
+LESSONS = sorted((DOCS / "course").glob("[0-9]*.md"))
 EVERY = [*GUIDES, README, ROOT / "CONTRIBUTING.md"]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SMALL = [
     "model.embedding_width=16",
     "model.hidden_width=16",
@@ -73,27 +68,21 @@ LONG = {
 """Pages that take longest, five seconds to half a minute on a busy machine; CI executes them."""
 
 
+def of_the_docs(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PAGES = of_the_docs("pages")
+blocks, commands = PAGES.blocks, PAGES.commands
+
+
 def called(page: Path) -> str:
     return str(page.relative_to(ROOT))
-
-
-@dataclass(frozen=True)
-class Block:
-    kind: str
-    text: str
-    line: int
-
-
-def blocks(page: Path) -> list[Block]:
-    text = page.read_text(encoding="utf-8")
-    return [Block(found[1], found[2], text.count("\n", 0, found.start()) + 2) for found in BLOCK.finditer(text)]
-
-
-def commands(text: str) -> Iterator[str]:
-    """The `regard` commands of a shell block, continued lines joined."""
-    for line in text.replace("\\\n", " ").splitlines():
-        if line.startswith("regard "):
-            yield line.partition("  #")[0]
 
 
 @pytest.fixture
@@ -102,27 +91,6 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "recipes").symlink_to(ROOT / "recipes")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-Run = Callable[[str, str], str]
-
-
-def run_page(page: Path, run: Run) -> None:
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    printed = ""
-    for block in blocks(page):
-        where = f"{called(page)}, line {block.line}"
-        if block.kind == "python":
-            lines = "\n" * (block.line - 1) + block.text
-            with contextlib.redirect_stdout(io.StringIO()) as shown:
-                exec(compile(lines, str(page), "exec"), namespace)
-            printed = shown.getvalue()
-        elif block.kind == "bash":
-            printed = "".join(run(command, where) for command in commands(block.text))
-        elif block.kind == "output":
-            flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-            if not doctest.OutputChecker().check_output(block.text, printed, flags):
-                pytest.fail(f"{where}: the page shows\n{block.text}\nbut it printed\n{printed}")
 
 
 def run_here(command: str, where: str) -> str:
@@ -142,33 +110,15 @@ def run_here(command: str, where: str) -> str:
     return shown.getvalue()
 
 
-def run_apart(command: str, where: str) -> str:
-    """In a process of its own, as a reader of the page runs it."""
-    arguments = shlex.split(command)[1:]
-    done = subprocess.run(
-        [sys.executable, "-m", "regard", *arguments],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=600,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(Path(regard.__file__).parents[1]), "PYTHONUTF8": "1", "COLUMNS": "100"},
-        check=False,
-    )
-    if done.returncode:
-        pytest.fail(f"{where}: `{command}` ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
-    return done.stdout
-
-
 def whole_runs(page: Path) -> Any:
     """A page, among the slow tests where it trains more than a toy."""
     return pytest.param(page, marks=pytest.mark.slow if page.name in LONG else ())
 
 
 @pytest.mark.timeout(900)  # half a minute on an idle machine
-@pytest.mark.parametrize("page", map(whole_runs, GUIDES), ids=[called(page) for page in GUIDES])
+@pytest.mark.parametrize("page", [whole_runs(page) for page in GUIDES if page not in LESSONS], ids=called)
 def test_a_page_does_what_it_shows(page: Path, desk: Path) -> None:
-    run_page(page, run_here)
+    PAGES.run_page(page, run_here, called(page))
 
 
 @pytest.mark.slow
@@ -176,7 +126,7 @@ def test_the_readme_does_what_it_shows(desk: Path) -> None:
     # The folder that `make demo` leaves, in a small size: that changes the answers and nothing else.
     regard.train(ROOT / "recipes" / "dates.yaml", SMALL, output=desk / "demo" / "dates")
     small_bert(desk / "path" / "to" / "bert")
-    run_page(README, run_apart)
+    PAGES.run_page(README, PAGES.run_apart, called(README))
     assert "animal" in (desk / "attention.html").read_text("utf-8")
 
 
@@ -229,6 +179,8 @@ def test_commands_that_are_only_shown_exist(page: Path) -> None:
                     f"{called(page)}: {name} has no {option}"
                 )
             recipe = next((each for each in arguments if each.startswith("recipes/")), None)
+            if name == "train" and (ROOT / "recipes" / f"{arguments[0]}.yaml").is_file():
+                recipe = f"recipes/{arguments[0]}.yaml"
             if recipe is not None:
                 # What follows an option is its value: --budget steps=500.
                 free = [each for before, each in pairwise(arguments) if not before.startswith("-")]
@@ -246,17 +198,12 @@ def test_commands_that_are_only_shown_exist(page: Path) -> None:
                     )
 
 
-def tables() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_tables", DOCS / "tables.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_tables_of_settings_are_those_of_the_code() -> None:
-    stale = [called(page) for page in GUIDES if tables().rewritten(page.read_text("utf-8")) != page.read_text("utf-8")]
+    stale = [
+        called(page)
+        for page in GUIDES
+        if of_the_docs("tables").rewritten(page.read_text("utf-8")) != page.read_text("utf-8")
+    ]
     assert not stale, f"run python docs/tables.py; stale: {stale}"
     listed = (DOCS / "training.md").read_text("utf-8")
     for section in ("data", "data.dates", "tokenizer", "training", "generation"):
@@ -271,7 +218,7 @@ def test_settings_of_classes_that_are_named_exist_and_all_are_named() -> None:
         key for row in re.findall(r"^\| (`data\..*)$", page, re.MULTILINE) for key in re.findall(r"`([\w.]+)`", row)
     }
     assert known <= listed
-    named = re.findall(r"\bdata\.[a-z_]+", BLOCK.sub("", page)) + re.findall(r'"(data\.\w+)=', page)
+    named = re.findall(r"\bdata\.[a-z_]+", PAGES.BLOCK.sub("", page)) + re.findall(r'"(data\.\w+)=', page)
     assert {name for name in named if not name.startswith("data.LabelledData")} <= known | {"data.format"}
     training = {part.name for part in dataclasses.fields(TrainingSettings)}
     assert {name.partition(".")[2] for name in re.findall(r"\btraining\.[a-z_]+", page)} <= training
@@ -310,7 +257,7 @@ def test_every_error_row_of_the_lectures_has_a_proof() -> None:
 
 @pytest.mark.parametrize("page", EVERY, ids=called)
 def test_links_lead_somewhere(page: Path) -> None:
-    text = BLOCK.sub("", page.read_text("utf-8"))
+    text = PAGES.BLOCK.sub("", page.read_text("utf-8"))
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
         if "://" not in target and not is_made_later(target):
             assert (page.parent / target).exists(), f"{called(page)}: {target}"
@@ -319,13 +266,13 @@ def test_links_lead_somewhere(page: Path) -> None:
 @lru_cache
 def anchors(page: Path) -> frozenset[str]:
     """The headings of a page as links name them."""
-    headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", page.read_text("utf-8")), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", PAGES.BLOCK.sub("", page.read_text("utf-8")), re.MULTILINE)
     return frozenset(re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings)
 
 
 @pytest.mark.parametrize("page", EVERY, ids=called)
 def test_links_lead_to_headings_that_exist(page: Path) -> None:
-    text = BLOCK.sub("", page.read_text("utf-8"))
+    text = PAGES.BLOCK.sub("", page.read_text("utf-8"))
     for target, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", text):
         there = page.parent / target if target else page
         if there.suffix == ".md":
@@ -338,8 +285,12 @@ def is_made_later(target: str) -> bool:
 
 
 def test_pictures_are_shown_and_small() -> None:
-    shown = set(re.findall(r"images/([\w.-]+\.png)", "".join(page.read_text("utf-8") for page in EVERY)))
-    pictures = {path.name: path.stat().st_size for path in (DOCS / "images").glob("*.png")}
+    shown = {
+        (page.parent / name).resolve()
+        for page in EVERY
+        for name in re.findall(r"[(\"]([\w./-]*images/[\w.-]+\.png)", page.read_text("utf-8"))
+    }
+    pictures = {path: path.stat().st_size for path in DOCS.rglob("images/*.png")}
     assert shown == set(pictures)
     assert max(pictures.values()) < 200_000
 
