@@ -86,8 +86,8 @@ test-browser: $(VENV)/.test-dependencies $(VENV)/.installed
 	OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1000 $(BIN)/pytest tests/browser
 
 lint: $(VENV)/.test-dependencies $(VENV)/.installed
-	$(BIN)/ruff format --check src tests benchmarks examples
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples notebooks
+	$(BIN)/ruff check src tests benchmarks examples notebooks
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(MAKE) --no-print-directory lint-js
 

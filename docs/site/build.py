@@ -1,8 +1,8 @@
 """Builds the documentation site: `python docs/site/build.py site` (`make site`).
 
 What Sphinx reads is laid out in a folder of its own: the pages of `docs/` with the trees of contents (`contents.py`), the
-pages that the code writes (`reference.py`) and live pages of the viewer (`viewers.py`). So the pages in `docs/` stay as a
-reader of the repository sees them. Nothing is fetched.
+pages that the code writes (`reference.py`), the notebooks (`notebooks.py`) and live pages of the viewer (`viewers.py`). So the
+pages in `docs/` stay as a reader of the repository sees them. Nothing is fetched.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import contents
 import links
+import notebooks
 import reference
 import viewers
 
@@ -61,6 +62,9 @@ def lay_out(source: Path) -> None:
             put(source / name, page_text(name, place.read_text(encoding="utf-8")).encode())
         else:
             put(source / name, place.read_bytes())
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        put(source / "notebooks" / f"{notebook.stem}.md", notebooks.page(notebook).encode())
+        put(source / "notebooks" / notebook.name, notebook.read_bytes())
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").replace("](docs/", "](")
     put(source / "changelog.md", changes.encode())
     put(source / "_static" / "site.css", (DOCS / "site" / "site.css").read_bytes())
@@ -68,6 +72,7 @@ def lay_out(source: Path) -> None:
 
 def page_text(name: Path, text: str) -> str:
     """A page as Sphinx reads it."""
+    text = notebooks.linked(text, "../" * (len(name.parts) - 1))
     if name.name == "index.md":
         made = GENERATED if len(name.parts) == 1 else {}
         links = "\n".join(f"- [](/{page})" for listed in made.values() for page in listed)
@@ -79,7 +84,8 @@ def page_text(name: Path, text: str) -> str:
 def is_on_the_site(name: Path, target: str) -> bool:
     """Whether a link of a page leads elsewhere or to a file of `docs/`; the site has no others, such as tests."""
     place = (DOCS / name.parent / target.partition("#")[0]).resolve()
-    return "://" in target or (place.is_relative_to(DOCS) and place.exists())
+    is_notebook = target.partition("#")[0].removeprefix("../").startswith("notebooks/")
+    return "://" in target or is_notebook or (place.is_relative_to(DOCS) and place.exists())
 
 
 def put(place: Path, content: bytes) -> None:
