@@ -34,6 +34,8 @@ def main() -> None:
         shapes.append(shape)
         figures[case if len(units) == 1 else f"{case} ({row['unit']})"] = {"regard": row["ours"], **row["peers"]}
         figures[f"{case}, ours over peer"] = row["ratio"]
+        if row["spread"]:
+            figures[f"{case}, ours over peer, least and most of a round"] = row["spread"]
     for contest in report.get("details", {}).get("contests", {}).values():
         for name in dict.fromkeys(name for found in contest["measures"].values() for name in found):
             if not any(name.partition(",")[0] in row["case"] for row in report["rows"]):  # those are rows already

@@ -30,6 +30,7 @@ def test_the_first_turn_does_not_count_and_the_median_of_the_others_does(scripte
     assert row.ours == pytest.approx(30.0)
     assert row.peers == {"other slow": pytest.approx(10.0)}
     assert row.ratio["other slow"] == pytest.approx(3.0)
+    assert row.spread["other slow"] == pytest.approx((0.4, 6.0))  # 30/5, 20/10, 40/100
     assert mine.asked == ["hello", "prepare", "run", "run", "run", "run"]
     assert mine.closed >= 1
     assert theirs.closed >= 1

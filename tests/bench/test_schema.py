@@ -23,7 +23,7 @@ def test_without_both_figures_there_is_no_ratio(ours, theirs):
 
 
 def report(**changes):
-    row = Row(case="x", unit="tokens/s", ours=1234.56, peers={"a": 617.28, "b": None})
+    row = Row(case="x", unit="tokens/s", ours=1234.56, peers={"a": 617.28, "b": None}, spread={"a": (1.9, 2.1)})
     settings = {"suite": "s", "machine": {"cores": 2}, "versions": {"regard": "1"}, "threads": 2, "rows": (row,)}
     return Report(**(settings | changes))
 
@@ -39,6 +39,7 @@ def test_the_object_printed_is_the_schema_and_nothing_else():
             "ours": 1235.0,
             "peers": {"a": 617.3, "b": None},
             "ratio": {"a": 2.0, "b": None},
+            "spread": {"a": [1.9, 2.1]},
         }
     ]
 

@@ -119,3 +119,36 @@ def test_a_shape_is_measured_in_the_cases_that_it_is_of(command, made_up):
 )
 def test_wrong_input_is_one_sentence(command, arguments, sentence):
     assert sentence in command("bench", *arguments).refusal()
+
+
+@pytest.mark.parametrize(("ratio", "code"), [(1.5, 1), (1.95, 0), (3.0, 0)])
+def test_the_exit_code_says_whether_something_is_slower(command, tmp_path, monkeypatch, ratio, code):
+    asked = []
+
+    def of(ratio):
+        peer = "huggingface float32"
+        ours, spread = 100 * ratio, {peer: (ratio - 0.1, ratio + 0.1)}
+        return Report(
+            suite="decoder",
+            machine={"processor": f"P{ratio}", "cores": 2},
+            versions={},
+            threads=1,
+            rows=(
+                Row(case="training, float32: small", unit="tokens/s", ours=ours, peers={peer: 100.0}, spread=spread),
+            ),
+        )
+
+    def measure(suite, options, *, say):
+        asked.append(options)
+        return of(ratio)
+
+    stored = tmp_path / "before.json"
+    stored.write_text(json.dumps(of(2.0).whole()))
+    monkeypatch.setattr(regard.bench, "bench", measure)
+    answer = command("bench", "decoder", "--against", str(stored))
+    assert answer.code == code
+    assert (asked[0].threads, asked[0].cases, asked[0].peers) == (1, ("training",), ("huggingface",))
+    assert "2 (1.9 to 2.1) times huggingface float32 before" in answer.out
+    assert "is of another processor, P2.0" in answer.err
+    found = json.loads(command("bench", "decoder", "--against", str(stored), "--json").out)
+    assert found["changes"][0]["before"] == {"ratio": 2.0, "least": 1.9, "most": 2.1}

@@ -59,34 +59,17 @@ SMOLLM2: dict[str, Any] = {
     "tied_output": True,
 }
 FULL = Sizes(model={"vocabulary": 50_257}, llama=SMOLLM2, prompt=32, tokens=96, together=8, batch=(4, 512), updates=1)
+_QUICK_SHAPE = {"vocabulary": 2000, "layers": 4, "maximum_positions": 128, "end_id": 1999, "padding_id": 1999}
 QUICK = Sizes(
-    model={
-        "vocabulary": 50,
-        "width": 32,
-        "heads": 1,
-        "feedforward_width": 64,
-        "layers": 2,
-        "maximum_positions": 32,
-        "end_id": 49,
-        "padding_id": 49,
-    },
-    llama={
-        "vocabulary": 50,
-        "width": 64,
-        "heads": 4,
-        "key_heads": 2,
-        "feedforward_width": 96,
-        "layers": 2,
-        "maximum_positions": 32,
-        "end_id": 49,
-        "padding_id": 49,
-    },
-    prompt=3,
-    tokens=4,
-    together=2,
-    batch=(2, 8),
-    updates=1,
+    model=_QUICK_SHAPE | {"width": 128, "heads": 4, "feedforward_width": 512},
+    llama=_QUICK_SHAPE | {"width": 128, "heads": 4, "key_heads": 2, "feedforward_width": 384},
+    prompt=16,
+    tokens=48,
+    together=4,
+    batch=(4, 64),
+    updates=2,
 )
+"""So large that a turn takes tens of milliseconds, which can be compared with another run's."""
 
 
 SHAPES = ("gpt2-small", "smollm2-135m")

@@ -155,7 +155,7 @@ class Options:
         cases: which cases of the suite.
         peers: which peers to compare with.
         interpreters: the Python that has a peer, where it is not this one.
-        quick: tiny sizes, to see that everything runs; the figures say nothing.
+        quick: small sizes: to see that everything runs, and what got slower; no figures to publish.
 
     Raises:
         InputError: for an unknown peer, or numbers below 1.
@@ -388,17 +388,18 @@ def _failing(label: str, ready: dict[str, Process], tally: Tally, say: Callable[
 def rows_of(contest: Contest, tally: Tally) -> list[Row]:
     """The rows of a contest: one for each setting of ours, and where asked for the best of each."""
     ours = [contestant for contestant in contest.ours if tally.takes_part(contestant)]
-    peers = {peer.name: tally.median(peer) for peer in contest.peers if tally.takes_part(peer)}
-    rows = [_row(contest, contestant.name, tally.median(contestant), peers) for contestant in ours]
+    peers = [peer for peer in contest.peers if tally.takes_part(peer)]
+    rows = [_row(contest, tally, contestant.name, contestant, peers) for contestant in ours]
     if contest.best and rows:
         best = [_best(contest, tally, library) for library in dict.fromkeys(peer.library for peer in contest.peers)]
-        values = {peer.name: tally.median(peer) for peer in best if peer is not None}
         own = _best(contest, tally, OURS)
         if own is not None:
-            rows.append(_row(contest, "best precision of each", tally.median(own), values))
+            rows.append(
+                _row(contest, tally, "best precision of each", own, [peer for peer in best if peer is not None])
+            )
     for measure in contest.measures:
         name, _, unit = measure.rpartition(", ")
-        theirs = {peer.name: tally.measured(peer, measure) for peer in contest.peers if tally.takes_part(peer)}
+        theirs = {peer.name: tally.measured(peer, measure) for peer in peers}
         for contestant in ours:
             case = f"{contest.name}, {contestant.name}, {name}: {contest.about}"
             value = tally.measured(contestant, measure)
@@ -406,13 +407,22 @@ def rows_of(contest: Contest, tally: Tally) -> list[Row]:
     return rows
 
 
-def _row(contest: Contest, name: str, ours: float | None, peers: Mapping[str, float | None]) -> Row:
+def _row(contest: Contest, tally: Tally, name: str, ours: Contestant, peers: Sequence[Contestant]) -> Row:
+    """What was timed of ours, next to these peers; both had a turn in each round, so a round has a ratio of its own."""
+    up = contest.higher_is_better
+    spread = {}
+    for peer in peers:
+        if not {ours.label, peer.label} & tally.failed.keys():
+            pairs = zip(tally.values[ours.label], tally.values[peer.label], strict=True)
+            ratios = [mine / theirs if up else theirs / mine for mine, theirs in pairs]
+            spread[peer.name] = (min(ratios), max(ratios))
     return Row(
         case=f"{contest.name}, {name}: {contest.about}",
         unit=contest.unit,
-        ours=ours,
-        peers=peers,
-        higher_is_better=contest.higher_is_better,
+        ours=tally.median(ours),
+        peers={peer.name: tally.median(peer) for peer in peers},
+        higher_is_better=up,
+        spread=spread,
     )
 
 
@@ -465,6 +475,7 @@ class Row:
         ours: the median over the rounds; None where it failed.
         peers: the same for each peer, by name.
         higher_is_better: whether more of the unit is faster (tokens per second) or slower (milliseconds).
+        spread: the least and the largest ratio of a round, for each peer; none of what is measured once, such as memory.
 
     >>> Row(case="training", unit="target tokens/s", ours=300.0, peers={"other": 100.0, "broken": None}).ratio
     {'other': 3.0, 'broken': None}
@@ -477,6 +488,7 @@ class Row:
     ours: float | None
     peers: Mapping[str, float | None]
     higher_is_better: bool = True
+    spread: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def ratio(self) -> dict[str, float | None]:
@@ -496,6 +508,7 @@ class Row:
             "ours": rounded(self.ours),
             "peers": {name: rounded(value) for name, value in self.peers.items()},
             "ratio": {name: rounded(value) for name, value in self.ratio.items()},
+            "spread": {name: [rounded(least), rounded(most)] for name, (least, most) in self.spread.items()},
         }
 
 

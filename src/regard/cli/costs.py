@@ -79,7 +79,8 @@ def plan(
 # `regard bench`.
 
 
-MEASUREMENT_FAILED = 1
+SLOWER = 1
+"""The exit code where a contestant failed, or ours got slower."""
 
 
 def bench(
@@ -128,8 +129,16 @@ def bench(
         typer.Option(metavar="NAME=PYTHON", help="The interpreter that has a peer.", show_default=False),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Tiny sizes, to see that all runs; the figures say nothing.")
+        bool, typer.Option("--quick", help="Small sizes: to see that all runs, and what got slower.")
     ] = False,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A stored run, to compare ratios to peers with; exit code 1 where something is slower beyond the spread.",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write everything as JSON, each round and its spread too."),
@@ -149,6 +158,8 @@ def bench(
       regard bench look --threads 2
       regard bench encoder --threads 2
       regard bench decoder --shape smollm2-135m --threads 2
+      regard bench decoder --quick --cases training --output before.json
+      regard bench decoder --quick --cases training --against before.json
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.bench.suites import suite_of
 
@@ -158,30 +169,46 @@ def bench(
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.bench import PEERS, Options
         from regard.bench import bench as measure
+        from regard.bench.against import changes, check_comparable, read_stored
 
+        stored = None if against is None else read_stored(against)
+        usual = tuple(PEERS)
+        if stored is not None:  # what it has, as far as the command does not say
+            chosen = tuple(case for case in chosen if stored.has(case)) or chosen
+            usual = tuple(peer for peer in PEERS if peer in stored.peers)
         options = Options(
             pairs=_read(pairs) if pairs else None,
             model=model,
             shape=shape,
             to=to,
-            threads=threads or os.cpu_count() or 1,
+            threads=threads or (os.cpu_count() or 1 if stored is None else stored.threads),
             rounds=rounds,
             cases=_names(cases) if cases is not None else chosen,
-            peers=tuple(PEERS) if peers is None else () if peers == "none" else _names(peers),
+            peers=() if peers == "none" else _names(peers) if peers is not None else usual,
             interpreters=_interpreters(peer or []),
             quick=quick,
         )
+        if stored is not None:
+            check_comparable(stored, suite, options)
         report = measure(suite, options, say=say)
         if file is not None:
             file.write(json.dumps(report.whole(), ensure_ascii=False, indent=2) + "\n")
     for name in report.absent:
         say(f"{name} is not installed{' in ' + options.interpreters[name] if name in options.interpreters else ''}")
+    compared = [] if stored is None else changes(report, stored)
+    if stored is not None and stored.processor != report.machine["processor"]:
+        say(f"{stored.file} is of another processor, {stored.processor}: ratios may differ for that alone.")
     if as_json:
-        print_json(envelope("bench") | report.to_json())
+        more = {} if stored is None else {"against": stored.file, "changes": [each.to_json() for each in compared]}
+        print_json(envelope("bench") | report.to_json() | more)
     else:
         _print(report)
-    if report.failed:
-        raise typer.Exit(MEASUREMENT_FAILED)
+        if compared:
+            print()
+            print(f"compared with {against}, by the ratio to a peer (least to most of a round)")
+            print_table([("  " + each.case, str(each)) for each in compared])
+    if report.failed or any(each.verdict == "slower" for each in compared):
+        raise typer.Exit(SLOWER)
 
 
 def _read(files: list[str]) -> list[tuple[str, str]]:
