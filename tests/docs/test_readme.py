@@ -14,7 +14,7 @@ FIGURES = [
     ("look-picture", ("picture of 512 tokens, page (s)", "regard"), "| {:.1f} s, 1 MB |"),
     ("look-picture", ("picture of 512 tokens, page (s)", "bertviz head_view"), "BertViz: {:.0f} s"),
     ("look-picture", ("picture of 512 tokens, page, file (MB)", "bertviz head_view"), " s, {:,.0f} MB |"),
-    ("serving-speed-writers", (WRITERS, "regard, 8 clients, tokens/s"), "| {:,.0f} tokens/s, the same bits"),
+    ("serving-speed-writers", (WRITERS, "regard, 8 clients, tokens/s"), "| {:,.0f} tokens/s, bit-identical"),
     ("serving-speed-writers", (WRITERS, "llama.cpp, 8 clients, tokens/s"), "server: {:,.0f} tokens/s |"),
     ("speed-decoding", ("alone, int8, ours over peer", "llamacpp q8_0"), "one prompt | {:.2f} times as fast"),
     ("speed-decoding", ("alone, int8, ours over peer", "huggingface float32"), "({:.1f} times `transformers`)"),
@@ -39,7 +39,7 @@ FIGURES = [
         ("training, bfloat16, ours over peer", "huggingface float32"),
         "({:.2f} times its default)",
     ),
-    ("recording_transformers", ("8x512, one layer: on / off",), "| {:.2f} times the time, output equal bit for bit"),
+    ("recording_transformers", ("8x512, one layer: on / off",), "| {:.2f} times the time, output bit-identical"),
 ]
 
 

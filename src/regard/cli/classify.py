@@ -32,22 +32,23 @@ CLASSIFYING = ("classification", "multi_label_classification")
 @verb(
     *("classification", "multi_label_classification", "regression", "multi_output_regression"),
     *("picture_classification", "few_shot"),
-    texts="What to classify; else --input or standard input. For a model of pictures files, folders or zips of them.",
-    input_file="A text, or two with a tab between, in each line; or a table (CSV, TSV or JSONL), whose first line may name the "
-    "columns: which is read is said. Perhaps gzip.",
-    as_json="One JSON object, with the probability of every class.",
+    texts="Texts to classify; by default --input or standard input. For an image model: image files, folders or zips of "
+    "them.",
+    input_file="One text per line, or two separated by a tab; or a CSV, TSV or JSONL table. The column that is read is "
+    "printed. Optionally gzipped.",
+    as_json="Print one JSON object, with the probability of every class.",
 )
 def classify(
     run: Texts,
     pair: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="The second text, for a model that reads two.", show_default=False),
+        typer.Option(metavar="TEXT", help="The second text, for a model of text pairs.", show_default=False),
     ] = None,
     support: Annotated[
         Path | None,
         typer.Option(
             metavar="PLACE",
-            help="For a model that learns from a few pictures: a folder or zip of them, CLASS/PICTURE.",
+            help="For a few-shot model: a folder or zip of labelled images, CLASS/IMAGE.",
             show_default=False,
         ),
     ] = None,
@@ -55,7 +56,7 @@ def classify(
         str | None,
         typer.Option(
             metavar="CLASS",
-            help="The class that --threshold decides on, the last of two if not given.",
+            help="The class that --threshold applies to; by default the second of two.",
             show_default=False,
         ),
     ] = None,
@@ -63,17 +64,17 @@ def classify(
         float | None,
         typer.Option(
             metavar="P",
-            help="The least probability at which that class is predicted, else the most probable other class; of a model of "
-            "any number of labels: that of each label.",
+            help="The lowest probability at which that class is predicted; below it the most probable other class. For a "
+            "multi-label model: the threshold of each label.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Classify texts, or pairs of texts: one line out for each line in, the class and its probability.
+    """Classify texts, pairs of texts or images: one output line each, with the class and its probability.
 
-    A model of any number of labels prints those that are probable enough, with a comma between, and the probability of each. A
-    model of numbers, such as how alike two sentences are, prints the number, or several with tabs between. Of pictures the line
-    begins with the name; digits is scikit-learn's digits that no training sees, digits:4 the fifth of them.
+    A multi-label model prints the labels above the threshold, separated by commas, and the probability of each. A regression
+    model, such as for sentence similarity, prints its number or numbers, separated by tabs. For images the line begins with
+    the file name; digits is the test set of scikit-learn's digits, digits:4 its fifth image.
 
     \b
     Example:

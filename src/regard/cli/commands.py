@@ -18,7 +18,9 @@ from regard.errors import InputError, nearest
 
 Code = Annotated[
     list[Path] | None,
-    typer.Option("--code", metavar="FILE", help="Run your own Python file, with parts that the recipe or model names."),
+    typer.Option(
+        "--code", metavar="FILE", help="A Python file of yours to run first, with parts that the recipe or model names."
+    ),
 ]
 
 
@@ -174,14 +176,14 @@ def predict(
     rest: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TEXT]... [OPTIONS]", help="As the command for the task takes them.", show_default=False
+            metavar="[TEXT]... [OPTIONS]", help="Arguments of the command for the task.", show_default=False
         ),
     ] = None,
 ) -> None:
-    """Predict with any model: its folder says the task, and the command for that task is run.
+    """Predict with any model: runs the command for the task in the model's folder.
 
-    These are translate, generate, fill, classify, tag, answer, embed and caption; what follows MODEL is theirs, --input, --output
-    and --json among it. `regard predict MODEL --help` shows all options for this model.
+    That command is translate, generate, fill, classify, tag, answer, embed or caption. All arguments after MODEL, such as
+    --input, --output and --json, are passed to it. `regard predict MODEL --help` shows its options.
 
     \b
     Example:

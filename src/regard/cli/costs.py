@@ -28,7 +28,8 @@ PLAN = Settings(
     ),
     called={"precision": "dtype"},
     help={
-        "device": "p100-16, v100-16, v100-32, a100-40, a100-80, h100-80, rtx-3090, rtx-4090, t4; or here: this machine, measured."
+        "device": "p100-16, v100-16, v100-32, a100-40, a100-80, h100-80, rtx-3090, rtx-4090, t4; or here: this machine, "
+        "measured."
     },
     defaults=True,
 )
@@ -51,7 +52,7 @@ def plan(
     settings: Annotated[Given, PLAN] = NOTHING,
     as_json: Json = False,
 ) -> None:
-    """Say what training will cost before it is run: parameters, operations, time, money, memory, the working shown.
+    """Estimate the cost of a training run: parameters, FLOPs, time, money and memory, with the calculation.
 
     \b
     Example:
@@ -94,61 +95,65 @@ def bench(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="A TSV, CSV or JSONL file of pairs; twice for two parallel files, source and target. Else pairs are made.",
+            help="A TSV, CSV or JSONL file of pairs; give it twice for two parallel files, source and target. By default "
+            "pairs are generated.",
             show_default=False,
         ),
     ] = None,
     model: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER", help="A trained model's folder. Else one with random weights.", show_default=False
-        ),
+        typer.Option(metavar="FOLDER", help="A trained model's folder; by default random weights.", show_default=False),
     ] = None,
     shape: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Of the suite decoder, not its training: random weights of gpt2-small (where not given) or smollm2-135m.",
+            help="For the suite decoder, except its training: random weights of gpt2-small (default) or smollm2-135m.",
             show_default=False,
         ),
     ] = None,
     to: To = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Of every contestant; all cores where not given.", show_default=False)
+        int | None, typer.Option(min=1, help="Threads of every contestant; by default all cores.", show_default=False)
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each works; the median counts.")] = 7,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each contestant; the median is reported.")] = 7,
     cases: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Such as training,translation; all, or those of --shape, where not given."),
+        typer.Option(metavar="NAMES", help="Such as training,translation; by default all, or those of --shape."),
     ] = None,
     peers: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Such as joeynmt,ctranslate2, or none; all where not given.")
+        str | None, typer.Option(metavar="NAMES", help="Such as joeynmt,ctranslate2, or none; by default all.")
     ] = None,
     peer: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=PYTHON", help="The interpreter that has a peer.", show_default=False),
+        typer.Option(
+            metavar="NAME=PYTHON", help="Python interpreter in which a library is installed.", show_default=False
+        ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small sizes: to see that all runs, and what got slower.")
+        bool, typer.Option("--quick", help="Small sizes, to check that everything runs and what got slower.")
     ] = False,
     against: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A stored run, to compare ratios to peers with; exit code 1 where something is slower beyond the spread.",
+            help="A stored run to compare with, by ratios to peers; exits with 1 if something is slower by more than the "
+            "spread.",
             show_default=False,
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write everything as JSON, each round and its spread too."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write all results as JSON, with each round and the spread."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure speed side by side with other libraries: the same work, threads and batches, in turns, in one run.
+    """Compare speed with other libraries: the same work, threads and batches, in one run.
 
-    Each contestant works in a process of its own. A peer that is not installed is named and left out; one that fails is
-    reported with its sentence, and the exit code is then 1.
+    The contestants take turns, each in its own process. A library that is not installed is named and skipped; if one fails,
+    its error is printed and the exit code is 1.
 
     \b
     Example:

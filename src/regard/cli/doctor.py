@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def doctor(as_json: Json = False) -> None:
-    """Say what this machine offers, what is installed, and what is slow here and why.
+    """Report the hardware, the installed software, and what is slow on this machine and why.
 
-    It reads and measures for about a second, and changes nothing. What it finds is no fault: the exit code is 0.
+    It measures for about a second and changes nothing. The exit code is always 0.
 
     \b
     Example:

@@ -34,14 +34,14 @@ CHARACTERS = 1 << 22
 @renamed(layer="layers", precision="dtype")
 @verb(
     "sentence_embedding",
-    texts="What to embed; else --input or standard input.",
-    output="Where to: a file that ends in .npy, .parquet or .jsonl.",
+    texts="Texts to embed; by default --input or standard input.",
+    output="Output file: .npy, .parquet or .jsonl.",
 )
 def embed(
     run: Texts,
     pooling: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Such as mean, cls, max, or mean,max; the model's own where not given."),
+        typer.Option(metavar="NAMES", help="mean, cls, max, or several such as mean,max; by default the model's own."),
     ] = None,
     layers: Annotated[
         str,
@@ -51,22 +51,19 @@ def embed(
     ] = "last",
     normalise: Annotated[
         bool | None,
-        typer.Option(
-            "--normalise/--raw", help="Vectors of length one, or as they are; the model's own way if neither."
-        ),
+        typer.Option("--normalise/--raw", help="Normalise vectors to length 1, or not; by default as the model says."),
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which of the model's prompts to put before each text.")
+        str | None, typer.Option(metavar="NAME", help="Which of the model's prompts to prepend to each text.")
     ] = None,
     dtype: VectorDType = "auto",
 ) -> None:
-    """Compute vectors of texts: one row for each line in, in their order.
+    """Compute embeddings of texts: one vector per input line.
 
-    Any BERT, DistilBERT, RoBERTa, XLM-RoBERTa, ELECTRA or ModernBERT can be the model; the folders of sentence-transformers are
-    taken as they are. Without --output a JSON object is printed for each text.
+    The model can be any BERT, DistilBERT, RoBERTa, XLM-RoBERTa, ELECTRA or ModernBERT, or a sentence-transformers folder.
+    Without --output, one JSON object is printed per text.
 
-    A file of any size is read piece by piece. A run that was stopped goes on where it was when the same command is given again,
-    and ends with the same file.
+    A file of any size is read in chunks. The same command continues an interrupted run and writes the same file.
 
     \b
     Example:
@@ -198,41 +195,39 @@ def search(
     model: Model,
     folder: Annotated[
         Path,
-        typer.Argument(metavar="FOLDER", help="Of text files; or a file: text, CSV, TSV, JSONL.", show_default=False),
+        typer.Argument(
+            metavar="FOLDER", help="A folder of text files, or one file: text, CSV, TSV or JSONL.", show_default=False
+        ),
     ],
     queries: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUERY", help="What to look for; else standard input.", show_default=False),
+        typer.Argument(metavar="QUERY", help="Queries; by default standard input.", show_default=False),
     ] = None,
-    n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Passages for each query.")] = 5,
+    n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Passages per query.")] = 5,
     files: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PATTERN", help="Names of the files to search, such as '*.py'; *.txt, *.md and *.rst if none."
-        ),
+        typer.Option(metavar="PATTERN", help="Files to search, such as '*.py'; by default *.txt, *.md and *.rst."),
     ] = None,
     unit: Annotated[
         str,
-        typer.Option(metavar="NAME", help="What a passage of a text is: paragraph or line. Rows of tables always are."),
+        typer.Option(metavar="NAME", help="A passage of a text file: paragraph or line. In tables it is always a row."),
     ] = "paragraph",
     text_column: Annotated[
-        str, typer.Option("--text", metavar="COLUMN", help="Of CSV, TSV and JSONL: the column with the text.")
+        str, typer.Option("--text", metavar="COLUMN", help="For CSV, TSV and JSONL: the column with the text.")
     ] = "text",
     index_file: Annotated[
         Path | None,
-        typer.Option(
-            "--index", metavar="FILE", help=f"Where the vectors are kept; {INDEX} in the folder if not given."
-        ),
+        typer.Option("--index", metavar="FILE", help=f"The index file; by default {INDEX} in the folder."),
     ] = None,
     device: Device = "auto",
     dtype: VectorDType = "auto",
     as_json: Json = False,
 ) -> None:
-    """Search a folder of text files by meaning: the passages whose vectors are nearest to the query's, with file and line.
+    """Search text files by meaning: finds the passages whose embeddings are nearest to the query's.
 
-    A passage is a paragraph, a heading together with the paragraph below it; long ones are cut. With --unit line it is a
-    line; of CSV, TSV and JSONL files it is a row. The vectors are kept in an index file: the next search reads only what
-    is new or has changed.
+    Each result has its file and line. A passage is a paragraph, with the heading above it if there is one; long passages are
+    split. With --unit line it is a line; in CSV, TSV and JSONL files it is a row. Embeddings are kept in an index file, so
+    the next search reads only new and changed files.
 
     \b
     Example:

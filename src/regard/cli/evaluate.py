@@ -40,22 +40,24 @@ def evaluate(
         list[str],
         typer.Argument(
             metavar="DATA",
-            help="A TSV, CSV or JSONL file, or two files (source, target), perhaps gzip; or dates, dates:typos, or "
-            "sequences; for a language model files of text, or python_docs; for a classifier and the like files of examples; "
-            "for a captioner captions and their pictures, or scenes. "
-            "Settings may follow: beam=5 for decoding, format=sst2 for the layout of examples.",
+            help="A TSV, CSV or JSONL file, or two files (source, target), optionally gzipped; or dates, dates:typos or "
+            "sequences. For a language model: text files, or python_docs. For a classifier: files of examples. For a "
+            "captioner: captions and their images, or scenes. Settings may follow: beam=5 for decoding, format=sst2 for the "
+            "file format.",
             show_default=False,
         ),
     ],
     source: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Index from 0, name or key of the source.")
+        str | None, typer.Option(metavar="COLUMN", help="Column of the source: index from 0, name or key.")
     ] = None,
-    target: Annotated[str | None, typer.Option(metavar="COLUMN", help="The same for the target.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the target, in the same way.")] = None,
     to: To = None,
     bins: Annotated[
         str | None,
         typer.Option(
-            metavar="N,N,...", help="The same by length of the source in words, such as 10,15,20.", show_default=False
+            metavar="N,N,...",
+            help="Also report scores by source length in words, such as 10,15,20.",
+            show_default=False,
         ),
     ] = None,
     decoding: Annotated[Given, DECODING.only("beam", "length_penalty")] = NOTHING,
@@ -63,7 +65,7 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="CLASS",
-            help="Of a classifier: the class that F1 is of, the last of two if not said.",
+            help="For a classifier: the class F1 is computed for; by default the second of two.",
             show_default=False,
         ),
     ] = None,
@@ -71,35 +73,35 @@ def evaluate(
         float | None,
         typer.Option(
             metavar="P",
-            help="Of a classifier: the least probability at which that class, or a label, is predicted; of a model that answers "
-            "questions: the lead of no answer that is believed.",
+            help="For a classifier: the lowest probability at which that class, or a label, is predicted. For question "
+            "answering: how far the no-answer score must lead to predict no answer.",
             show_default=False,
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Take only the first N examples.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Use only the first N examples.")] = None,
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write what the model said: of models that write a line for each example; of a language model the perplexity of "
-            "each text and the text; of the others each example with its right answer, the predicted one, probabilities and "
-            "its other columns, as JSON lines, or as a table where FILE ends in .csv or .tsv.",
+            help="Write the predictions. Models that generate text: one line per example. Language models: the perplexity of "
+            "each text, and the text. Others: each example with its reference, prediction, probabilities and other columns, "
+            "as JSON lines, or as a table if FILE ends in .csv or .tsv.",
         ),
     ] = None,
     device: Device = "auto",
     batch_size: BatchSize = 64,
     as_json: Json = False,
 ) -> None:
-    """Measure a model on what it has not seen.
+    """Evaluate a model on held-out data.
 
-    A translator by exact match, BLEU and chrF, a language model by perplexity, a classifier by accuracy, F1 and Matthews'
-    correlation, and so on. What a file of examples holds is as in the training data, unless settings say otherwise.
+    Translators are scored by exact match, BLEU and chrF, language models by perplexity, classifiers by accuracy, F1 and
+    Matthews' correlation, and so on. A file has the format of the training data unless settings say otherwise.
 
-    BLEU and chrF are sacreBLEU's, printed with its signature. Of builtin data the test split is taken, 2,000 pairs unless
-    --limit says otherwise; dates:typos has one typo in each text, sequences are the model's own problem, and
-    sequences:longest=40 changes it.
+    BLEU and chrF are sacreBLEU's, printed with its signature. For builtin data the test split is used, 2,000 pairs unless
+    --limit is given. dates:typos has one typo in each text; sequences is the model's own problem, and sequences:longest=40
+    changes it.
 
     \b
     Example:

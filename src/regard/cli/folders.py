@@ -26,7 +26,7 @@ def info(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what a model's folder holds; without one, what `regard doctor` says of the machine.
+    """Describe a model's folder; without one, the machine, as `regard doctor`.
 
     \b
     Example:
@@ -281,7 +281,7 @@ def _data_text(data: Mapping[str, Any]) -> str:
 
 MaxShardSize = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="Put weights that are larger, such as 5GB, in several files with an index."),
+    typer.Option(metavar="SIZE", help="Split weights larger than this, such as 5GB, into several files with an index."),
 ]
 
 
@@ -289,23 +289,25 @@ def export(
     run: Annotated[
         Path,
         typer.Argument(
-            metavar="RUN", help="The folder of a run or model, or a file of llama.cpp (.gguf).", show_default=False
+            metavar="RUN", help="The folder of a run or model, or a llama.cpp file (.gguf).", show_default=False
         ),
     ],
     folder: Annotated[
         Path,
-        typer.Argument(metavar="FOLDER", help="To write: new, or a model's, which is replaced.", show_default=False),
+        typer.Argument(
+            metavar="FOLDER", help="Output folder: a new one, or a model's, which is replaced.", show_default=False
+        ),
     ],
     checkpoint: Annotated[
         str, typer.Option(metavar="NAME", help="best, last, or the name of a folder under checkpoints/.")
     ] = "best",
     max_shard_size: MaxShardSize = None,
     format: Annotated[
-        str, typer.Option(metavar="NAME", help="safetensors, or onnx: model.onnx besides, of an encoder of texts.")
+        str, typer.Option(metavar="NAME", help="safetensors, or onnx to also write model.onnx, for text encoders.")
     ] = "safetensors",
     as_json: Json = False,
 ) -> None:
-    """Write the model of a run by itself, to be given away: no training texts, no state of the optimiser, no paths.
+    """Export a run's model for sharing: without training texts, optimizer state or paths.
 
     \b
     Example:
@@ -344,7 +346,7 @@ def push(
         str,
         typer.Argument(
             metavar="OWNER/NAME",
-            help="The repository, which is made where there is none; a NAME alone is one of yours.",
+            help="The repository, created if missing; a NAME alone is in your account.",
             show_default=False,
         ),
     ],
@@ -352,19 +354,20 @@ def push(
         bool | None,
         typer.Option(
             "--private/--public",
-            help="Who may read a new repository; else as your settings there say.",
+            help="Visibility of a new repository; by default as in your account's settings.",
             show_default=False,
         ),
     ] = None,
     message: Annotated[
-        str, typer.Option(metavar="TEXT", help="Of the commit; else one that names Regard.", show_default=False)
+        str, typer.Option(metavar="TEXT", help="Commit message; by default one that names Regard.", show_default=False)
     ] = "",
     max_shard_size: MaxShardSize = "5GB",
     as_json: Json = False,
 ) -> None:
-    """Upload a model to the Hugging Face hub, as `export` writes it: everybody who may read the repository then has it.
+    """Upload a model to the Hugging Face hub, as `export` writes it.
 
-    It needs a connection, `pip install 'regard[hub]'`, and a token that may write, of `hf auth login` or in HF_TOKEN.
+    Everybody who may read the repository can then download the model. Needs a network connection, `pip install
+    'regard[hub]'`, and a write token from `hf auth login` or in HF_TOKEN.
 
     \b
     Example:
@@ -391,14 +394,17 @@ def check(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="FOLDER", help="Of a model, a run, vectors, tokens, or texts with an index.", show_default=False
+            metavar="FOLDER",
+            help="Folder of a model, a run, word embeddings, tokens, or texts with an index.",
+            show_default=False,
         ),
     ],
     as_json: Json = False,
 ) -> None:
-    """Say of a folder whether every file is there, whole and of the digest recorded, and which programs open it.
+    """Check that a folder is complete and undamaged, and list the programs that open it.
 
-    The exit code is 0 where the folder is whole, 1 where it is not, and 2 where there is no such folder.
+    Every file is compared with its recorded digest. The exit code is 0 if the folder is intact, 1 if not, and 2 if there is
+    no such folder.
 
     \b
     Example:

@@ -77,8 +77,8 @@ TextColumn = Annotated[
     typer.Option(
         "--text",
         metavar="COLUMN",
-        help="Of an --input in CSV, TSV or JSONL: the column with the text, by its name in the first line, or counted from 0; "
-        "else the one that the model was trained on, or one with a usual name. All columns are kept in the output.",
+        help="For a CSV, TSV or JSONL --input: the column with the text, by name or index from 0. By default the column the "
+        "model was trained on, or one with a common name. All columns are kept in the output.",
         show_default=False,
     ),
 ]

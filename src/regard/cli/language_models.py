@@ -31,53 +31,53 @@ BATCHES_AT_ONCE = 16
 @renamed(precision="dtype")
 @verb(
     *("language_modelling", "text_to_text"),
-    texts="Prompts; else --input or standard input.",
-    input_file="A prompt in each line; UTF-8, perhaps gzip.",
-    output="Where to, a line for each prompt.",
-    batch_size="Prompts continued together.",
-    as_json="One JSON object, with tokens and scores.",
+    texts="Prompts; by default --input or standard input.",
+    input_file="One prompt per line; UTF-8, optionally gzipped.",
+    output="Output file, one line per prompt.",
+    batch_size="Prompts per batch.",
+    as_json="Print one JSON object, with tokens and scores.",
 )
 def generate(
     run: Texts,
     stop: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="Ends the text, and is not part of it; may be repeated.", show_default=False),
+        typer.Option(metavar="TEXT", help="Stop at this text and leave it out; may be repeated.", show_default=False),
     ] = None,
     chat: Annotated[
         bool,
         typer.Option(
             "--chat",
-            help="Each text is what a user says, or a conversation in JSON, and is put into the model's chat template.",
+            help="Each text is a user message, or a conversation in JSON; the model's chat template is applied.",
         ),
     ] = False,
     system: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT", help="With --chat: a system message before what the user says.", show_default=False
-        ),
+        typer.Option(metavar="TEXT", help="With --chat: the system message.", show_default=False),
     ] = None,
     decoding: Annotated[Given, DECODING.without("coverage_penalty", maximum_length=100)] = NOTHING,
     top_log_probabilities: Annotated[
-        int, typer.Option(metavar="N", min=0, help="With --json: the most probable tokens of each place, so many.")
+        int, typer.Option(metavar="N", min=0, help="With --json: list the N most probable tokens at each position.")
     ] = 0,
     draft: Annotated[
         Path | None,
         typer.Option(
-            metavar="MODEL", help="A smaller model of the same vocabulary that guesses ahead.", show_default=False
+            metavar="MODEL",
+            help="A smaller model with the same vocabulary, for speculative decoding.",
+            show_default=False,
         ),
     ] = None,
-    ahead: Annotated[int, typer.Option(metavar="N", min=1, help="Tokens that --draft guesses at a time.")] = 4,
+    ahead: Annotated[int, typer.Option(metavar="N", min=1, help="Tokens that --draft proposes at a time.")] = 4,
     dtype: DType = "float32",
     batch_size: BatchSize = 16,
 ) -> None:
-    """Generate text after prompts, with a language model: one line out for each prompt, line breaks in it as spaces.
+    """Generate text from prompts with a language model: one output line per prompt.
 
-    A text-to-text model (T5) reads each text and writes another; where it was trained on several tasks, what stands in front of
-    the text says which one is wanted.
+    A text-to-text model (T5) reads each text and generates another; if it was trained on several tasks, the prefix of the
+    text selects one.
 
-    A single prompt on a terminal is written on piece by piece, as it comes and with its line breaks. Several answers (--n-best)
-    stand in one line with tabs between them. --json has all as they are, with each token's log-probability.
-    Log-probabilities are the model's own, whatever temperature, penalties and biases were asked for.
+    On a terminal, the text after a single prompt is streamed, with its line breaks; otherwise line breaks become spaces. With
+    --n-best, the texts of a prompt are on one line, separated by tabs. --json keeps line breaks and adds each token's
+    log-probability, which is the model's own, before temperature, penalties and biases.
 
     \b
     Example:
@@ -171,44 +171,48 @@ def prompt(
     data: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="Questions with their answers: JSONL, TSV or CSV; perhaps gzip.", show_default=False
+            metavar="FILE",
+            help="Questions with their answers: JSONL, TSV or CSV, optionally gzipped.",
+            show_default=False,
         ),
     ],
     template: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="One that ships, or a YAML file of your own.", show_default=False)
+        str, typer.Option(metavar="NAME|FILE", help="A builtin template, or a YAML file of yours.", show_default=False)
     ],
-    shots: Annotated[int, typer.Option(min=0, help="Examples shown before each question.")] = 0,
+    shots: Annotated[int, typer.Option(min=0, help="Examples before each question.")] = 0,
     train: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What these are drawn from.", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="File to sample the --shots examples from.", show_default=False)
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed for sampling the examples.")] = 0,
     draw: Annotated[
-        str, typer.Option(metavar="once|each", help="The same for all questions, or anew for each.")
+        str, typer.Option(metavar="once|each", help="Sample examples once for all questions, or for each question.")
     ] = "once",
     score: Annotated[
-        str, typer.Option(metavar="NAME", help="Of choices: sum, token, character, byte or unconditional.")
+        str, typer.Option(metavar="NAME", help="Score for choices: sum, token, character, byte or unconditional.")
     ] = "sum",
     columns: Annotated[
         str | None,
-        typer.Option(metavar="NAME,NAME,...", help="Of a table without a first line of names.", show_default=False),
+        typer.Option(
+            metavar="NAME,NAME,...", help="Column names, for a table without a header line.", show_default=False
+        ),
     ] = None,
     format: Annotated[
         str, typer.Option(metavar="NAME", help="auto, jsonl, tsv, csv, lines or childrens_books.")
     ] = "auto",
-    limit: Annotated[int | None, typer.Option(min=1, help="Take only so many questions, the first.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N questions.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the answers, one in each line.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the answers, one per line.")
     ] = None,
     device: Device = "auto",
     batch_size: BatchSize = 16,
     as_json: Json = False,
 ) -> None:
-    """Evaluate a language model on a task that is put to it as text, zero-shot or few-shot; nothing is trained.
+    """Evaluate a language model on a task by prompting, zero-shot or few-shot, without training.
 
-    A template says how an example becomes a question, and what the model does: choose among continuations by their
-    likelihood, predict a word, write an answer, or translate. With --shots, examples with their answers stand before it.
+    A template turns an example into a prompt and defines the task: choose among continuations by likelihood, predict a word,
+    generate an answer, or translate. With --shots, solved examples precede the question.
 
-    Templates that ship: answer, childrens-books, choice, last-word, question-choice, reading, sentiment, translation.
+    Builtin templates:  answer, childrens-books, choice, last-word, question-choice, reading, sentiment, translation.
 
     \b
     Example:

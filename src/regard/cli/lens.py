@@ -12,36 +12,42 @@ from regard.cli.settings import Model
 
 def lens(
     model: Model,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model is to read.", show_default=False)],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Input text.", show_default=False)],
     target: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The answer that a translator reads, in place of its own.")
+        str | None, typer.Option(metavar="TEXT", help="For a translator: use this output text in place of its own.")
     ] = None,
     position: Annotated[
         int | None,
         typer.Option(
-            help="Show which parts of the model the logit at this token comes from, counted from 0, or from -1 backwards.",
+            help="Split the logit at this token: index from 0, or from -1 backwards.",
             show_default=False,
         ),
     ] = None,
     token: Annotated[
         str | None,
         typer.Option(
-            metavar="TOKEN", help="Whose logit; the most probable token's if none is named.", show_default=False
+            metavar="TOKEN",
+            help="The token whose logit is split; by default the most probable one.",
+            show_default=False,
         ),
     ] = None,
     against: Annotated[
-        str | None, typer.Option(metavar="TOKEN", help="Another token, its logit beside the first.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="TOKEN", help="Another token, to split the difference of the two logits.", show_default=False
+        ),
     ] = None,
     top: Annotated[
         int | None,
-        typer.Option(help="How many tokens of each layer --json has; 5 where not given.", show_default=False),
+        typer.Option(help="Tokens per layer in --json; 5 by default.", show_default=False),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all numbers as one JSON object.")] = False,
 ) -> None:
-    """Show what a model would say after each layer (logit lens), or with --position the parts that a logit comes from.
+    """Show the predictions after each layer (logit lens), or with --position the parts of a logit.
 
-    The last norm and output are applied to the residual stream after each block. With --position, --token or --against the logit
-    is a sum of what the embedding, every head, every feed-forward net and the biases add (direct logit attribution).
+    The final norm and output layer are applied to the residual stream after each block. With --position, --token or
+    --against, a logit is split into the contributions of the embedding, every head, every feed-forward layer and the biases
+    (direct logit attribution).
 
     \b
     Example:

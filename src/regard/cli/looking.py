@@ -32,7 +32,7 @@ Support = Annotated[
     Path | None,
     typer.Option(
         metavar="PLACE",
-        help="For a model that learns from a few pictures: a folder or zip of them, CLASS/PICTURE.",
+        help="For a few-shot model: a folder or zip of labelled images, CLASS/IMAGE.",
         show_default=False,
     ),
 ]
@@ -44,46 +44,50 @@ def look(
         str,
         typer.Argument(
             metavar="TEXT",
-            help="What the model is to read; a picture's file for a captioner or a classifier of pictures, vectors of bits for a "
-            "model that copies.",
+            help="Input of the model: a text; an image file for a captioner or image classifier; vectors of bits for a "
+            "copying model.",
             show_default=False,
         ),
     ],
     target: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Look at the model reading this answer, not at its own.")
+        str | None, typer.Option(metavar="TEXT", help="Use this output text in place of the model's own.")
     ] = None,
     pair: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="The second text, for a model that reads two.", show_default=False),
+        typer.Option(metavar="TEXT", help="The second text, for a model of text pairs.", show_default=False),
     ] = None,
     to: To = None,
     support: Support = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="A page (.html), plot (.png, .svg) or numbers (.json)."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Output: a page (.html), plot (.png, .svg) or numbers (.json)."
+        ),
     ] = None,
     layer: Annotated[
         list[str] | None,
-        typer.Option("--layer", metavar="ADDRESS", help="Only layers called so, * for any; may be repeated."),
+        typer.Option(
+            "--layer", metavar="ADDRESS", help="Only layers with this address; * matches anything; may be repeated."
+        ),
     ] = None,
     head: Annotated[
         list[str] | None,
         typer.Option(
             "--head",
             metavar="[LAYER.]HEAD",
-            help="Only this head, from 0: 3 of every layer shown, 0.3 of layer 0; LAYER may be an address. May be repeated, to "
-            "compare heads.",
+            help="Only this head, from 0: 3 is head 3 of every layer shown, 0.3 head 3 of layer 0; LAYER may be an address. "
+            "May be repeated, to compare heads.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the weights as one JSON object.")] = False,
 ) -> None:
-    """Show the attention of a model while it translates or answers a text, or of an encoder or a language model while it reads.
+    """Show a model's attention on a text, as heatmaps, a page, a plot or numbers.
 
-    A plot (.png, .svg) of an ntm, han, lstmn, reformer or lambda_network is the figure of its paper; with --layer it has maps.
-    Without --output the terminal shows heatmaps: rows are the tokens written, columns those looked at; of a model that only reads
-    the last layer, rows the tokens that look; of a han the text, with the weights of its sentences and their words.
-    `regard info MODEL` lists the layers' addresses. An encoder may be a folder of any program's, with a head or without; a [MASK]
-    in the text is one where the model was trained on them.
+    Without --output, the terminal shows heatmaps: rows are queries (for a translator the generated tokens), columns are keys.
+    For an encoder or language model it shows the last layer, for a han the text with the weights of its sentences and words.
+    A plot (.png, .svg) of an ntm, han, lstmn, reformer or lambda_network is the figure of its paper; with --layer it shows
+    heatmaps. `regard info MODEL` lists the addresses of layers. An encoder may come from another library, with a head or
+    without; [MASK] in the text is a mask if the model was trained with masks.
 
     \b
     Example:
@@ -383,46 +387,49 @@ def walk(
         str,
         typer.Argument(
             metavar="TEXT",
-            help="What the model is to read; a picture's file for a captioner or a classifier of pictures, vectors of bits for a "
-            "model that copies.",
+            help="Input of the model: a text; an image file for a captioner or image classifier; vectors of bits for a "
+            "copying model.",
             show_default=False,
         ),
     ],
     query: Annotated[
         str | None,
-        typer.Option(metavar="WORD", help="The word to follow, among the tokens that ask.", show_default=False),
+        typer.Option(metavar="WORD", help="The word whose query to follow.", show_default=False),
     ] = None,
     position: Annotated[
         int | None,
-        typer.Option(help="Which token, from 0: for a word that occurs twice, or in place of one.", show_default=False),
+        typer.Option(
+            help="Index of the query token, from 0; in place of --query, or if its word occurs twice.",
+            show_default=False,
+        ),
     ] = None,
     layer: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="The attention; the last that looks at the source if none is named."),
+        typer.Option(metavar="ADDRESS", help="The attention layer; by default the last cross-attention."),
     ] = None,
     head: Annotated[
         str | None,
         typer.Option(
             metavar="[LAYER.]HEAD",
-            help="Which head, from 0, such as 3, or 5.3 in layer 5; the one with the largest weight if none is named.",
+            help="Head, from 0, such as 3, or 5.3 for head 3 of layer 5; by default the one with the largest weight.",
         ),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Walk through the model reading this answer, not its own.")
+        str | None, typer.Option(metavar="TEXT", help="Use this output text in place of the model's own.")
     ] = None,
     to: To = None,
     support: Support = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="A page (.html) or all numbers (.json)."),
+        typer.Option("--output", "-o", metavar="FILE", help="Output: a page (.html) or all numbers (.json)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all numbers as one JSON object.")] = False,
 ) -> None:
-    """Walk through the equation of one attention with the model's own numbers.
+    """Show one attention computation step by step, with the model's own numbers.
 
-    Queries, keys and values; scores; scale; softmax; weigh; sum: each step with the line of code that computes it. Where a
-    layer looks at the source, the words that ask are those of the answer; with --layer encoder.layers.0.attention they are the
-    source's own.
+    Queries, keys and values; scores; scale; softmax; weighted sum: each step with the line of code that computes it. In
+    cross-attention the queries are tokens of the output; with --layer encoder.layers.0.attention they are tokens of the
+    source.
 
     \b
     Example:
@@ -465,19 +472,18 @@ def walk(
 
 def rank(
     model: Model,
-    texts: Annotated[
-        list[str], typer.Argument(metavar="TEXT...", help="What the model is to read.", show_default=False)
-    ],
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Input text.", show_default=False)],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A plot (.png, .svg) of residual by layer.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Output: a plot (.png, .svg) of the residual by layer."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the residuals as one JSON object.")] = False,
 ) -> None:
-    """Show depth against rank: how alike the vectors of a text's tokens are after each layer of an encoder or a language model.
+    """Measure rank collapse: how similar the token vectors are after each layer of an encoder or language model.
 
-    The number is the relative residual of Dong et al. 2021: 0 where all tokens have the same vector, a matrix of rank one.
-    Beside the model as it is stand the same parameters without skip connections, without feed-forward nets, and without both.
-    Numbers are means over the texts.
+    The number is the relative residual of Dong et al. 2021: 0 if all tokens have the same vector (rank one). The model is
+        compared with the same parameters without skip connections, without feed-forward layers, and without both. Numbers are
+        means over the texts.
 
     \b
     Example:

@@ -32,7 +32,7 @@ def map(
         Path,
         typer.Argument(
             metavar="VECTORS",
-            help="Word vectors in any format; what `regard embed` wrote; or the folder of an encoder, for TEXTS.",
+            help="Word embeddings in any format, a file from `regard embed`, or an encoder's folder, for TEXTS.",
             show_default=False,
         ),
     ],
@@ -40,7 +40,7 @@ def map(
         Path | None,
         typer.Argument(
             metavar="TEXTS",
-            help="What an encoder is to read, or what the rows of an .npy are of: a text in each line, CSV, TSV or JSONL.",
+            help="Texts to embed, or labels of the rows of an .npy file: one text per line, CSV, TSV or JSONL.",
             show_default=False,
         ),
     ] = None,
@@ -52,26 +52,27 @@ def map(
     ] = "pca",
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Only the first N vectors.")] = 100_000,
     neighbours: Annotated[
-        int, typer.Option(metavar="K", min=0, help="Neighbours of each point to keep on the page; 0 for none.")
+        int, typer.Option(metavar="K", min=0, help="Neighbours of each point on the page; 0 for none.")
     ] = 10,
     colour: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="A column of TEXTS to colour the points by; or a file with a value in each line, or of words a word, a tab and "
-            "its value. May be repeated.",
+            help="A column of TEXTS to colour the points by; or a file with one value per line, or, for words, a word, a tab "
+            "and its value per line. May be repeated.",
             show_default=False,
         ),
     ] = None,
     text_column: Annotated[
         str | None,
-        typer.Option("--text", metavar="COLUMN", help="Of TEXTS in CSV, TSV or JSONL: the column with the text."),
+        typer.Option("--text", metavar="COLUMN", help="For TEXTS in CSV, TSV or JSONL: the column with the text."),
     ] = None,
     export: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write the points too, as a .csv, .jsonl or .parquet for embedding-atlas; neighbours are in the last two.",
+            help="Also write the points as .csv, .jsonl or .parquet for embedding-atlas; the last two include the "
+            "neighbours.",
             show_default=False,
         ),
     ] = None,
@@ -80,11 +81,11 @@ def map(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Draw vectors as points on one page: to zoom and search in, with the nearest neighbours of each in the space itself.
+    """Plot embeddings in 2-D on an interactive page, with the nearest neighbours of each point.
 
-    Without TEXTS the vectors are of words, or in a .jsonl or .parquet that `regard embed` wrote. With TEXTS a model of sentences
-    reads them, or they say what the rows of an .npy are of. PCA is exact and quick, and says how much of the variance it shows.
-    The page needs no network and no other file.
+    Without TEXTS, VECTORS are word embeddings, or a .jsonl or .parquet file from `regard embed`. With TEXTS, they are
+    embedded by a sentence model, or they label the rows of an .npy file. Neighbours are computed in the full space, not in
+    the plot. PCA is exact and fast, and reports the variance it explains. The page is one file and needs no network.
 
     \b
     Example:
@@ -145,7 +146,8 @@ def _read(
             raise InputError(f"{source}: holds vectors without their texts; give the file of texts after it")
         if source.is_dir() and (source / "config.json").exists():
             raise InputError(
-                f"{source}: is a model; give a file of texts for it to read after it, or write the vectors of its word pieces "
+                f"{source}: is a model; give a file of texts for it to read after it, or write the vectors of its word "
+                "pieces "
                 "first, by regard vectors extract"
             )
         if suffix in TABLES and source.is_file():

@@ -42,12 +42,13 @@ class Pictures(Run):
         list[str],
         typer.Argument(
             metavar="PICTURE",
-            help="A file, or a folder or zip of them; or scenes, builtin pictures as the model was trained on, scenes:4 for one.",
+            help="Image files, folders or zips of them; or scenes, the builtin images the model was trained on, scenes:4 for "
+            "one.",
             show_default=False,
         ),
     ]
     frames: Annotated[
-        bool, typer.Option("--frames", help="The pictures are the frames of one sequence, in this order.")
+        bool, typer.Option("--frames", help="The images are the frames of one sequence, in this order.")
     ] = False
 
     def named(self, captioner: Captioner) -> list[PictureText]:
@@ -61,23 +62,23 @@ class Pictures(Run):
 
 @verb(
     "captioning",
-    output="Where to, a line for each picture.",
-    batch_size="Pictures read together.",
-    as_json="One JSON object, with scores.",
+    output="Output file, one line per image.",
+    batch_size="Images per batch.",
+    as_json="Print one JSON object, with scores.",
 )
 def caption(
     run: Pictures,
     page: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also write a page (.html) that shows where the model looked for each word."),
+        typer.Option(metavar="FILE", help="Also write a page (.html) with the attention map of each word."),
     ] = None,
     decoding: Decoding = NOTHING,
     batch_size: BatchSize = 64,
 ) -> None:
-    """Write captions of pictures: a line for each, its name, a tab and the caption.
+    """Caption images: one output line per image, with its name, a tab and the caption.
 
-    Several captions of a picture (--n-best) follow in the same line with tabs between them, the best first. Pictures are JPEG,
-    PNG and what else Pillow reads; sizes may differ. Settings that are not given are the model's own.
+    With --n-best, the captions of an image are on one line, separated by tabs, best first. Images are JPEG, PNG or any format
+    Pillow reads; sizes may differ. Defaults are the model's own settings.
 
     \b
     Example:
@@ -149,32 +150,33 @@ def compose(
         str | None,
         typer.Argument(
             metavar="PIECE",
-            help="What to go on with: a MIDI file; chorales.json:3; motifs:3, builtin. A new piece where left out.",
+            help="The piece to continue: a MIDI file, chorales.json:3, or motifs:3 (builtin). By default a new piece is "
+            "composed.",
             show_default=False,
         ),
     ] = None,
     first: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="How many events of the piece to take; all of them unless given."),
+        typer.Option(metavar="N", min=1, help="Use only the first N events of the piece."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a MIDI file (.mid).")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file, MIDI (.mid).")
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also draw the piano roll, as .png or .svg.")
+        Path | None, typer.Option(metavar="FILE", help="Also plot the piano roll, as .png or .svg.")
     ] = None,
     tempo: Annotated[
         float | None,
-        typer.Option(metavar="N", min=1, max=1000, help="Quarters a minute, where events are steps of a grid."),
+        typer.Option(metavar="N", min=1, max=1000, help="Quarter notes per minute, if events are steps of a grid."),
     ] = None,
     decoding: Annotated[Given, COMPOSING] = NOTHING,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Go on with a piece of music, with a language model of events: the prompt and its continuation as a MIDI file.
+    """Continue a piece of music with a language model of events, as a MIDI file.
 
-    In the file a marker says where the continuation begins, in the picture a line and another colour. Without --output the
-    events of the continuation are printed, in one line. The same seed draws the same music.
+    The MIDI file has the prompt and its continuation, with a marker between them; in the plot a line and another colour mark
+    it. Without --output the events of the continuation are printed on one line. The same seed gives the same music.
 
     \b
     Example:

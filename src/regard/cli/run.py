@@ -71,7 +71,7 @@ class Run:
 
     model: Model
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to, a line for each text.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file, one line per text.")
     ] = None
     device: Device = "auto"
     as_json: Json = False
@@ -128,7 +128,7 @@ class Texts(Run):
 
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", show_default=False)] = None
     input_file: Annotated[
-        Path | None, typer.Option("--input", "-i", metavar="FILE", help="A text in each line; UTF-8, perhaps gzip.")
+        Path | None, typer.Option("--input", "-i", metavar="FILE", help="One text per line; UTF-8, optionally gzipped.")
     ] = None
     text_column: TextColumn = None
 

@@ -29,59 +29,62 @@ KEY_VARIABLE = "REGARD_API_KEY"
 def serve(
     models: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME=]MODEL...", help="Folders of models, each under a name.", show_default=False),
+        typer.Argument(metavar="[NAME=]MODEL...", help="Folders of models, optionally with names.", show_default=False),
     ] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Serve small models that are trained for it, once, in less than a minute.")
+        bool,
+        typer.Option("--demo", help="Serve small demo models; the first time they are trained, in less than a minute."),
     ] = False,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 for any that is free.")] = 8000,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Port; 0 for any free one.")] = 8000,
     rows: Annotated[
-        int, typer.Option(metavar="N", min=1, max=256, help="Texts that a language model writes together.")
+        int, typer.Option(metavar="N", min=1, max=256, help="Texts that a language model generates at the same time.")
     ] = 16,
     queue: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Requests that may wait; one more is answered by 429.")
+        int, typer.Option(metavar="N", min=1, help="Requests that may wait; more are answered with 429.")
     ] = 256,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="That a request may take.")] = 600,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Time limit of a request.")] = 600,
     drain: Annotated[
-        int, typer.Option(metavar="SECONDS", min=0, help="That requests have to finish after SIGTERM.")
+        int, typer.Option(metavar="SECONDS", min=0, help="Time for requests to finish after SIGTERM.")
     ] = 30,
     prefix_cache: Annotated[
-        int, typer.Option(metavar="MIB", min=0, help="Memory for beginnings of prompts that were read, for each model.")
+        int, typer.Option(metavar="MIB", min=0, help="Memory per model for cached prefixes of prompts.")
     ] = 256,
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Of the processor.", show_default=False)
-    ] = None,
+    threads: Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads.", show_default=False)] = None,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="ORIGIN", help="Web pages from there may call it (CORS); may be repeated.", show_default=False
+            metavar="ORIGIN",
+            help="Allow calls from web pages of this origin (CORS); may be repeated.",
+            show_default=False,
         ),
     ] = None,
     api_key_file: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="With an API key in each line, of which clients send one; in place of REGARD_API_KEY.",
+            help="File with one API key per line; in place of REGARD_API_KEY.",
             show_default=False,
         ),
     ] = None,
-    tls_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="For HTTPS.", show_default=False)] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TLS certificate, for HTTPS.", show_default=False)
+    ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Of the certificate.", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="Key of the certificate.", show_default=False)
     ] = None,
     access_log: Annotated[
-        bool, typer.Option("--access-log/--no-access-log", help="A line of JSON for each request, without its texts.")
+        bool, typer.Option("--access-log/--no-access-log", help="Log one line of JSON per request, without its texts.")
     ] = True,
     studio: Annotated[
-        bool, typer.Option("--studio", help="Serve the page of regard studio too, at /studio; its key is the API key.")
+        bool, typer.Option("--studio", help="Also serve the studio at /studio; its key is the API key.")
     ] = False,
     dtype: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[NAME=]DTYPE",
-            help="float32, bfloat16 or float16; int8 or int4 for language models and translators. With a name before it of that "
-            "model, else of all others; may be repeated. float32 where not given.",
+            help="float32 (default), bfloat16 or float16; int8 or int4 for language models and translators. With NAME it "
+            "applies to that model, otherwise to all others; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -89,11 +92,11 @@ def serve(
         bool, typer.Option("--json", help="Print the address and the models as one JSON object.")
     ] = False,
 ) -> None:
-    """Serve models over HTTP, as OpenAI's API: completions, chat completions, embeddings.
+    """Serve models over HTTP with OpenAI's API: completions, chat completions and embeddings.
 
-    Language models write for many at once. A text and its log-probabilities have the same bits alone and under any load.
-    Without a name before it, a folder is served under its own. To be reached from other machines an API key is needed, of
-    --api-key-file or REGARD_API_KEY.
+    Language models use continuous batching; a text and its log-probabilities are bit-identical under any load. A model
+    without NAME is served under its folder's name. Access from other machines needs an API key, from --api-key-file or
+    REGARD_API_KEY.
 
     \b
     Example:

@@ -121,7 +121,7 @@ def settings_in(place: str) -> Mapping[str, Setting]:
 
     >>> beam = settings_in("regard.generation.settings:GenerationSettings")["beam"]
     >>> beam.type, beam.help
-    (<class 'int'>, 'Live hypotheses per sentence; 1 is greedy search.')
+    (<class 'int'>, 'Beam size; 1 is greedy search.')
     """
     module, _, name = place.partition(":")
     source = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
@@ -254,30 +254,30 @@ def _changed(part: inspect.Parameter, usual: Given, help: Mapping[str, str]) -> 
 
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)]
-Device = Annotated[
-    str, typer.Option(metavar="NAME", help="auto, cpu or cuda; auto is a graphics card where PyTorch sees one.")
-]
+Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu or cuda; auto is cuda if PyTorch finds a GPU.")]
 DType = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="float32, bfloat16 or float16; for a language model of GPT's family, or a Transformer that translates, int8 or int4 "
-        "too: weights of so many bits, faster on a processor.",
+        help="float32, bfloat16 or float16; for GPT-like language models and translation Transformers also int8 or int4 "
+        "weights, which are faster on a CPU.",
     ),
 ]
 VectorDType = Annotated[
     str,
-    typer.Option(metavar="NAME", help="auto, float32, bfloat16 or int8; auto is bfloat16 where that is native."),
+    typer.Option(
+        metavar="NAME", help="auto, float32, bfloat16 or int8; auto is bfloat16 if the device supports it natively."
+    ),
 ]
-BatchSize = Annotated[int, typer.Option(metavar="N", min=1, help="Texts computed together.")]
+BatchSize = Annotated[int, typer.Option(metavar="N", min=1, help="Texts per batch.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 To = Annotated[
     str | None,
-    typer.Option(metavar="LANGUAGE", help="The language wanted, of a model of several.", show_default=False),
+    typer.Option(metavar="LANGUAGE", help="Target language, for a multilingual model.", show_default=False),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Settings on top, such as training.steps=500.", show_default=False),
+    typer.Argument(metavar="KEY=VALUE", help="Settings to override, such as training.steps=500.", show_default=False),
 ]
 """What `regard train`, `plan` and other commands change in a recipe."""
 
@@ -286,25 +286,27 @@ Overrides = Annotated[
 
 
 Vectors = Annotated[
-    Path, typer.Argument(metavar="VECTORS", help="A file or folder of word vectors.", show_default=False)
+    Path, typer.Argument(metavar="VECTORS", help="A file or folder of word embeddings.", show_default=False)
 ]
 SeveralVectors = Annotated[
-    list[Path], typer.Argument(metavar="VECTORS...", help="Files or folders of word vectors.", show_default=False)
+    list[Path], typer.Argument(metavar="VECTORS...", help="Files or folders of word embeddings.", show_default=False)
 ]
 Format = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="folder, word2vec, word2vec-binary, glove or fasttext; else what the name of the file ends in says: .txt and .vec "
-        "word2vec, .bin word2vec-binary (.gz after it packs), nothing folder.",
+        help="folder, word2vec, word2vec-binary, glove or fasttext. By default from the file name: .txt and .vec are "
+        "word2vec, .bin is word2vec-binary (.gz compresses), no ending is a folder.",
         show_default=False,
     ),
 ]
 Limit = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="Only the first N vectors, mostly the commonest words.", show_default=False),
+    typer.Option(
+        metavar="N", min=1, help="Use only the first N vectors, usually the most frequent words.", show_default=False
+    ),
 ]
-Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Of all that is drawn.")]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Random seed.")]
 Tests = Annotated[
     list[Path] | None,
     typer.Option(
@@ -351,15 +353,15 @@ DECODING = Settings(
         *("repetition_penalty", "no_repeat_ngram_size", "presence_penalty", "frequency_penalty", "logit_bias"),
     ),
     help={
-        "maximum_length": "The most tokens of an answer, the end token among them.",
-        "seed": "Of sampling.",
+        "maximum_length": "Maximum number of generated tokens, end token included.",
+        "seed": "Random seed for sampling.",
     },
     own={
         "logit_bias": Annotated[
             list[str] | None,
             typer.Option(
                 metavar="TOKEN=NUMBER",
-                help="Added to the logit of a token, given as text or as id:NUMBER; may be repeated.",
+                help="Add NUMBER to the logit of a token, given as text or as id:NUMBER; may be repeated.",
                 show_default=False,
             ),
         ]

@@ -55,30 +55,32 @@ class _Sentence(Text):
 
 @verb(
     "tagging",
-    texts="What to tag; else --input or standard input.",
-    input_file="A text in each line; of a .conll file the first column. Perhaps gzip.",
-    output="Where to, in the order of the texts.",
-    as_json="One JSON object of all texts.",
+    texts="Texts to tag; by default --input or standard input.",
+    input_file="One text per line; from a .conll file the first column is read. Optionally gzipped.",
+    output="Output file, in the order of the texts.",
+    as_json="Print one JSON object.",
 )
 def tag(
     run: Texts,
-    words: Annotated[bool, typer.Option("--words", help="The texts are words already, with blanks between.")] = False,
+    words: Annotated[bool, typer.Option("--words", help="The texts are already split into words by spaces.")] = False,
     columns: Annotated[
-        bool, typer.Option("--columns", help="The file has a word in each line, whatever its name.")
+        bool, typer.Option("--columns", help="The file has one word per line, as a .conll file.")
     ] = False,
     form: Annotated[
-        Form, typer.Option("--format", help="A line with brackets, a word and its tag in each line, or JSON lines.")
+        Form, typer.Option("--format", help="Brackets in the text, one word and tag per line, or JSON lines.")
     ] = Form.inline,
     decoding: Annotated[
         Decoding | None,
-        typer.Option(help="Tags that make sense together, or the best of each word; else the model's own way."),
+        typer.Option(
+            help="Only valid tag sequences, or the best tag of each word; by default as the model was trained."
+        ),
     ] = None,
 ) -> None:
-    """Tag the words of texts: names of people and places, parts of speech, whatever the model was trained for.
+    """Tag the words of texts, such as named entities or parts of speech.
 
-    Usually a line out for each line in: "[PER Angela Merkel] visited [LOC Paris].", or "Paris/NNP" where tags mark no spans.
-    --format conll writes a word and its tag in each line and an empty line after each text; --format json an object for each
-    text, with places in characters and probabilities.
+    By default one output line per input line: "[PER Angela Merkel] visited [LOC Paris].", or "Paris/NNP" for tags that mark
+        no spans. --format conll writes one word and its tag per line and an empty line after each text; --format json one
+        object per text, with character offsets and probabilities.
 
     \b
     Example:
@@ -215,11 +217,13 @@ class Questions(Run):
 
     questions: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUESTION", help="What to ask of the context; else standard input.", show_default=False),
+        typer.Argument(
+            metavar="QUESTION", help="Questions about the context; by default standard input.", show_default=False
+        ),
     ] = None
-    context: Annotated[str | None, typer.Option(metavar="TEXT", help="Where the answer stands.")] = None
+    context: Annotated[str | None, typer.Option(metavar="TEXT", help="The text that contains the answer.")] = None
     context_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The same in a file of any length; perhaps gzip.")
+        Path | None, typer.Option(metavar="FILE", help="A file with the context, of any length; optionally gzipped.")
     ] = None
     input_file: Annotated[
         Path | None,
@@ -227,7 +231,7 @@ class Questions(Run):
             "--input",
             "-i",
             metavar="FILE",
-            help="Questions with their contexts instead: SQuAD's JSON, or JSONL; perhaps gzip.",
+            help="A file of questions with their contexts: SQuAD's JSON, or JSONL; optionally gzipped.",
         ),
     ] = None
 
@@ -245,23 +249,23 @@ class Questions(Run):
 @renamed(no_answer_threshold="threshold")
 @verb(
     "question_answering",
-    output="Where to, a line for each question.",
-    as_json="One JSON object, with places in the context and alternatives.",
+    output="Output file, one line per question.",
+    as_json="Print one JSON object, with character offsets and alternatives.",
 )
 def answer(
     run: Questions,
-    n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Answers to one question, the best first.")] = 1,
+    n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Answers per question, best first.")] = 1,
     threshold: Annotated[
         float | None,
         typer.Option(
             metavar="NUMBER",
-            help="How far the score of no answer has to lead to be believed; the model's own unless given.",
+            help="How far the no-answer score must lead to predict no answer; by default the model's own.",
         ),
     ] = None,
 ) -> None:
-    """Answer questions with passages of a context: one line out for each question, the answer and its probability.
+    """Answer questions with spans of a context: one output line per question, with the answer and its probability.
 
-    The context may have any length. Where a model was trained to say that there is no answer, the line may have none.
+    The context may have any length. The answer may be empty if the model was trained on unanswerable questions.
 
     \b
     Example:
@@ -396,24 +400,24 @@ program wrote is for either."""
 @renamed(top="n_best")
 @verb(
     *("masked_language_modelling", "span_corruption", "denoising"),
-    texts="Texts with [MASK] in them, or <extra_id_0>; else --input or standard input.",
-    as_json="One JSON object, with each candidate's whole text.",
+    texts="Texts with [MASK] or <extra_id_0> in them; by default --input or standard input.",
+    as_json="Print one JSON object, with the whole text for each candidate.",
 )
 def fill(
     run: Texts,
     n_best: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Candidates for each mask; 5 unless given.", show_default=False),
+        typer.Option(metavar="N", min=1, help="Candidates for each mask; 5 by default.", show_default=False),
     ] = None,
 ) -> None:
-    """Fill in masked tokens: one line out for each line in.
+    """Fill in masked tokens: one output line per input line.
 
-    First the text with the most probable word at every mask; then, for each mask after a tab, the candidates and their
-    probabilities. Several masks are filled each for itself. A candidate that begins with ## goes on with the word before it.
+    A line has the text with the most probable token at every mask, then, after a tab for each mask, the candidates and their
+    probabilities. Several masks are filled independently. A candidate that begins with ## continues the word before it.
 
-    A model that was pre-trained by span corruption (T5) writes any number of words for each <extra_id_0>, <extra_id_1> and so on
-    of a text: first the whole text, then after a tab what it wrote for each. One that was pre-trained by denoising (BART)
-    writes the whole text anew, with any number of words for each <mask>.
+    A model pre-trained by span corruption (T5) generates any number of words for each <extra_id_0>, <extra_id_1> and so on:
+    first the whole text, then, after a tab, the words for each. A model pre-trained by denoising (BART) generates the whole
+    text again, with any number of words for each <mask>.
 
     \b
     Example:
@@ -483,7 +487,8 @@ def _filled_spans(model: SpanFiller, chunk: list[Text]) -> list[FilledSpans]:
     for text in chunk:
         if "<extra_id_0>" not in text.content:
             raise InputError(
-                f"{text.where}: there is no <extra_id_0> in it; write <extra_id_0>, <extra_id_1> and so on where something is "
+                f"{text.where}: there is no <extra_id_0> in it; write <extra_id_0>, <extra_id_1> and so on where something "
+                "is "
                 "missing"
             )
     return model.fill_batch([text.content for text in chunk])

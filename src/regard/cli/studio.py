@@ -55,26 +55,25 @@ def with_checkpoints(folders: dict[str, str]) -> dict[str, str]:
 def studio(
     models: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME=]MODEL...", help="Folders of models, each under a name.", show_default=False),
+        typer.Argument(metavar="[NAME=]MODEL...", help="Folders of models, optionally with names.", show_default=False),
     ] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Show small models that are trained for it, once, in less than a minute.")
+        bool,
+        typer.Option("--demo", help="Show small demo models; the first time they are trained, in less than a minute."),
     ] = False,
-    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 for any that is free.")] = 0,
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Port; 0 for any free one.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Of the processor.", show_default=False)
-    ] = None,
+    threads: Annotated[int | None, typer.Option(metavar="N", min=1, help="CPU threads.", show_default=False)] = None,
     dtype: DType = "float32",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the address and the models as one JSON object.")
     ] = False,
 ) -> None:
-    """Look at models live: type a text and see all layers and heads, switch heads off and see what becomes of the answer.
+    """Inspect models live: type a text, see all layers and heads, and switch heads off.
 
-    The page is for this machine alone, and its address holds a key. Models that read texts are shown: encoders, classifiers,
-    language models, translators. It is the page of `regard serve --studio`. Of the folder of a run the curves of its training are
-    shown too, while it goes on, and its other checkpoints, to be compared: NAME@last, NAME@step-500.
+    The page works on this machine only, and its address contains a key. It shows text models: encoders, classifiers, language
+    models and translators. `regard serve --studio` serves the same page. For a run's folder it also shows the training
+    curves, live, and other checkpoints to compare: NAME@last, NAME@step-500.
 
     \b
     Example:

@@ -29,17 +29,17 @@ BATCHES_AT_ONCE = 16  # read together and sorted by length, so that batches hold
 @renamed(precision="dtype")
 @verb(
     "translation",
-    texts="What to translate; else --input or standard input.",
-    batch_size="Texts decoded together; with 1 each line is answered as it comes.",
-    as_json="One JSON object, with scores.",
+    texts="Texts to translate; by default --input or standard input.",
+    batch_size="Texts per batch; with 1, each line is answered at once.",
+    as_json="Print one JSON object, with scores.",
 )
 def translate(
     run: Texts, to: To = None, decoding: Decoding = NOTHING, dtype: DType = "float32", batch_size: BatchSize = 64
 ) -> None:
-    """Translate texts: one line out for each line in, an empty one for an empty one.
+    """Translate texts: one output line per input line; an empty line stays empty.
 
-    Several answers to a text (--n-best) stand in one line with tabs between them, the best first; line breaks inside an answer
-    become spaces. --json has them as they are. Settings that are not given are the model's own.
+    With --n-best, the translations of a text are on one line, separated by tabs, best first. Line breaks in a translation
+    become spaces, except with --json. Defaults are the model's own settings.
 
     \b
     Example:
@@ -122,16 +122,16 @@ class Documents(Run):
         list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help="Documents, one in each file; UTF-8, perhaps gzip. - or none is standard input.",
+            help="Documents, one per file; UTF-8, optionally gzipped. Standard input if - or none is given.",
             show_default=False,
         ),
     ] = None
-    lines: Annotated[bool, typer.Option("--lines", help="Each line of a file is a document.")] = False
+    lines: Annotated[bool, typer.Option("--lines", help="Read each line of a file as a document.")] = False
     long: Annotated[
         Long,
         typer.Option(
-            help="A document longer than the model reads is refused, cut (its beginning is summarized), or summarized in pieces "
-            "of whole sentences, one after another."
+            help="A document longer than the model's context is refused, cut (its beginning is summarized), or summarized in "
+            "pieces of whole sentences."
         ),
     ] = Long.refuse
 
@@ -143,17 +143,17 @@ class Documents(Run):
 
 @verb(
     without=("n_best",),
-    batch_size="Documents decoded together.",
-    output="Where to, a line for each document.",
-    as_json="One JSON object, with log-probabilities.",
+    batch_size="Documents per batch.",
+    output="Output file, one line per document.",
+    as_json="Print one JSON object, with log-probabilities.",
 )
 def summarize(
     run: Documents,
     decoding: Decoding = NOTHING,
-    prefix: Annotated[str, typer.Option(metavar="TEXT", help="What stands in front of a document.")] = "summarize: ",
+    prefix: Annotated[str, typer.Option(metavar="TEXT", help="Prefix for each document.")] = "summarize: ",
     batch_size: BatchSize = 16,
 ) -> None:
-    """Summarize documents with a text-to-text model: one line out for each document, line breaks in it as spaces.
+    """Summarize documents with a text-to-text model: one output line per document.
 
     \b
     Example:
@@ -227,7 +227,8 @@ def _pieces(writer: TextToText, text: Text, prefix: str, long: Long) -> list[str
     length = len(writer.task.tokenizer.encode(prefix + text.content)) + 1
     if limit is not None and length > limit:
         raise InputError(
-            f"{text.where}: has {length} tokens and the model reads {limit}; summarize it in pieces with --long pieces, or its "
+            f"{text.where}: has {length} tokens and the model reads {limit}; summarize it in pieces with --long pieces, or "
+            "its "
             "beginning with --long cut"
         )
     return [text.content]

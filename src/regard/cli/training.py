@@ -57,22 +57,26 @@ def train(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="The run's folder: new, or one to resume.", show_default=False
+            "--output", "-o", metavar="DIR", help="The run's folder: a new one, or one to resume.", show_default=False
         ),
     ] = None,
     overrides: Overrides = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the run's last checkpoint.")] = False,
     studio: Annotated[
-        bool, typer.Option("--studio", help="Show the training on a page while it goes on, for this machine alone.")
+        bool, typer.Option("--studio", help="Show the training live on a page, on this machine only.")
     ] = False,
-    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Of that page; 0 for any that is free.")] = 0,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open that page in a browser.")] = True,
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port of the --studio page; 0 for any free port.")
+    ] = 0,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the --studio page in a browser.")
+    ] = True,
     watch: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             min=0,
-            help="Keep what the model attends to on so many validation examples, at each evaluation; 2 with --studio.",
+            help="Record the attention on N validation examples at each evaluation; 2 with --studio.",
             show_default=False,
         ),
     ] = None,
@@ -80,16 +84,16 @@ def train(
         bool,
         typer.Option(
             "--prove-resume",
-            help="Train nothing to keep: kill a small version at random moments, resume it, and compare bit for bit.",
+            help="Keep no model: kill a small version of the run at random moments, resume it, and compare bit for bit.",
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Train a model as a recipe says.
+    """Train a model from a recipe.
 
-    The folder then holds the best model, its recipe and the log. Under torchrun several processes train together. The page of
-    --studio ends with the training; on a terminal it stays after the last update until Ctrl-C. --prove-resume ends with the exit
-    code 1 where the run that was killed differs from one never stopped.
+    The output folder holds the best model, its recipe and the log. Under torchrun, several processes train together. The
+    --studio page closes when training ends; on a terminal it stays open until Ctrl-C. --prove-resume exits with 1 if the
+    killed and resumed run differs from an uninterrupted one.
 
     \b
     Example:
@@ -235,7 +239,7 @@ def compare(
         Path,
         typer.Argument(
             metavar="RECIPE.yaml",
-            help="A recipe, or a file that holds a whole comparison.",
+            help="A recipe, or a file that defines a comparison.",
             show_default=False,
             autocompletion=recipes,
         ),
@@ -246,7 +250,7 @@ def compare(
             "--output",
             "-o",
             metavar="DIR",
-            help="The comparison's folder: new, or one to go on with.",
+            help="The comparison's folder: a new one, or one to continue.",
             show_default=False,
         ),
     ],
@@ -254,20 +258,23 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="KEY=A,B,...",
-            help="Keys with the values to compare, every combination an arm; with one value it is set for all.",
+            help="Keys with the values to compare; every combination is an arm. A key with one value is set in all arms.",
             show_default=False,
         ),
     ] = None,
     seeds: Annotated[
         int | None,
         typer.Option(
-            min=1, max=1000, help="Train each arm with seeds 1 to N; 3 unless the file says.", show_default=False
+            min=1,
+            max=1000,
+            help="Train each arm with seeds 1 to N; by default as in the file, or 3.",
+            show_default=False,
         ),
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
-            metavar="LIMIT=N", help="Where every run ends: steps=500, tokens=2e6 or seconds=60.", show_default=False
+            metavar="LIMIT=N", help="Budget of every run: steps=500, tokens=2e6 or seconds=60.", show_default=False
         ),
     ] = None,
     measure: Annotated[
@@ -281,14 +288,14 @@ def compare(
     ] = None,
     reuse: Annotated[
         list[Path] | None,
-        typer.Option("--reuse", metavar="DIR", help="Take finished runs of the very same recipe from this comparison."),
+        typer.Option("--reuse", metavar="DIR", help="Reuse finished runs of the same recipe from this comparison."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as one JSON object.")] = False,
 ) -> None:
-    """Train variants of a recipe with several seeds on an equal budget, and print what differs.
+    """Train variants of a recipe with several seeds and equal budgets, and print the differences.
 
-    The table has the median over seeds and the range; the folder holds all runs, the numbers (comparison.json) and a plot
-    (comparison.png, comparison.svg). The same command again goes on where it was stopped.
+    The table has the median and range over seeds; the folder holds all runs, the numbers (comparison.json) and a plot
+    (comparison.png, comparison.svg). The same command continues an interrupted comparison.
 
     \b
     Example:
@@ -358,17 +365,17 @@ def print_tables(compared: Compared) -> None:
 # `regard claims`.
 
 
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder of all claims' runs.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder of the runs of all claims.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RUNS = Path("runs/claims")
 
 claims = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="""The papers' claims as comparisons with a criterion: list them, show one, run it.
+    help="""Test claims of the papers: list them, show one, run it.
 
-    A claim says beforehand what would confirm it. Running it trains the variants with several seeds and prints predicted,
-    measured and the verdict: confirmed, refuted or undecided.
+    Each claim is a comparison with a criterion fixed in advance. Running it trains the variants with several seeds and prints
+    the prediction, the measurement and the verdict: confirmed, refuted or undecided.
 
     \b
     Example:
@@ -382,7 +389,7 @@ claims = typer.Typer(
 
 @claims.command("list")
 def listed(output: Output = RUNS, as_json: AsJson = False) -> None:
-    """List the claims, each with the verdict of its last run under --output.
+    """List the claims, with their last verdicts in --output.
 
     \b
     Example:
@@ -407,11 +414,11 @@ def listed(output: Output = RUNS, as_json: AsJson = False) -> None:
 
 @claims.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of a claim, or its row.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name or row of a claim.", show_default=False)],
     output: Output = RUNS,
     as_json: AsJson = False,
 ) -> None:
-    """Show a claim: what it says, what would confirm it, what is compared, and its last verdict.
+    """Show a claim: its statement, criterion, variants and last verdict.
 
     \b
     Example:
@@ -447,7 +454,7 @@ def run(
         list[str],
         typer.Argument(
             metavar="NAME... [KEY=VALUE...]",
-            help="Claims, by name or row; settings for all of them, such as data.path=FOLDER.",
+            help="Claims, by name or row, and settings for all of them, such as data.path=FOLDER.",
             show_default=False,
         ),
     ],
@@ -455,20 +462,21 @@ def run(
     output: Output = RUNS,
     record: Annotated[
         Path | None,
-        typer.Option("--record", metavar="DIR", help="Write verdict and plot among the measured results there."),
+        typer.Option("--record", metavar="DIR", help="Also write the verdict and plot to this folder of results."),
     ] = None,
     reuse: Annotated[
         list[Path] | None,
         typer.Option(
-            "--reuse", metavar="DIR", help="Take finished runs of the very same recipe from another claim's folder."
+            "--reuse", metavar="DIR", help="Reuse finished runs of the same recipe from another claim's folder."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train what a claim compares, measure it, and print the verdict.
+    """Train the variants of a claim, measure them, and print the verdict.
 
-    A claim that was stopped goes on where it was. Settings other than the claim's own are printed with the verdict. data.path=
-    takes your own pairs: a TSV, CSV or JSONL file, two parallel files [a.en,a.de], or a folder with train, val and test files.
+    The same command continues an interrupted run. Settings that differ from the claim's own are printed with the verdict.
+    data.path= takes your own pairs: a TSV, CSV or JSONL file, two parallel files [a.en,a.de], or a folder with train, val and
+    test files.
 
     \b
     Example:

@@ -62,37 +62,37 @@ class GenerationSettings:
     """How to decode: greedy (the default), beam search (`beam` above 1), or sampling (`sample`).
 
     Arguments:
-        beam: live hypotheses per sentence; 1 is greedy search.
-        n_best: hypotheses to return per sentence, at most `beam`; with `sample`, how many to draw.
-        length_penalty: alpha of ((5 + |Y|) / 6)^alpha, at least 0; favours long answers.
+        beam: beam size; 1 is greedy search.
+        n_best: hypotheses to return per input, at most `beam`; with `sample`, the number of samples.
+        length_penalty: alpha of ((5 + |Y|) / 6)^alpha, at least 0; larger favours longer outputs.
         length_normalisation: `gnmt` for that formula; `power` for |Y|^alpha, as in `transformers`.
-        coverage_penalty: beta of the coverage term, at least 0; favours reading all of the source.
-        early_stopping: in beam search, finished hypotheses that end a sentence early; None waits until nothing
-            better can come.
-        search_end: `proof` for that wait; `estimate` compares live hypotheses as long as they are now, see `beam_search`.
-        minimum_length: tokens before the end token is allowed.
-        maximum_length: the most tokens, the end token among them; None takes the next two.
-        maximum_ratio, maximum_extra: the most tokens as source length * ratio + extra.
-        total_length: the most tokens of a prompt and what a language model writes after it; None for any number.
-        forced_end: whether the last token that the limit allows is the end token.
-        forced_start: the id of the token that every answer begins with, as BART's with `<s>`; None for whichever is chosen.
-        end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any. They stay part
-            of the answer, but for that one.
-        sample: draw tokens instead of taking the best.
-        temperature: above 0; logits are divided by it.
-        top_k: draw from the k most probable tokens; None from all.
-        top_p: draw from the most probable tokens that hold this probability, above 0 and at most 1; None
-            from all.
-        min_p: draw from tokens at least this many times as probable as the best, from 0 to 1; None from all.
-        seed: of sampling; each call of `search` starts from it.
-        repetition_penalty: theta, above 0; logits of tokens in the prompt, or written before, are divided by it where above 0
-            and multiplied where below. 1 changes nothing.
-        no_repeat_ngram_size: no so many tokens are written again in the same order, the prompt of a language model
-            included. 0 changes nothing.
-        presence_penalty: taken off the logit of every token that was written before; the prompt does not count.
-        frequency_penalty: likewise, as many times as it was written.
-        forbidden_tokens: ids that are never written.
-        logit_bias: pairs of a token, its id or its text, and what is added to its logit, such as [[" the", -2]].
+        coverage_penalty: beta of the coverage term, at least 0; larger favours covering the whole source.
+        early_stopping: in beam search, the number of finished hypotheses at which a search ends; None continues until no
+            better hypothesis is possible.
+        search_end: how that is decided: `proof`, or `estimate`, which scores live hypotheses at their current length, see
+            `beam_search`.
+        minimum_length: minimum number of tokens before the end token.
+        maximum_length: maximum number of tokens, end token included; None uses the next two.
+        maximum_ratio, maximum_extra: maximum number of tokens as source length * ratio + extra.
+        total_length: maximum number of tokens of a prompt and its continuation; None for no limit.
+        forced_end: whether the last token within the limit is always the end token.
+        forced_start: the id of the first token of every output, such as `<s>` for BART; None for no forced token.
+        end_tokens: ids that end an output, in place of the model's own end token. They stay part of the output, except the
+            model's own end token.
+        sample: sample tokens instead of searching for the best.
+        temperature: logits are divided by it; above 0.
+        top_k: sample from the k most probable tokens; None from all.
+        top_p: sample from the smallest set of tokens with this total probability, above 0 and at most 1; None from all.
+        min_p: sample from tokens with at least this fraction of the best token's probability, from 0 to 1; None from all.
+        seed: random seed for sampling; each call of `search` starts from it.
+        repetition_penalty: theta, above 0: positive logits of tokens in the prompt or generated before are divided by it,
+            negative ones multiplied. 1 changes nothing.
+        no_repeat_ngram_size: never repeat an n-gram of this length; for a language model the prompt counts too. 0 changes
+            nothing.
+        presence_penalty: subtracted from the logit of every token generated before; the prompt does not count.
+        frequency_penalty: the same, times the number of occurrences.
+        forbidden_tokens: ids that are never generated.
+        logit_bias: pairs of a token, as id or text, and a number added to its logit, such as [[" the", -2]].
 
     Raises:
         InputError: field, value and what to give instead; also for settings that contradict each other.

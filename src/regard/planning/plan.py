@@ -189,18 +189,18 @@ def plan(
         what: a recipe, as a file, a mapping or a `Recipe`; or the name of a published model (`PUBLISHED`).
         overrides: `key=value` on top of a recipe.
         device: one of `DEVICES` by its name, `here` for this machine, measured, or a `Device`.
-        count: how many devices.
-        utilisation: the share of the peak that is reached; 0.3 to 0.5 is usual for large models on one machine.
-        tokens_per_second: measured, of all devices together; time is then tokens over it.
-        price: of one device for an hour, in any currency.
-        watts: that one device draws, for the energy.
-        precision: of matrix products. `auto` is the recipe's own, where `auto` in turn is bfloat16 if the device multiplies it
-            and else float32; for a published model the fastest 16-bit format.
-        tokens: of the whole run, padding included, instead of what the recipe or the paper says.
-        batch_tokens: tokens that one device reads at a time; for a published model one text unless given.
-        length: of a text, in tokens.
-        activation_checkpointing: compute blocks again in the backward pass; None is as the recipe says.
-        read: read a recipe's data where it is here; else vocabularies are as large as they may become.
+        count: number of devices.
+        utilisation: fraction of peak FLOPS that is reached; 0.3 to 0.5 is usual for large models on one machine.
+        tokens_per_second: measured throughput of all devices together, from which the time is computed.
+        price: price of one device per hour, in any currency.
+        watts: power of one device, for the energy.
+        precision: dtype of matrix products. `auto` is the recipe's own (there, `auto` is bfloat16 if the device supports it,
+            else float32); for a published model, the fastest 16-bit dtype.
+        tokens: tokens of the whole run, padding included; by default as in the recipe or paper.
+        batch_tokens: tokens per device and batch; for a published model one text by default.
+        length: length of a text in tokens.
+        activation_checkpointing: recompute blocks in the backward pass; None is as in the recipe.
+        read: read a recipe's data if present; otherwise the largest possible vocabulary is assumed.
 
     Raises:
         InputError: for a name that is not known, with the nearest; a number out of range; and a run whose length cannot be known.

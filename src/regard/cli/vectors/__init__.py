@@ -12,9 +12,10 @@ from regard.cli.vectors.training import convert, extract, train
 vectors = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="""Word vectors: train, query, evaluate and debias them, and audit their bias.
+    help="""Word embeddings: train, query, evaluate, audit and debias them.
 
-    Every format is read, whatever the file is called: word2vec's text and binary, GloVe's, fastText's .vec and .bin, gzip or not.
+    The format of a file is detected from its content: word2vec text and binary, GloVe, fastText .vec and .bin, gzipped or
+        not.
 
     \b
     Example:

@@ -30,19 +30,20 @@ SHOWN = 8
 """Words from either end, and pairs of words, that are printed; --json has all."""
 
 PAIRS_FORM = 'a line such as woman man for each, or JSON such as [["woman", "man"], ["she", "he"]].'
-WORDS_FORM = 'a word a line, or JSON such as ["nurse", "actress"].'
+WORDS_FORM = 'one per line, or JSON such as ["nurse", "actress"].'
 """What the files of lists look like, for --help."""
 Occupations = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help=f"Words that should be neutral: {WORDS_FORM} A few if not given."),
+    typer.Option(metavar="FILE", help=f"Words that should be neutral: {WORDS_FORM} A few by default."),
 ]
 Specific = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Words that need not be neutral, such as actress, in the same form."),
+    typer.Option(metavar="FILE", help="Words that need not be neutral, such as actress, in the same format."),
 ]
 
 P_IS = (
-    "d above 0: the first targets are nearer to the first attributes, the second to the second; below 0 the other way round.\n"
+    "d above 0: the first targets are nearer to the first attributes, the second to the second; below 0 the other way "
+    "round.\n"
     "p: of a one-sided permutation test for d above 0, over all partitions of the target words (exact) or some (sampled)."
 )
 """What stands beneath a table of association tests."""
@@ -51,7 +52,9 @@ P_IS = (
 def bias(
     vectors: Annotated[
         list[Path],
-        typer.Argument(metavar="VECTORS...", help="Files of vectors, or folders of encoders.", show_default=False),
+        typer.Argument(
+            metavar="VECTORS...", help="Files of word embeddings, or folders of encoders.", show_default=False
+        ),
     ],
     weat: Tests = None,
     seat: Annotated[
@@ -60,7 +63,7 @@ def bias(
     ] = None,
     pairs: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help=f"Pairs that make the direction: {PAIRS_FORM} Eight if not given."),
+        typer.Option(metavar="FILE", help=f"Pairs that define the direction: {PAIRS_FORM} Eight by default."),
     ] = None,
     occupations: Occupations = None,
     specific: Specific = None,
@@ -70,13 +73,14 @@ def bias(
             metavar="N",
             min=0,
             max=1,
-            help="Of effect sizes: 0 (the population's standard deviation) or 1 (the sample's).",
+            help="For effect sizes: 0 (population standard deviation) or 1 (sample standard deviation).",
         ),
     ] = 0,
     case: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="Words of --weat: lower (as written, else in lower case), exact, or ignore capitals."
+            metavar="NAME",
+            help="Letter case of the words of --weat: lower (as written, else in lower case), exact, or ignore.",
         ),
     ] = "lower",
     limit: Limit = None,
@@ -84,9 +88,9 @@ def bias(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Audit vectors for bias: association tests (WEAT, SEAT), and what lies along the direction from man to woman.
+    """Audit embeddings for bias: association tests (WEAT, SEAT) and the gender direction.
 
-    Of an encoder's folder the tests alone are made, each text being embedded. Beside the numbers stands what they do not show.
+    For an encoder's folder only the tests run, on embedded texts. The output also says what the numbers do not show.
 
     \b
     Example:
@@ -256,49 +260,50 @@ def debias(
         Path,
         typer.Argument(
             metavar="OUTPUT",
-            help="Where to: .vec, .txt or .bin, or a folder if it has no ending. See --format.",
+            help="Output: .vec, .txt or .bin, or a folder if it has no ending. See --format.",
             show_default=False,
         ),
     ],
     pairs: Annotated[
         Path,
-        typer.Option(metavar="FILE", help=f"Pairs that differ in what is removed: {PAIRS_FORM}", show_default=False),
+        typer.Option(metavar="FILE", help=f"Pairs that define the direction: {PAIRS_FORM}", show_default=False),
     ],
     equalize: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Pairs that shall differ in what is removed alone, in the same form."),
+        typer.Option(metavar="FILE", help="Pairs to equalize, in the same format."),
     ] = None,
     specific: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help=f"Words that keep it: {WORDS_FORM} The words of --pairs and --equalize if not given.",
+            help=f"Words that keep the direction: {WORDS_FORM} By default the words of --pairs and --equalize.",
         ),
     ] = None,
     occupations: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Words whose bias is measured, in the same form; a few if not given."),
+        typer.Option(metavar="FILE", help="Words whose bias is measured, in the same format; a few by default."),
     ] = None,
     weat: Tests = None,
-    ddof: Annotated[int, typer.Option(metavar="N", min=0, max=1, help="Of their effect sizes, as for bias.")] = 0,
-    case: Annotated[str, typer.Option(metavar="NAME", help="Of their words, as for bias.")] = "lower",
+    ddof: Annotated[int, typer.Option(metavar="N", min=0, max=1, help="For effect sizes, as in `bias`.")] = 0,
+    case: Annotated[str, typer.Option(metavar="NAME", help="Letter case of their words, as in `bias`.")] = "lower",
     components: Annotated[int, typer.Option(metavar="K", min=1, help="Directions to remove.")] = 1,
     similarity: Annotated[
         list[Path] | None,
-        typer.Option("--similarity", metavar="FILE", help="Two words and a score a line; may be repeated."),
+        typer.Option("--similarity", metavar="FILE", help="Two words and a score per line; may be repeated."),
     ] = None,
     analogies: Annotated[
-        list[Path] | None, typer.Option("--analogies", metavar="FILE", help="As questions-words.txt; may be repeated.")
+        list[Path] | None,
+        typer.Option("--analogies", metavar="FILE", help="In the format of questions-words.txt; may be repeated."),
     ] = None,
     limit: Limit = None,
     seed: Seed = 0,
     format: Format = None,
     as_json: Json = False,
 ) -> None:
-    """Remove a direction, such as that of gender, from vectors (Bolukbasi et al. 2016), and measure what that changes.
+    """Remove a direction, such as gender, from word embeddings (Bolukbasi et al. 2016) and measure the effect.
 
-    Words that are not specific lose the direction; pairs to equalise become equally near to all of them. What was near to each
-    other because of it stays near: the clusters say how far.
+    The direction is removed from all words that are not specific; equalized pairs become equidistant from them. Words that
+    were close because of the direction stay close; the cluster measure says how much.
 
     \b
     Example:

@@ -35,14 +35,16 @@ if TYPE_CHECKING:
 @renamed(count="n_best")
 def neighbours(
     vectors: Vectors,
-    words: Annotated[list[str], typer.Argument(metavar="WORD", help="Whose neighbours.", show_default=False)],
+    words: Annotated[
+        list[str], typer.Argument(metavar="WORD", help="The words whose neighbours to find.", show_default=False)
+    ],
     n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Neighbours of each word.")] = 10,
     among: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Only among so many words from the top of the file.")
+        int | None, typer.Option(metavar="N", min=1, help="Search only the first N words of the file.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Find the words whose vectors are nearest to a word's, by cosine.
+    """Find a word's nearest neighbours, by cosine similarity.
 
     \b
     Example:
@@ -71,18 +73,18 @@ def neighbours(
 def analogy(
     vectors: Vectors,
     a: Annotated[str, typer.Argument(metavar="A", help="A word,", show_default=False)],
-    b: Annotated[str, typer.Argument(metavar="B", help="what stands to it in some relation,", show_default=False)],
+    b: Annotated[str, typer.Argument(metavar="B", help="a word related to A,", show_default=False)],
     c: Annotated[
-        str, typer.Argument(metavar="C", help="and the word for which the same is wanted.", show_default=False)
+        str, typer.Argument(metavar="C", help="and the word to complete the analogy for.", show_default=False)
     ],
     method: Annotated[
         str, typer.Option(metavar="NAME", help="add (3CosAdd) or multiply (3CosMul) the cosines.")
     ] = "add",
-    with_given: Annotated[bool, typer.Option("--with-given", help="Let A, B and C be answers too.")] = False,
+    with_given: Annotated[bool, typer.Option("--with-given", help="Allow A, B and C as answers.")] = False,
     n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Answers.")] = 10,
     as_json: Json = False,
 ) -> None:
-    """Complete an analogy: which word is to C as B is to A.
+    """Complete an analogy: find the word that is to C as B is to A.
 
     \b
     Example:
@@ -113,7 +115,7 @@ def doesnt_match(
     words: Annotated[list[str], typer.Argument(metavar="WORD", help="Three or more.", show_default=False)],
     as_json: Json = False,
 ) -> None:
-    """Find the word that does not match the others: each with its cosine to the mean of all, the least first.
+    """Find the word that does not match the others: the one with the lowest cosine to their mean.
 
     \b
     Example:
@@ -141,56 +143,64 @@ def evaluate(
     similarity: Annotated[
         list[Path] | None,
         typer.Option(
-            "--similarity", metavar="FILE", help="Two words and a score a line, or a folder of such; may be repeated."
+            "--similarity",
+            metavar="FILE",
+            help="Two words and a score per line, or a folder of such files; may be repeated.",
         ),
     ] = None,
     analogies: Annotated[
         list[Path] | None,
         typer.Option(
-            "--analogies", metavar="FILE", help="As questions-words.txt, or a folder of such; may be repeated."
+            "--analogies",
+            metavar="FILE",
+            help="In the format of questions-words.txt, or a folder of such files; may be repeated.",
         ),
     ] = None,
     categories: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A word, a tab, its category a line; ten built-in categories if not given."),
+        typer.Option(
+            metavar="FILE", help="A word, a tab and its category per line; by default ten built-in categories."
+        ),
     ] = None,
     probes: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="YAML or JSON: {first: [tea, milk], second: [tea, iron], expected: first}."),
     ] = None,
-    common: Annotated[bool, typer.Option("--common", help="Only with the words that all vectors have.")] = False,
+    common: Annotated[bool, typer.Option("--common", help="Use only words that all vectors have.")] = False,
     limit: Limit = None,
     unknown: Annotated[
-        str, typer.Option(metavar="NAME", help="Words without a vector: skip, or zero (a wrong answer).")
+        str, typer.Option(metavar="NAME", help="Words without a vector: skip, or zero (counted as wrong).")
     ] = "skip",
     case: Annotated[
-        str, typer.Option(metavar="NAME", help="Capitals: ignore them; exact; or lower (exact, else in small letters).")
+        str, typer.Option(metavar="NAME", help="Letter case: ignore it; exact; or lower (exact, else in lower case).")
     ] = "ignore",
     method: Annotated[
-        str, typer.Option(metavar="NAME", help="Of analogies: add (3CosAdd) or multiply (3CosMul).")
+        str, typer.Option(metavar="NAME", help="For analogies: add (3CosAdd) or multiply (3CosMul).")
     ] = "add",
     with_given: Annotated[
-        bool, typer.Option("--with-given", help="Let the three words of an analogy be answers too.")
+        bool, typer.Option("--with-given", help="Allow the three words of an analogy as answers.")
     ] = False,
     weat: Tests = None,
     pairs: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help=f"Pairs for the page's part on bias: {PAIRS_FORM} Eight if not given."),
+        typer.Option(metavar="FILE", help=f"Pairs for the bias section of the page: {PAIRS_FORM} Eight by default."),
     ] = None,
     occupations: Occupations = None,
     specific: Specific = None,
     seed: Seed = 0,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE.html", help="Write a page: tables, neighbours, maps, bias."),
+        typer.Option(
+            "--output", "-o", metavar="FILE.html", help="Write a page with tables, neighbours, maps and bias."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare vectors of words without a task: similarity, analogies, categories, coherence, robustness, and frequency.
+    """Evaluate word embeddings intrinsically: similarity, analogies, categories, coherence, robustness and frequency.
 
-    What needs no file is always there: k-means on built-in categories, intruders among neighbours (found by the vectors
-    themselves and by each of the others), variants of common nouns, pairs such as driver-car and king-queen, and how far a
-    vector tells frequent words from rare ones. Square brackets hold 95 % intervals; a/b is of so many.
+    Tests that need no file always run: k-means on built-in categories, intruders among neighbours (found by the vectors
+        themselves and by each of the others), variants of common nouns, pairs such as driver-car and king-queen, and how well
+        a vector predicts word frequency. Square brackets hold 95 % intervals; a/b counts the items covered.
 
     \b
     Example:
@@ -300,7 +310,7 @@ KEY = ".key.json"
 survey = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="""Ask people which vectors are better: create a page of questions, and score the answers.
+    help="""Human evaluation: create a page of questions on several embeddings, and score the answers.
 
     \b
     Example:
@@ -314,26 +324,31 @@ survey = typer.Typer(
 def create(
     vectors: Annotated[
         list[Path],
-        typer.Argument(metavar="VECTORS...", help="Files or folders of vectors, two or more.", show_default=False),
+        typer.Argument(
+            metavar="VECTORS...", help="Files or folders of word embeddings, two or more.", show_default=False
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="The page.", show_default=False)],
-    queries: Annotated[int, typer.Option(metavar="N", min=1, help="Words whose neighbours are shown.")] = 30,
+    queries: Annotated[int, typer.Option(metavar="N", min=1, help="Number of words whose neighbours are shown.")] = 30,
     intruders: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Of these, how many get an intruder, in each of the vectors.")
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Number of these words with an intruder question, for each of the vectors."
+        ),
     ] = 15,
     words: Annotated[
         list[str] | None,
-        typer.Option("--word", metavar="WORD", help="Ask about this word, not about drawn ones; may be repeated."),
+        typer.Option("--word", metavar="WORD", help="Ask about this word instead of random ones; may be repeated."),
     ] = None,
     limit: Limit = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Write a page that asks people whose neighbours are better, without saying whose they are.
+    """Create a page for blind human ratings of nearest neighbours.
 
-    Each word is shown with its neighbours at ranks 1, 5 and 50, one of each of the vectors, and the nearest in meaning is to be
-    chosen; then intruders are to be found. The page works without a network; answers are saved from it as JSONL. The key,
-    FILE.key.json in the same folder, says which word is from which vectors: do not show it to the people who answer.
+    For each word, one neighbour from each of the vectors is shown, at ranks 1, 5 and 50, and people choose the nearest in
+    meaning; then they find intruders. The page works without a network and saves answers as JSONL. The key, FILE.key.json in
+    the same folder, says which neighbour is from which vectors: do not show it to the raters.
 
     \b
     Example:
@@ -367,14 +382,14 @@ def create(
 def score(
     key: Annotated[Path, typer.Argument(metavar="KEY", help="The .key.json of the page.", show_default=False)],
     answers: Annotated[
-        list[Path], typer.Argument(metavar="ANSWERS...", help="Files saved from the page.", show_default=False)
+        list[Path], typer.Argument(metavar="ANSWERS...", help="Answer files saved from the page.", show_default=False)
     ],
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Say which vectors people preferred, whose intruders they found, and how far they agree.
+    """Report which vectors people preferred, whose intruders they found, and how far they agree.
 
-    Square brackets hold 95 % intervals over questions. Agreement is Cohen's kappa of two people, or Fleiss' of more.
+    Square brackets hold 95 % intervals over questions. Agreement is Cohen's kappa for two people, Fleiss' kappa for more.
 
     \b
     Example:

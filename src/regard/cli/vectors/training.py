@@ -42,31 +42,31 @@ def train(
         list[str],
         typer.Argument(
             metavar="TEXT...",
-            help="Files of text, perhaps gzip; folders of *.txt files; python_docs for the text that comes with Python.",
+            help="Text files, optionally gzipped; folders of *.txt files; python_docs for the text that comes with Python.",
             show_default=False,
         ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="PATH", help="Where to write them.", show_default=False)
+        Path, typer.Option("--output", "-o", metavar="PATH", help="Output file or folder.", show_default=False)
     ],
     settings: Annotated[Given, VECTORS] = NOTHING,
     ngrams: Annotated[
         str | None,
         typer.Option(
             metavar="N-M",
-            help="Lengths of the parts of words, of fasttext.  [default: 3-6]",
+            help="For fastText: lengths of character n-grams.  [default: 3-6]",
             show_default=False,
         ),
     ] = None,
     tokens: Annotated[
         str,
-        typer.Option(metavar="NAME", help="words: of raw text; whitespace: the text is tokenised."),
+        typer.Option(metavar="NAME", help="words for raw text; whitespace for text that is already tokenised."),
     ] = "words",
     sentences: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="line or split; line where tokens are between whitespace, else split.",
+            help="line or split; by default line for --tokens whitespace, else split.",
             show_default=False,
         ),
     ] = None,
@@ -75,13 +75,13 @@ def train(
     format: Format = None,
     scratch: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="For what does not fit into memory; the system's own.", show_default=False),
+        typer.Option(metavar="DIR", help="Folder for temporary files; by default the system's.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train vectors of words on text: skip-gram, CBoW and fastText by gensim, GloVe by ours.
+    """Train word embeddings: skip-gram, CBOW and fastText with gensim, GloVe with our implementation.
 
-    What is not given is as the method was published. The text may be larger than memory. With one worker the same seed gives the
+    Defaults are those of the published method. The text may be larger than memory. With one worker, the same seed gives the
     same vectors.
 
     \b
@@ -178,11 +178,11 @@ def extract(
     model: Model,
     texts: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="TEXT", help="Files of running text; UTF-8, perhaps gzip.", show_default=False),
+        typer.Argument(metavar="TEXT", help="Text files; UTF-8, optionally gzipped.", show_default=False),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Where the vectors go; as `regard vectors convert`."),
+        typer.Option("--output", "-o", metavar="FOLDER", help="Output, in the formats of `regard vectors convert`."),
     ] = None,
     how: Annotated[
         str,
@@ -191,22 +191,24 @@ def extract(
     layers: Annotated[
         str, typer.Option(metavar="LAYERS", help="last, second-to-last, sum-last-four, embeddings, or numbers.")
     ] = "last",
-    contexts: Annotated[int, typer.Option(metavar="N", min=1, help="The most sentences for each word.")] = 50,
-    minimum_count: Annotated[int, typer.Option(metavar="N", min=1, help="Rarer words are left out.")] = 5,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="A word and the same in capitals are one.")] = False,
+    contexts: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of sentences per word.")] = 50,
+    minimum_count: Annotated[int, typer.Option(metavar="N", min=1, help="Leave out words seen less often.")] = 5,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lowercase the text.")] = False,
     spaces: Annotated[
         bool,
-        typer.Option("--spaces", help="Words are what stands between spaces; else as the model's tokenizer parts."),
+        typer.Option("--spaces", help="Split words at spaces; by default as the model's tokenizer does."),
     ] = False,
-    lines: Annotated[bool, typer.Option("--lines", help="Each line is a sentence; else text is split.")] = False,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Each line is a sentence; by default the text is split into sentences.")
+    ] = False,
     device: Device = "auto",
     dtype: Annotated[str, typer.Option(metavar="NAME", help="float32, bfloat16 or int8.")] = "float32",
     as_json: Json = False,
 ) -> None:
-    """Extract one vector for each word from a model that reads words in context.
+    """Extract one vector per word from a contextual model.
 
-    With `contexts` a word's vector is the mean of those it has in up to --contexts sentences, spread evenly over the text. With
-    `alone` the words of the text are read one at a time. With `pieces` no text is needed: it is the table of the model's input
+    With `contexts`, a word's vector is its mean over up to --contexts sentences, spread evenly over the text. With `alone`,
+    each word of the text is encoded by itself. With `pieces`, no text is needed: the vectors are the model's input
     embeddings.
 
     \b
@@ -297,17 +299,17 @@ class _Sentences:
 @renamed(first="limit", kind="format")
 def convert(
     source: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="A file or folder of word vectors.", show_default=False)
+        Path, typer.Argument(metavar="SOURCE", help="A file or folder of word embeddings.", show_default=False)
     ],
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Where to write them.", show_default=False)],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="Output file or folder.", show_default=False)],
     format: Format = None,
     limit: Limit = None,
     as_json: Json = False,
 ) -> None:
-    """Write word vectors in another format.
+    """Convert word embeddings to another format.
 
-    What SOURCE is follows from its content: regard's own folder, word2vec's text or binary, GloVe's text, or fastText's .vec
-    or .bin, packed with gzip or not. A folder opens at once, however large; text is read number by number each time.
+    The format of SOURCE is detected from its content: Regard's folder, word2vec text or binary, GloVe text, or fastText .vec
+        or .bin, gzipped or not. A folder of any size opens at once; text is parsed each time.
 
     \b
     Example:

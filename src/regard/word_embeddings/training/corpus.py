@@ -66,28 +66,28 @@ class VectorSettings:
     Arguments:
         method: `skipgram` or `cbow` (Mikolov et al. 2013), `fasttext` (Bojanowski et al. 2017) or `glove` (Pennington et al.
             2014).
-        width: numbers in a vector.
-        window: words on each side; 5, of GloVe 10. The first three draw it anew from 1 to `window` at each word; GloVe divides by
-            the distance.
-        minimum_count: words seen less often have no vector.
-        epochs: passes over the text, 5; of GloVe over the counts, 25.
-        learning_rate: at the beginning; 0.05, of skip-gram 0.025. It falls to nothing, and is AdaGrad's own in GloVe.
-        seed: decides all that is drawn.
-        workers: threads, of all but GloVe. With one the same seed gives the same vectors; with more nobody's order is fixed.
-        negative: words drawn against each true one; not of GloVe.
-        subsample: how much of common words is left out; 0.001, of fastText 0.0001, 0 keeps all, and not of GloVe. A word of the
-            share f of the text is kept with the probability sqrt(t / f) + t / f.
-        noise_exponent: words are drawn against the true one by their count to this power.
-        minimum_ngram, maximum_ngram: letters in the parts of a word, of fastText, `<` and `>` at its ends included.
-        buckets: rows that the parts of words share, of fastText.
-        weighting: f of GloVe. `power`: (x / largest_count)^power, 1 from there on; `none`: 1; `step`: 1 from `largest_count` on,
-            below 0.
-        largest_count: of GloVe; from this count on all counts weigh the same. Small texts want 10.
-        power: of the weighting of GloVe.
-        clip: no part of a gradient of GloVe is larger.
-        batch: counts in an update of GloVe; few counts are cut into a hundred batches.
-        vectors: which GloVe gives, the `sum` of a word's two or that of the `word` alone.
-        memory: MiB that the counting of GloVe may take beside the vocabulary; what is more goes to the disk.
+        width: dimension of the vectors.
+        window: context words on each side; 5, for GloVe 10. The first three methods sample the size from 1 to `window` at
+            each word; GloVe weights by 1/distance.
+        minimum_count: words seen less often are left out.
+        epochs: passes over the text, 5; for GloVe over the counts, 25.
+        learning_rate: initial learning rate; 0.05, for skip-gram 0.025. It decays to 0; for GloVe it is AdaGrad's.
+        seed: random seed.
+        workers: threads; not for GloVe. With one, the same seed gives the same vectors; with more, results vary.
+        negative: negative samples per context word; not for GloVe.
+        subsample: subsampling threshold t of frequent words; 0.001, for fastText 0.0001, 0 for none; not for GloVe. A word of
+            relative frequency f is kept with probability sqrt(t / f) + t / f.
+        noise_exponent: negative samples are drawn in proportion to their count to this power.
+        minimum_ngram, maximum_ngram: for fastText: lengths of character n-grams, `<` and `>` at the ends of a word included.
+        buckets: for fastText: rows of the hash table of n-grams.
+        weighting: f of GloVe. `power`: min(1, (x / largest_count)^power); `none`: 1; `step`: 1 from `largest_count` on, 0
+            below.
+        largest_count: for GloVe: counts above this have weight 1. Use 10 for small texts.
+        power: exponent of GloVe's weighting.
+        clip: for GloVe: largest absolute value of a gradient's entries.
+        batch: for GloVe: counts per update; at least a hundred batches are made of few counts.
+        vectors: for GloVe: the sum of a word's two vectors (`sum`), or the word vector alone (`word`).
+        memory: for GloVe: MiB for counting, besides the vocabulary; more is written to disk.
 
     Raises:
         InputError: naming the setting.
