@@ -2,7 +2,7 @@
 
 A ```python block is executed, all of a page in one namespace and one folder, in order. A line of a ```bash block that begins
 with `regard` is executed too. An ```output block is what the block before it prints, with `...` for anything, and `72 ± 10` for
-a number from 62 to 82. A ```sh block is not executed.
+a number from 62 to 82. A ```sh block is not executed; `benchmarks/papers.py` runs some, and compares what follows them.
 """
 
 from __future__ import annotations
@@ -45,8 +45,22 @@ class Block:
 
 def blocks(page: Path) -> list[Block]:
     """All fenced blocks of a page that name their kind, in order."""
-    text = page.read_text(encoding="utf-8")
+    return blocks_in(page.read_text(encoding="utf-8"))
+
+
+def blocks_in(text: str) -> list[Block]:
+    """The same of a text."""
     return [Block(found[1], found[2], text.count("\n", 0, found.start()) + 2) for found in BLOCK.finditer(text)]
+
+
+def sections(text: str) -> dict[str, str]:
+    r"""What stands under each heading `## ...` of a page, by the heading and in order; under "" what stands before the first.
+
+    >>> list(sections("# Title\n\n## One\n\na\n\n## Two\n"))
+    ['', 'One', 'Two']
+    """
+    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
+    return {"": parts[0]} | dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def commands(text: str) -> Iterator[str]:
@@ -67,7 +81,7 @@ def run_page(page: Path, run: Run, called: str) -> None:
         Untrue: where an `output` block is not what the block before it printed.
     """
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    printed = ""
+    printed: str | None = ""
     for block in blocks(page):
         where = f"{called}, line {block.line}"
         if block.kind == "python":
@@ -77,7 +91,9 @@ def run_page(page: Path, run: Run, called: str) -> None:
             printed = shown.getvalue()
         elif block.kind == "bash":
             printed = "".join(run(command, where) for command in commands(block.text))
-        elif block.kind == "output" and not is_shown(block.text, printed):
+        elif block.kind == "sh":
+            printed = None
+        elif block.kind == "output" and printed is not None and not is_shown(block.text, printed):
             raise Untrue(f"{where}: the page shows\n{block.text}\nbut it printed\n{printed}")
 
 
