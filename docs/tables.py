@@ -55,7 +55,7 @@ def table(name: str, section: str) -> str:
     """One row for each entry under `Arguments:` in the docstring of a dataclass."""
     module, _, attribute = name.rpartition(".")
     kind = getattr(importlib.import_module(module), attribute)
-    parts = {part.name: part for part in dataclasses.fields(kind)}
+    parts = {part.name: part for part in dataclasses.fields(kind) if part.init}
     rows = ["| key | default | meaning |", "|---|---|---|"]
     described: set[str] = set()
     for names, meaning in entries(kind):

@@ -91,7 +91,7 @@ def from_mapping(kind: type[D], values: Mapping[str, Any], where: str) -> D:
     """
     if not isinstance(values, Mapping):  # a JSON value that was to be an object
         raise InputError(f"{where} is {values!r}; it must be a mapping of settings")
-    known = {part.name: part for part in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    known = {part.name: part for part in dataclasses.fields(kind) if part.init}  # type: ignore[arg-type]
     hints = _hints(kind)
     renamed_fields: Mapping[str, str] = getattr(kind, "renamed_fields", {})
     settings: dict[str, Any] = {}

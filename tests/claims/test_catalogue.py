@@ -13,8 +13,9 @@ import pytest
 
 import regard
 from regard.claims.catalogue import BUILTIN, Computation, claim_files, experiment, experiment_modules
-from regard.claims.claim import claim, claims, references
+from regard.claims.claim import claim, claims
 from regard.claims.comparison import read_comparison
+from regard.claims.expression import references
 from regard.claims.own_data import Files, OwnData, on_own_data
 from regard.claims.verdict import run_claim
 

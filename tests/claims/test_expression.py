@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
-from regard.claims.claim import Expression, NoNumber, Reference
+from regard.claims.expression import Expression, NoNumber, Reference
 
 NUMBERS = {
     ("a", "bleu", None): {1: 30.0, 2: 34.0, 3: 31.0},

@@ -5,7 +5,10 @@ import json
 import pytest
 import yaml
 
-KEYS = ["claim", "row", "source", "predicted", "measured", "verdict", "seconds", "seeds", "command"]
+KEYS = [
+    "claim", "row", "source", "round", "predicted", "measured", "parts", "verdict", "reason", "provenance", "seconds", "seeds",
+    "command",
+]  # fmt: skip
 
 
 @pytest.fixture

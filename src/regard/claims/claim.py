@@ -1,274 +1,25 @@
-"""A paper's claim: a comparison, what it was predicted to find, and the expression that judges it.
-
-Judging expressions compare medians over seeds; they are read by Python's parser and evaluated by nothing but what is here.
-"""
+"""A paper's claim: a comparison, what it was predicted to find, and how it is judged, in its first round and its second."""
 
 from __future__ import annotations
 
-import ast
-import math
-import operator
 import re
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 from regard.claims.catalogue import EXPERIMENT, Computation, claim_files, read_computation
-from regard.claims.comparison import SECTIONS, Comparison, read_comparison, seeds_of
+from regard.claims.comparison import SECTIONS, Comparison, copied, read_comparison, seeds_of
+from regard.claims.expression import Expression, references
 from regard.claims.own_data import OwnData
+from regard.claims.second_round import SecondRound
 from regard.errors import InputError, nearest
 from regard.structure import from_mapping
-from regard.training.recipe import read_yaml
+from regard.training.recipe import put, read_yaml
 
-Seeds = dict[int, float | None]
-
-OVER_SEEDS: dict[str, Callable[[list[float]], float]] = {
-    "median": statistics.median,
-    "mean": statistics.fmean,
-    "smallest": min,
-    "largest": max,
-}
-"""What makes one number of those of all seeds: `median("arm", "measure")`, or with the length of a bin as a third argument."""
-
-OF_NUMBERS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
-
-_ARITHMETIC: dict[type[ast.AST], Callable[[float, float], float]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
-_COMPARISONS: dict[type[ast.AST], Callable[[float, float], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-}
-
-
-class Numbers(Protocol):
-    """Where the numbers come from."""
-
-    def values(self, arm: str, measure: str, length: int | None = None) -> Seeds:
-        """The number of each seed; None where there is none."""
-        ...
-
-
-DEEPEST = 100
-"""Operations of an expression inside one another."""
-
-
-class NoNumber(Exception):
-    """A number that the expression needs does not exist; the message says which."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """What an expression asks for."""
-
-    arm: str
-    measure: str
-    length: int | None = None
-
-
-class Expression:
-    """A condition on the numbers of a comparison.
-
-    Comparisons (also chained), `and`, `or`, `not`, `+ - * /`, numbers, `median`, `mean`, `smallest` and `largest` over seeds,
-    `min`, `max` and `abs`. A threshold that was never reached is infinity; `min(median("a", "updates"), 1500)` bounds it.
-
-    Arguments:
-        text: the expression.
-        where: how messages call it.
-
-    Raises:
-        InputError: for anything else, with the place in the text.
-
-    >>> class Two:
-    ...     def values(self, arm, measure, length=None):
-    ...         return {1: 0.9, 2: 0.8} if arm == "search" else {1: 0.5, 2: 0.4}
-    >>> Expression('median("search", "accuracy") >= 1.5 * largest("encdec", "accuracy")').holds(Two())
-    True
-    """
-
-    over_seeds: ClassVar[Mapping[str, Callable[[list[float]], float]]] = OVER_SEEDS
-    gives: ClassVar[type] = bool
-
-    def __init__(self, text: str, where: str = "judge") -> None:
-        self.text, self.where = " ".join(text.split()), where
-        try:
-            self._tree = ast.parse(self.text, mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            column = getattr(error, "offset", None) or 1
-            raise InputError(f"{where}, column {column}: not an expression ({getattr(error, 'msg', error)})") from error
-        self._check(self._tree, wanted=self.gives)
-
-    @property
-    def references(self) -> tuple[Reference, ...]:
-        """What it asks for, in the order of the text, each once."""
-        calls = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
-        calls.sort(key=lambda node: node.col_offset)
-        return tuple(dict.fromkeys(_reference(node) for node in calls if _name(node) in self.over_seeds))
-
-    def holds(self, numbers: Numbers) -> bool:
-        """Whether it is true of these numbers.
-
-        Raises:
-            NoNumber: where a number is needed that does not exist.
-        """
-        return bool(self._value(self._tree, numbers))
-
-    def _value(self, node: ast.AST, numbers: Numbers) -> Any:
-        match node:
-            case ast.Constant(value=value):
-                return value
-            case ast.BoolOp(op=ast.And(), values=parts):
-                return all(self._value(part, numbers) for part in parts)
-            case ast.BoolOp(values=parts):
-                return any(self._value(part, numbers) for part in parts)
-            case ast.UnaryOp(op=ast.Not(), operand=inner):
-                return not self._value(inner, numbers)
-            case ast.UnaryOp(op=sign, operand=inner):
-                value = self._value(inner, numbers)
-                return -value if isinstance(sign, ast.USub) else value
-            case ast.BinOp(left=left, op=sign, right=right):
-                return self._number(
-                    lambda: _ARITHMETIC[type(sign)](self._value(left, numbers), self._value(right, numbers)), node
-                )
-            case ast.Compare(left=left, ops=signs, comparators=others):
-                values = [self._value(part, numbers) for part in (left, *others)]
-                pairs = zip(signs, values, values[1:], strict=False)
-                return all(_COMPARISONS[type(sign)](one, other) for sign, one, other in pairs)
-            case ast.Call() as call if _name(call) in self.over_seeds:
-                return self._over_seeds(call, numbers)
-            case ast.Call() as call:
-                values = [self._value(part, numbers) for part in call.args]
-                return OF_NUMBERS[_name(call)](*values)
-        raise self._error(node, "cannot stand in a judging expression")
-
-    def _over_seeds(self, call: ast.Call, numbers: Numbers) -> float:
-        asked = _reference(call)
-        values = numbers.values(asked.arm, asked.measure, asked.length)
-        if not values or any(value is None or math.isnan(value) for value in values.values()):
-            length = "" if asked.length is None else f" at length {asked.length}"
-            raise NoNumber(f"there is no number for {asked.measure!r} of {asked.arm!r}{length}")
-        return self.over_seeds[_name(call)]([value for value in values.values() if value is not None])
-
-    def _number(self, compute: Callable[[], float], node: ast.AST) -> float:
-        try:
-            value = compute()
-        except ZeroDivisionError as error:
-            raise NoNumber(f"{self._at(node)}: a division by zero") from error
-        if math.isnan(value):
-            raise NoNumber(f"{self._at(node)}: no number, such as infinity less infinity")
-        return value
-
-    def _check(self, node: ast.AST, wanted: type, depth: int = 0) -> None:
-        """Refuse everything that is not listed, and conditions where numbers belong, before anything is trained."""
-        if depth > DEEPEST:
-            raise self._error(node, f"is nested more than {DEEPEST} deep; write it shorter")
-        gives, parts = self._kind(node)
-        if gives is not wanted:
-            raise self._error(node, f"is {_spoken(gives)} where {_spoken(wanted)} is wanted")
-        for part, kind in parts:
-            self._check(part, kind, depth + 1)
-
-    def _kind(self, node: ast.AST) -> tuple[type, list[tuple[ast.AST, type]]]:
-        """What a node gives, and its parts with what they must give."""
-        match node:
-            case ast.Constant(value=bool()):
-                return bool, []
-            case ast.Constant(value=int() | float()):
-                return float, []
-            case ast.BoolOp(values=parts):
-                return bool, [(part, bool) for part in parts]
-            case ast.UnaryOp(op=ast.Not(), operand=inner):
-                return bool, [(inner, bool)]
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=inner):
-                return float, [(inner, float)]
-            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _ARITHMETIC:
-                return float, [(left, float), (right, float)]
-            case ast.Compare(left=left, ops=signs, comparators=others) if all(type(s) in _COMPARISONS for s in signs):
-                return bool, [(part, float) for part in (left, *others)]
-            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
-                return float, self._arguments(node, name, arguments)
-        raise self._error(node, "cannot stand in a judging expression")
-
-    def _arguments(self, node: ast.AST, name: str, arguments: list[ast.expr]) -> list[tuple[ast.AST, type]]:
-        if name in self.over_seeds:
-            texts = [part.value for part in arguments if isinstance(part, ast.Constant)]
-            kinds = [type(text) for text in texts]
-            if len(texts) != len(arguments) or kinds not in ([str, str], [str, str, int]):
-                raise self._error(node, f'must read {name}("arm", "measure") or {name}("arm", "measure", length)')
-            return []
-        if name in OF_NUMBERS:
-            if not arguments or (name == "abs") != (len(arguments) == 1):
-                raise self._error(node, f"takes {'one number' if name == 'abs' else 'two numbers or more'}")
-            return [(part, float) for part in arguments]
-        raise self._error(node, f"is not known; {nearest(name, [*self.over_seeds, *OF_NUMBERS])}")
-
-    def _error(self, node: ast.AST, what: str) -> InputError:
-        part = ast.get_source_segment(self.text, node) or ""  # type: ignore[arg-type]
-        return InputError(f"{self._at(node)}: {part[:80]!r} {what}")
-
-    def _at(self, node: ast.AST) -> str:
-        return f"{self.where}, column {getattr(node, 'col_offset', 0) + 1}"
-
-
-class Contrast(Expression):
-    """A number for each seed, of the arms trained with that seed: `value("arm", "measure")` with arithmetic.
-
-    >>> class Two:
-    ...     def values(self, arm, measure, length=None):
-    ...         return {1: 0.9, 2: 0.8} if arm == "search" else {1: 0.5, 2: 0.6}
-    >>> Contrast('value("search", "accuracy") - value("encdec", "accuracy")').by_seed(Two(), (1, 2))
-    {1: 0.4, 2: 0.20000000000000007}
-    """
-
-    over_seeds: ClassVar[Mapping[str, Callable[[list[float]], float]]] = {"value": statistics.fmean}
-    gives: ClassVar[type] = float
-
-    def by_seed(self, numbers: Numbers, seeds: Sequence[int]) -> dict[int, float]:
-        """The contrast of each seed.
-
-        Raises:
-            NoNumber: where a seed has no number that is needed.
-        """
-        return {seed: float(self._value(self._tree, _OneSeed(numbers, seed))) for seed in seeds}
-
-
-@dataclass(frozen=True, slots=True)
-class _OneSeed:
-    """The numbers of one seed."""
-
-    numbers: Numbers
-    seed: int
-
-    def values(self, arm: str, measure: str, length: int | None = None) -> Seeds:
-        """Of that seed alone."""
-        return {self.seed: self.numbers.values(arm, measure, length).get(self.seed)}
-
-
-def references(*expressions: Expression | None) -> Iterator[Reference]:
-    """What several expressions ask for, each once."""
-    yield from dict.fromkeys(asked for each in expressions if each is not None for asked in each.references)
-
-
-def _name(call: ast.Call) -> str:
-    return call.func.id if isinstance(call.func, ast.Name) else ""
-
-
-def _reference(call: ast.Call) -> Reference:
-    return Reference(*(part.value for part in call.args if isinstance(part, ast.Constant)))  # type: ignore[arg-type]
-
-
-def _spoken(kind: type) -> str:
-    return "a condition" if kind is bool else "a number"
+FIRST, SECOND = 1, 2
+"""The rounds: one expression over medians that confirms or refutes, and parts that are each judged by paired seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,15 +33,17 @@ class Claim:
         statement: what it says, in a sentence.
         predicted: what would confirm it, with the thresholds; written before the first run and not changed after.
         comparison: the sections of a comparison.
-        judge: the expression that confirms it.
+        judge: the expression that confirms it, in the first round.
         refutes: the expression that refutes it; where null, all that does not confirm it does.
+        second_round: how it is asked the second time, by parts; null where it is not.
         own_data: what it means on the user's pairs, or a sentence why it means nothing there.
         minutes: about how long it takes on two cores.
 
     The file has the sections of the comparison (`recipe`, `arms`, `seeds`, `budget`, `measures`) besides the other fields; those
     of one that trains no model are `experiment`, `arms` and `seeds`.
 
-    The comparison is read, and the expressions are held against it, when one of them is first asked for (`resolved`).
+    `file` is where it was read from, None for one that was made otherwise. The comparison is read, and the expressions are held
+    against it, when one of them is first asked for (`resolved`).
     """
 
     name: str
@@ -303,6 +56,8 @@ class Claim:
     own_data: OwnData | str
     minutes: float
     refutes: str | None = None
+    second_round: SecondRound | None = None
+    file: Path | None = field(default=None, init=False, compare=False)
 
     @cached_property
     def expressions(self) -> tuple[Expression, Expression | None]:
@@ -313,6 +68,50 @@ class Claim:
             None if self.refutes is None else Expression(self.refutes, f"{where}: refutes"),
         )
 
+    @property
+    def latest(self) -> int:
+        """The last round there is."""
+        return FIRST if self.second_round is None else SECOND
+
+    def second(self, number: int) -> SecondRound | None:
+        """The second round where that is asked for, None for the first.
+
+        Raises:
+            InputError: where the claim does not have it.
+        """
+        if number == FIRST:
+            return None
+        if number != SECOND or self.second_round is None:
+            raise InputError(f"claim {self.name!r} has no round {number}; the last is {self.latest}")
+        return self.second_round
+
+    def in_round(self, number: int) -> Claim:
+        """The claim whose `predicted`, `minutes` and comparison are those of a round.
+
+        Raises:
+            InputError: where the claim does not have it, or changes what is no section.
+        """
+        second = self.second(number)
+        if second is None:
+            return self
+        sections = copied(self.comparison)
+        for key, value in second.changes.items():
+            if key.split(".")[0] not in (*SECTIONS, EXPERIMENT):
+                raise InputError(
+                    f"claim {self.name!r}: second_round.changes: {key} is in no section of the comparison; "
+                    f"{nearest(key, [*SECTIONS, EXPERIMENT])}"
+                )
+            put(sections, key, copied(value))
+        sections["seeds"] = list(second.numbers)
+        return replace(self, predicted=second.predicted, minutes=second.minutes, comparison=sections)
+
+    def asked(self, number: int) -> tuple[Expression, ...]:
+        """The expressions that judge a round."""
+        second = self.second(number)
+        if second is not None:
+            return second.expressions
+        return tuple(each for each in self.expressions if each is not None)
+
     @cached_property
     def resolved(self) -> Comparison | Computation:
         """The comparison as the catalogue has it; a computation where an experiment stands for the recipe, imported now.
@@ -320,15 +119,26 @@ class Claim:
         Raises:
             InputError: for a comparison that cannot be, or expressions that ask for arms or measures it does not have.
         """
+        return self.resolved_in(FIRST)
+
+    def resolved_in(self, number: int) -> Comparison | Computation:
+        """The same of a round.
+
+        Raises:
+            InputError: as `resolved`, and where there is no such round.
+        """
+        return self.in_round(number)._resolved(self.asked(number))
+
+    def _resolved(self, expressions: tuple[Expression, ...]) -> Comparison | Computation:
+        where = f"claim {self.name!r}"
         try:
             comparison = (
                 read_computation(self.comparison) if EXPERIMENT in self.comparison else read_comparison(self.comparison)
             )
         except InputError as error:
-            raise InputError(f"claim {self.name!r}: {error}") from error
+            raise InputError(f"{where}: {error}") from error
         measures = {measure.name: measure for measure in comparison.measures}
-        for asked in references(*self.expressions):
-            where = f"claim {self.name!r}"
+        for asked in references(*expressions):
             comparison.arm(asked.arm)
             if asked.measure not in measures:
                 raise InputError(
@@ -339,6 +149,17 @@ class Claim:
                     f"{where}: measure {asked.measure!r} has no bins for length {asked.length}; give it some"
                 )
         return comparison
+
+    def checked(self) -> Claim:
+        """The claim, whose comparison can be read in every round.
+
+        Raises:
+            InputError: as `resolved`.
+        """
+        _ = self.resolved
+        if self.second_round is not None:
+            self.resolved_in(SECOND)
+        return self
 
     @property
     def needs_data(self) -> bool:
@@ -373,13 +194,13 @@ def claim(name: str) -> Claim:
         InputError: where there is none, with the nearest; as `claim_of`.
     """
     if name.endswith((".yaml", ".yml")):
-        return claim_of(read_yaml(Path(name)), name)
+        return _from(Path(name), claim_of(read_yaml(Path(name)), name))
     files = claim_files()
     if name not in files:
         name = next((each.name for each in claims() if each.row == name), name)
     if name not in files:
         raise InputError(f"there is no claim {name!r}; {nearest(name, list(files))}")
-    return _checked(_of_catalogue(name, files[name]))
+    return _of_catalogue(name, files[name]).checked()
 
 
 def claim_of(values: Mapping[str, Any], where: str) -> Claim:
@@ -389,7 +210,7 @@ def claim_of(values: Mapping[str, Any], where: str) -> Claim:
         InputError: for what is missing, unknown or of another type, naming the place; for a comparison that cannot be, or
             expressions that ask for what it does not have.
     """
-    return _checked(_read(values, where))
+    return _read(values, where).checked()
 
 
 def order_of(row: str) -> list[tuple[int, str]]:
@@ -405,15 +226,15 @@ def _read(values: Mapping[str, Any], where: str) -> Claim:
     return from_mapping(Claim, own | {"comparison": sections}, where)
 
 
-def _checked(claim: Claim) -> Claim:
-    """The claim, whose comparison can be read."""
-    _ = claim.resolved
-    return claim
-
-
 def _of_catalogue(name: str, file: Path) -> Claim:
     where = f"{file.parent.name}/{file.name}"
     found = _read(read_yaml(file), where)
     if found.name != name:
         raise InputError(f"{where}: the claim is called {found.name!r}; call it {name!r}, as its folder")
-    return found
+    return _from(file, found)
+
+
+def _from(file: Path, claim: Claim) -> Claim:
+    """The claim, which knows its file."""
+    object.__setattr__(claim, "file", file)  # frozen for everybody else
+    return claim

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from regard.claims.claim import Contrast, Expression, NoNumber, Numbers
 from regard.claims.comparison import seeds_of
 from regard.claims.evidence import LEVEL, Bound, Evidence, evidence, fewest, outcome_of
+from regard.claims.expression import Contrast, Expression, NoNumber, Numbers
 from regard.errors import InputError
 from regard.structure import finite
 
@@ -48,7 +48,7 @@ class Part:
 
     Arguments:
         says: a sentence.
-        kind: see the module.
+        kind: `direction`, `size` or `condition`, as the module says.
         contrast: an expression with a number for each seed: `value("arm", "measure")` or `value("arm", "measure", length)`,
             arithmetic, `min`, `max`, `abs`. Null where the part is not tested.
         above, below: a number on this side supports it; one that is equal counts for neither side.

@@ -15,10 +15,14 @@ from typing import Any, Literal
 import torch
 
 from regard.claims.catalogue import EXPERIMENT, compute
-from regard.claims.claim import Claim, NoNumber, references
+from regard.claims.claim import FIRST, Claim
 from regard.claims.compared import Compared, spread_json
 from regard.claims.comparing import Place, compare
+from regard.claims.expression import NoNumber, references
 from regard.claims.own_data import OwnData, files_of, on_own_data
+from regard.claims.parts_plot import save_parts_plot
+from regard.claims.provenance import before_the_runs, spoken
+from regard.claims.second_round import judged_parts
 from regard.errors import InputError
 from regard.files import replace_file
 from regard.machine import machine, versions
@@ -27,7 +31,11 @@ from regard.training.callbacks import Callback
 from regard.training.recipe import read_override
 
 RESULT = "claim.json"
-Outcome = Literal["confirmed", "refuted", "undecided"]
+Outcome = Literal[
+    "confirmed", "refuted", "undecided", "supported", "contradicted", "inconclusive", "not tested at this scale"
+]
+"""The first three are of the first round, the others of the second."""
+
 _READING = ("data.source", "data.target", "data.format")
 
 
@@ -38,6 +46,9 @@ class Verdict:
     Arguments:
         claim: which.
         outcome: None until it is run.
+        round: the first, which confirms or refutes by one expression, or the second, which judges parts.
+        parts: of the second round, as `PartVerdict.to_json` has them.
+        provenance: where the prediction stood before the runs; None where that was not recorded.
         measured: by arm and measure, the median with every seed's value.
         reason: what could not be decided and why; empty where it was.
         changes: what was said other than the catalogue has it: such a run tests the claim under these changes.
@@ -49,6 +60,9 @@ class Verdict:
 
     claim: Claim
     outcome: Outcome | None = None
+    round: int = FIRST
+    parts: tuple[dict[str, Any], ...] = ()
+    provenance: dict[str, Any] | None = None
     measured: dict[str, Any] | None = None
     reason: str = ""
     changes: tuple[str, ...] = ()
@@ -59,14 +73,18 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """As `regard claims run --json` prints it."""
-        claim = self.claim
+        claim = self.claim.in_round(self.round)
         return {
             "claim": claim.name,
             "row": claim.row,
             "source": claim.source,
+            "round": self.round,
             "predicted": claim.predicted,
             "measured": self.measured,
+            "parts": list(self.parts),
             "verdict": self.outcome,
+            "reason": self.reason,
+            "provenance": self.provenance,
             "seconds": self.seconds,
             "seeds": list(self.seeds or claim.seeds),
             "command": self.command or claim.command,
@@ -78,6 +96,7 @@ def run_claim(
     overrides: Sequence[str] = (),
     *,
     output: Place,
+    round_: int | None = None,
     seeds: int | Sequence[int] | None = None,
     reuse: Sequence[Place] = (),
     callbacks: Sequence[Callback] = (),
@@ -87,13 +106,17 @@ def run_claim(
 
     Arguments:
         overrides: `key=value` on top of the recipe of all arms; `data.path=` runs the claim on the user's own pairs.
-        output: folder of all claims; this one's is `output`/name, with changes `output`/name-digest.
+        output: folder of all claims; this one's is `output`/name, of the second round `output`/name-round-2, with changes
+            a digest of them stands behind it.
+        round_: the last there is where None.
         seeds: other ones than the claim's.
         reuse, callbacks, say: as for `regard.compare`.
 
     Raises:
         InputError: for data that is needed and not given, or cannot stand in for the claim's own.
     """
+    asked = claim.latest if round_ is None else round_
+    file, claim = claim, claim.in_round(asked)
     own, others = _split(overrides)
     changes = [*overrides]
     wanted = claim.seeds if seeds is None else tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
@@ -101,8 +124,10 @@ def run_claim(
         changes.append(f"seeds {', '.join(map(str, wanted))}")
     # A claim that has no data of its own is the claim itself on the data it names.
     plain = claim.needs_data and [key for key, _ in own.items()] == ["data.path"] and not others
-    place = Path(output) / (claim.name if plain or not overrides else f"{claim.name}-{_digest(overrides)}")
+    place = place_of(claim, asked, output)
+    place = place if plain or not overrides else place.with_name(f"{place.name}-{_digest(overrides)}")
     sections = _sections(claim, own, place)
+    known = before_the_runs(file, asked, place, reused=bool(reuse))
     if say is not None:
         say(f"{claim.row} {claim.name}: {claim.statement}")
     if EXPERIMENT in sections:
@@ -117,14 +142,26 @@ def run_claim(
             callbacks=callbacks,
             say=say,
         )
-    outcome, reason = judged(claim, compared)
+    second = claim.second(asked)
+    parts: tuple[dict[str, Any], ...] = ()
+    outcome: Outcome
+    if second is None:
+        outcome, reason = judged(claim, compared)
+    else:
+        outcome, reason, found = judged_parts(second, compared, wanted)
+        parts = tuple(each.to_json() for each in found)
     command = ["regard", "claims", "run", claim.name, *overrides]
+    if asked != claim.latest:
+        command += ["--round", str(asked)]
     if wanted != claim.seeds:
         command += ["--seeds", str(len(wanted))]
     verdict = Verdict(
-        claim=claim,
+        claim=file,
         outcome=outcome,
-        measured=measured(claim, compared),
+        round=asked,
+        parts=parts,
+        provenance=known,
+        measured=measured(claim, compared, asked),
         reason=reason,
         changes=tuple(change for change in changes if not (plain and change.startswith("data.path="))),
         seconds=round(compared.seconds, 1),
@@ -132,9 +169,14 @@ def run_claim(
         command=shlex.join(command),
         compared=compared,
     )
-    saved = verdict.to_json() | {"reason": reason, "changes": list(verdict.changes)}
+    saved = verdict.to_json() | {"changes": list(verdict.changes)}
     replace_file(place / RESULT, json.dumps(saved, indent=2, ensure_ascii=False) + "\n")
     return verdict
+
+
+def place_of(claim: Claim, round_: int, output: Place) -> Path:
+    """Where the runs of a round are, those of the claim as the catalogue has it."""
+    return Path(output) / (claim.name if round_ == FIRST else f"{claim.name}-round-{round_}")
 
 
 def judged(claim: Claim, compared: Compared) -> tuple[Outcome, str]:
@@ -150,13 +192,13 @@ def judged(claim: Claim, compared: Compared) -> tuple[Outcome, str]:
     return "undecided", "neither what would confirm it nor what would refute it came out"
 
 
-def measured(claim: Claim, compared: Compared) -> dict[str, Any]:
+def measured(claim: Claim, compared: Compared, round_: int = FIRST) -> dict[str, Any]:
     """Every number that the expressions ask for: `{arm: {measure: {"median", "smallest", "largest", "seeds"}}}`.
 
     A measure asked for at a length stands as `measure at length`. A threshold that was never reached is null.
     """
     found: dict[str, Any] = {}
-    for asked in references(*claim.expressions):
+    for asked in references(*claim.asked(round_)):
         values = compared.values(asked.arm, asked.measure, asked.length)
         name = asked.measure if asked.length is None else f"{asked.measure} at {asked.length}"
         entry = spread_json(values)
@@ -167,14 +209,25 @@ def measured(claim: Claim, compared: Compared) -> dict[str, Any]:
 
 
 def last_verdict(claim: Claim, output: Place) -> Verdict:
-    """The verdict that a run of the claim as the catalogue has it left under `output`; without outcome where there is none."""
+    """The verdict that runs of the claim as the catalogue has it left under `output`, of the last round that was run.
+
+    It has no outcome where there is none.
+    """
+    found = (_left(claim, number, output) for number in range(claim.latest, 0, -1))
+    return next((verdict for verdict in found if verdict is not None), Verdict(claim=claim, round=claim.latest))
+
+
+def _left(claim: Claim, round_: int, output: Place) -> Verdict | None:
     try:
-        values = read_json_object(Path(output) / claim.name / RESULT, "")
-        if values["claim"] != claim.name or values["predicted"] != claim.predicted:
-            return Verdict(claim=claim)
+        values = read_json_object(place_of(claim, round_, output) / RESULT, "")
+        if values["claim"] != claim.name or values["predicted"] != claim.in_round(round_).predicted:
+            return None
         return Verdict(
             claim=claim,
             outcome=values["verdict"],
+            round=round_,
+            parts=tuple(values.get("parts", ())),  # older runs of the first round have neither
+            provenance=values.get("provenance"),
             measured=values["measured"],
             reason=values["reason"],
             changes=tuple(values["changes"]),
@@ -183,31 +236,36 @@ def last_verdict(claim: Claim, output: Place) -> Verdict:
             command=values["command"],
         )
     except (ValueError, KeyError, TypeError):
-        return Verdict(claim=claim)
+        return None
 
 
 def record(verdict: Verdict, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
     """Write `claims-NAME.json`, in the form of the other measured results, and `claims/NAME.png`; returns both.
 
-    A refutation is written like a confirmation.
+    The second round's are `claims-NAME-round-2.json` and `claims/NAME-round-2.png`, and the first's stay. A refutation is
+    written like a confirmation.
 
     Raises:
         InputError: for a verdict that is not of a run in this process, without matplotlib, or a full disk.
     """
-    compared, claim = verdict.compared, verdict.claim
+    compared, claim = verdict.compared, verdict.claim.in_round(verdict.round)
     if compared is None or verdict.outcome is None:
         raise InputError(f"claim {claim.name!r} was not run; run it first")
     folder = Path(folder)
-    picture = folder / "claims" / f"{claim.name}.png"
+    name = place_of(claim, verdict.round, "").name
+    picture = folder / "claims" / f"{name}.png"
     picture.parent.mkdir(parents=True, exist_ok=True)
-    compared.save_plot(picture, f"{claim.row}  {claim.statement}\n{verdict.outcome}: {claim.predicted}")
+    save_verdict_plot(verdict, picture)
     notes = [claim.source + "."]
     if verdict.changes:
         notes.append(f"Run with {', '.join(verdict.changes)}: the verdict is of the claim under these changes.")
     if verdict.reason:
-        notes.append(f"Undecided: {verdict.reason}.")
+        notes.append(f"{verdict.outcome[0].upper()}{verdict.outcome[1:]}: {verdict.reason}.")
+    if verdict.provenance is not None:
+        notes.append(f"The prediction: {spoken(verdict.provenance)}.")
     # Of the claim as it is, without saying where on this machine its data lies.
-    command = verdict.command if verdict.changes else claim.command
+    asked = "" if verdict.round == claim.latest else f" --round {verdict.round}"
+    command = verdict.command if verdict.changes else claim.command + asked
     values = {
         "title": f"Claim {claim.row}: {claim.statement.rstrip('.')}",
         "target": claim.predicted,
@@ -218,13 +276,28 @@ def record(verdict: Verdict, folder: str | os.PathLike[str]) -> tuple[Path, Path
         "seed": ", ".join(map(str, verdict.seeds)),
         "machine": machine() | {"versions": versions()},
         "note": " ".join(notes),
-        "plot": f"claims/{claim.name}.png",
+        "plot": f"claims/{name}.png",
         "claim": verdict.to_json()
         | {"command": command, "statement": claim.statement, "changes": list(verdict.changes)},
     }
-    path = folder / f"claims-{claim.name}.json"
+    path = folder / f"claims-{name}.json"
     replace_file(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
     return path, picture
+
+
+def save_verdict_plot(verdict: Verdict, path: str | os.PathLike[str]) -> None:
+    """Write the figure of a verdict, .png or .svg: of the second round its parts, of the first what was compared.
+
+    Raises:
+        InputError: for a verdict that is not of a run in this process, another suffix, or without matplotlib.
+    """
+    claim = verdict.claim.in_round(verdict.round)
+    if verdict.round != FIRST and verdict.outcome is not None:
+        save_parts_plot(verdict.parts, path, f"{claim.row}  {claim.statement}\n{verdict.outcome}")
+    elif verdict.compared is not None:
+        verdict.compared.save_plot(path, f"{claim.row}  {claim.statement}\n{verdict.outcome}: {claim.predicted}")
+    else:
+        raise InputError(f"claim {claim.name!r} was not run; run it first")
 
 
 def _split(overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:

@@ -16,6 +16,7 @@ import typer
 from typer.main import get_command
 
 from regard import __version__
+from regard.cli.claims import claims
 from regard.cli.classify import classify
 from regard.cli.commands import commands, predict, with_code
 from regard.cli.console import Interruption, ReaderGone, on_terminal, one_line, say
@@ -33,7 +34,7 @@ from regard.cli.serving import serve
 from regard.cli.spans import answer, fill, tag
 from regard.cli.studio import studio
 from regard.cli.text_to_text import summarize, translate
-from regard.cli.training import claims, compare, train
+from regard.cli.training import compare, train
 from regard.cli.vectors import vectors
 from regard.errors import InputError, nearest
 from regard.machine import bound_spinning
