@@ -24,7 +24,7 @@ PLAN = Settings(
     place="regard.planning.plan:plan",
     names=(
         *("device", "count", "utilisation", "tokens_per_second", "price", "watts", "precision"),
-        *("tokens", "batch_tokens", "length", "activation_checkpointing", "read"),
+        *("tokens", "batch_tokens", "length", "activation_checkpointing", "network", "tensor", "parallel", "read"),
     ),
     called={"precision": "dtype"},
     help={
@@ -58,6 +58,7 @@ def plan(
     Example:
       regard plan gpt3-175b --device v100-32 --utilisation 0.224 --price 1.5
       regard plan gpt-small --device rtx-4090 --tokens 1e9
+      regard plan llama-65b --device a100-80 --count 1024 --network 25 --tensor 8
       regard plan dates --device here --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     from typing import Literal, get_args

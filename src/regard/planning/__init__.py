@@ -2,19 +2,26 @@
 
 from regard.planning.counting import Operations, Parameters, Shape, Work, count_operations, count_parameters, outline
 from regard.planning.devices import DEVICES, Device, Memory, Setup, count_memory, device_called, here
+from regard.planning.exchange import Exchange, Network, exchange
 from regard.planning.plan import Cost, Plan, plan
 from regard.planning.reading import PUBLISHED, Published, Stage, published
+from regard.planning.runs import PETAFLOP_DAYS, RUNS, Run
 
 __all__ = [
     "DEVICES",
+    "PETAFLOP_DAYS",
     "PUBLISHED",
+    "RUNS",
     "Cost",
     "Device",
+    "Exchange",
     "Memory",
+    "Network",
     "Operations",
     "Parameters",
     "Plan",
     "Published",
+    "Run",
     "Setup",
     "Shape",
     "Stage",
@@ -23,6 +30,7 @@ __all__ = [
     "count_operations",
     "count_parameters",
     "device_called",
+    "exchange",
     "here",
     "outline",
     "plan",

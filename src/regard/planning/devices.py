@@ -43,6 +43,7 @@ class Device:
         bandwidth: of the memory, bytes per second.
         watts: the most that its maker lets it draw; None where unknown.
         source: where the numbers are from.
+        link: bytes per second in each direction to the other devices of its machine, all links together; None where unknown.
         processor: whether it is a processor and no graphics card.
     """
 
@@ -53,6 +54,7 @@ class Device:
     bandwidth: float
     watts: float | None
     source: str
+    link: float | None = None
     processor: bool = False
 
     @property
@@ -71,10 +73,11 @@ def _card(
     bfloat16: float | None,
     gibibytes: float,
     gigabytes_per_second: float,
+    link: float,
     watts: float,
     source: str,
 ) -> Device:
-    """A graphics card, with its peaks in 10^12 operations per second."""
+    """A graphics card, with its peaks in 10^12 operations per second, and its links in 10^9 bytes per second each way."""
     peak: dict[NumberFormat, float] = {"float32": float32 * 1e12, "float16": float16 * 1e12}
     if bfloat16 is not None:
         peak["bfloat16"] = bfloat16 * 1e12
@@ -86,6 +89,7 @@ def _card(
         bandwidth=gigabytes_per_second * 1e9,
         watts=watts,
         source=source,
+        link=link * 1e9,
     )
 
 
@@ -100,6 +104,7 @@ _CARDS = (
         bfloat16=None,
         gibibytes=16,
         gigabytes_per_second=732,
+        link=80,
         watts=300,
         source="NVIDIA Tesla P100 data sheet (SXM2)",
     ),
@@ -112,6 +117,7 @@ _CARDS = (
             bfloat16=None,
             gibibytes=size,
             gigabytes_per_second=900,
+            link=150,
             watts=300,
             source=_VOLTA,
         )
@@ -126,6 +132,7 @@ _CARDS = (
             bfloat16=312,
             gibibytes=size,
             gigabytes_per_second=bandwidth,
+            link=300,
             watts=400,
             source=_AMPERE,
         )
@@ -139,6 +146,7 @@ _CARDS = (
         bfloat16=989,
         gibibytes=80,
         gigabytes_per_second=3350,
+        link=450,
         watts=700,
         source="NVIDIA H100 data sheet (SXM), its figures with sparsity halved",
     ),
@@ -150,6 +158,7 @@ _CARDS = (
         bfloat16=71,
         gibibytes=24,
         gigabytes_per_second=936,
+        link=32,
         watts=350,
         source="NVIDIA Ampere GA102 architecture paper, sums in float32",
     ),
@@ -161,6 +170,7 @@ _CARDS = (
         bfloat16=165.2,
         gibibytes=24,
         gigabytes_per_second=1008,
+        link=32,
         watts=450,
         source="NVIDIA Ada architecture paper, sums in float32",
     ),
@@ -172,6 +182,7 @@ _CARDS = (
         bfloat16=None,
         gibibytes=16,
         gigabytes_per_second=320,
+        link=16,
         watts=70,
         source="NVIDIA T4 data sheet",
     ),
@@ -390,9 +401,9 @@ def activations(model: nn.Module, shape: Shape, setup: Setup) -> tuple[float, bo
     if not blocks:
         return 0.0, False
     inside = [_kept_in(block, shape, setup) for block in blocks]
-    around = WIDE * shape.rows * (shape.length + shape.target) * _width(blocks[0])
+    around = WIDE * shape.rows * (shape.length + shape.target) * width_of(blocks[0])
     if setup.recomputed:
-        inputs = sum(WIDE * _vectors(block, shape) * _width(block) for block in blocks)
+        inputs = sum(WIDE * _vectors(block, shape) * width_of(block) for block in blocks)
         return inputs + max(inside) + around, True
     return sum(inside) + around, True
 
@@ -415,16 +426,19 @@ def _vectors(block: nn.Module, shape: Shape) -> float:
     return shape.rows * (shape.target if isinstance(block, DecoderBlock) else shape.length)
 
 
-def _width(block: nn.Module) -> int:
+def width_of(block: nn.Module) -> int:
+    """How many numbers a vector has that runs through a block."""
     linear = next(module for module in block.modules() if isinstance(module, nn.Linear))
     return linear.in_features
 
 
 def _kept_in(block: nn.Module, shape: Shape, setup: Setup) -> float:
     vectors = _vectors(block, shape)
-    kept = sum(_residual(part, _width(block), vectors, setup) for part in block.modules() if isinstance(part, Residual))
+    kept = sum(
+        _residual(part, width_of(block), vectors, setup) for part in block.modules() if isinstance(part, Residual)
+    )
     if isinstance(block, CausalBlock) and block.parallel:
-        kept -= WIDE * vectors * _width(block)  # both norms read the same
+        kept -= WIDE * vectors * width_of(block)  # both norms read the same
     if isinstance(block, EncoderBlock | CausalBlock):
         kept += _attention(block.attention, vectors, vectors, shape.length, setup)
     elif isinstance(block, DecoderBlock):

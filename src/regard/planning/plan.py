@@ -15,7 +15,8 @@ from regard.errors import InputError
 from regard.layers.blocks import Block
 from regard.models import MODELS
 from regard.planning.counting import Operations, Parameters, Work, count_operations, count_parameters
-from regard.planning.devices import GIBIBYTE, Device, Memory, NumberFormat, Setup, count_memory, device_called
+from regard.planning.devices import GIBIBYTE, Device, Memory, NumberFormat, Setup, count_memory, device_called, width_of
+from regard.planning.exchange import Exchange, Network, exchange
 from regard.planning.reading import Asked, Subject, number_format, subject_of
 from regard.rendering import gibibytes, text_table
 from regard.training.recipe import Recipe
@@ -63,6 +64,7 @@ class Plan:
         utilisation: the share of the devices' peak that is reached; None where tokens per second were given.
         cost: by the exact count of operations, or by the tokens per second.
         rule_cost: by the rule of six operations for each parameter and token.
+        exchange: what devices exchange in an update, where the network was given; the cost then has it.
         memory: of one device: DDP and, on several, FSDP, each without and with activation checkpointing.
         notes: what to know of these numbers.
     """
@@ -79,6 +81,7 @@ class Plan:
     utilisation: float | None
     cost: Cost
     rule_cost: Cost
+    exchange: Exchange | None
     memory: tuple[Memory, ...]
     notes: tuple[str, ...]
 
@@ -145,6 +148,7 @@ class Plan:
             },
             "utilisation": self.utilisation,
             "activation_checkpointing": self.recomputed,
+            "exchange": None if self.exchange is None else self.exchange.to_mapping(),
             "cost": _cost_mapping(self.cost),
             "cost_by_rule": _cost_mapping(self.rule_cost),
             "memory": [self._memory_mapping(each) for each in self.memory],
@@ -179,6 +183,9 @@ def plan(
     batch_tokens: int | None = None,
     length: int | None = None,
     activation_checkpointing: bool | None = None,
+    network: float | None = None,
+    tensor: int = 1,
+    parallel: Literal["ddp", "fsdp"] = "ddp",
     read: bool = True,
 ) -> Plan:
     """What training a model will cost: parameters, operations, memory, time, money.
@@ -200,6 +207,10 @@ def plan(
         batch_tokens: tokens per device and batch; for a published model one text by default.
         length: length of a text in tokens.
         activation_checkpointing: recompute blocks in the backward pass; None is as in the recipe.
+        network: bandwidth per device between machines of eight, in GB/s each way. Communication between devices is then added
+            (`regard.planning.exchange`), and `utilisation` is that of one device alone.
+        tensor: with `network`, number of devices that each matrix is divided among.
+        parallel: with `network`, data parallelism: `ddp` (all parameters on each device) or `fsdp` (sharded).
         read: read a recipe's data if present; otherwise the largest possible vocabulary is assumed.
 
     Raises:
@@ -223,6 +234,12 @@ def plan(
     work = subject.work
     measured = None if tokens_per_second is None else work.tokens / tokens_per_second
     rule = 6.0 * parameters.total * work.tokens
+    exchanged = None
+    if network is not None or tensor > 1:
+        joined = Network(between=(network or 0.0) * 1e9, tensor=tensor, parallel=parallel)
+        _check_exchange(subject, count, tensor, measured)
+        exchanged = _exchange(subject, joined, chosen, count, executed / speed, recomputed=recomputed)
+        speed *= exchanged.share
     return Plan(
         name=subject.name,
         config=subject.config,
@@ -236,8 +253,52 @@ def plan(
         utilisation=utilisation if measured is None else None,
         cost=_cost(executed / speed if measured is None else measured, count, price, watts),
         rule_cost=_cost(rule / speed if measured is None else measured, count, price, watts),
+        exchange=exchanged,
         memory=_memory(subject, format_, count, chosen),
-        notes=_notes(model, operations, subject),
+        notes=_notes(model, operations, subject, tensor),
+    )
+
+
+def _check_exchange(subject: Subject, count: int, tensor: int, measured: float | None) -> None:
+    work = subject.work
+    if measured is not None:
+        raise InputError(
+            "--tokens-per-second has what devices exchange in it already; leave out --network and --tensor"
+        )
+    if work.updates is None:
+        raise InputError(
+            f"{subject.name}: how many updates it has is not known, so --network cannot be used; leave it out"
+        )
+    texts = work.tokens / work.updates / (work.largest.length + work.largest.target)
+    if count / tensor > texts:
+        raise InputError(
+            f"--count is {count}: an update has about {texts:,.0f} texts, fewer than the {count / tensor:,.0f} groups of "
+            "devices; give fewer devices, or a larger --tensor"
+        )
+
+
+def _exchange(
+    subject: Subject, network: Network, device: Device, count: int, seconds: float, *, recomputed: bool
+) -> Exchange:
+    """What an update exchanges.
+
+    Arguments:
+        seconds: of the run's computing.
+    """
+    work, blocks = subject.work, [each for each in subject.model.modules() if isinstance(each, Block)]
+    updates = work.updates or 1.0
+    tokens = work.tokens / updates
+    return exchange(
+        network,
+        count=count,
+        link=device.link,
+        compute=seconds / updates,
+        parameters=count_parameters(subject.model).trained,
+        blocks=len(blocks),
+        width=width_of(blocks[0]) if blocks else 0,
+        tokens=tokens,
+        batches=max(1.0, tokens * network.tensor / count / work.largest.tokens),
+        recomputed=recomputed,
     )
 
 
@@ -281,8 +342,12 @@ def _memory(subject: Subject, format_: NumberFormat, count: int, device: Device)
     )
 
 
-def _notes(model: nn.Module, operations: Operations, subject: Subject) -> tuple[str, ...]:
+def _notes(model: nn.Module, operations: Operations, subject: Subject, tensor: int) -> tuple[str, ...]:
     notes = []
+    if tensor > 1:
+        notes.append(
+            "dividing matrices is planned on paper: this package trains by DDP and FSDP, and memory is that of these"
+        )
     if not operations.exact:
         notes.append(
             f"a {type(model).__name__} has no blocks: its operations are two for each matrix entry and token, attention's "
@@ -364,16 +429,35 @@ def _time(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.utilisation is None:
         yield "time", f"{number(plan.work.tokens)} tokens at the speed given = {duration(plan.cost.seconds)}"
     else:
-        speed = f"({count:,} x {plan.utilisation:.3g} x {number(peak)}/s in {plan.format})"
+        share = "" if plan.exchange is None else f" x {plan.exchange.share:.3g}"
+        speed = f"({count:,} x {plan.utilisation:.3g}{share} x {number(peak)}/s in {plan.format})"
         yield "time", f"{number(executed)} / {speed} = {duration(plan.cost.seconds)}"
         yield "  by the rule", duration(plan.rule_cost.seconds)
         yield "  tokens a second", f"{plan.work.tokens / plan.cost.seconds:,.0f} of all devices together"
+    if plan.exchange is not None:
+        yield from _exchanged(plan.exchange, device)
     yield "device hours", _hours(plan.cost)
     if plan.cost.money is not None:
         by_rule = f" (by the rule {plan.rule_cost.money:,.0f})" if plan.utilisation is not None else ""
         yield "money", f"{plan.cost.money:,.0f}{by_rule}"
     if plan.cost.kilowatt_hours is not None:
         yield "energy", f"{plan.cost.kilowatt_hours:,.4g} kWh, of the devices alone"
+
+
+def _exchanged(found: Exchange, device: Device) -> Iterator[tuple[str, str]]:
+    joined = found.network
+    near = "the same" if device.link is None else f"{device.link / 1e9:g} GB/s"
+    yield (
+        "exchange",
+        f"{joined.parallel.upper()}, matrices divided among {joined.tensor}; {near} in a machine of {joined.machine}, "
+        f"{joined.between / 1e9:g} GB/s between machines (assumed)",
+    )
+    parts = (
+        f"{duration(found.compute)} computing",
+        f"{duration(found.inside)} exchanging inside the blocks",
+        f"{duration(found.data)} gradients and parameters, {duration(found.hidden)} of them meanwhile",
+    )
+    yield "  an update", f"{' + '.join(parts)} = {duration(found.seconds)}, {found.share:.1%} computing"
 
 
 def _hours(cost: Cost) -> str:

@@ -237,12 +237,25 @@ def _pythia() -> dict[str, Published]:
 
 
 def _llama() -> dict[str, Published]:
-    """Llama 2 and others of its type, with their groups of heads that share keys and values."""
+    """Llama, Llama 2 and others of their type, with their groups of heads that share keys and values."""
 
     def config(width: int, heads: int, key_heads: int, inner: int, layers: int, **others: Any) -> LlamaConfig:
         sides = {"width": width, "heads": heads, "key_heads": key_heads, "feedforward_width": inner, "layers": layers}
         return LlamaConfig(**sides, **({"vocabulary": 32_000, "tied_output": False} | others))
 
+    llama = {
+        f"llama-{size}": Published(
+            config=config(*sides, maximum_positions=2048, rotary_base=10_000.0),
+            stages=(Stage(updates=trillions * 1e12 / 4e6, tokens=4e6, length=2048),),
+            source=f"Touvron et al. 2023, table 2: {trillions} trillion tokens in batches of 4 million, contexts of 2048",
+        )
+        for size, sides, trillions in (
+            ("7b", (4096, 32, 32, 11_008, 32), 1.0),
+            ("13b", (5120, 40, 40, 13_824, 40), 1.0),
+            ("33b", (6656, 52, 52, 17_920, 60), 1.4),
+            ("65b", (8192, 64, 64, 22_016, 80), 1.4),
+        )
+    }
     llama2 = {
         f"llama2-{size}": Published(
             config=config(*sides, maximum_positions=4096, rotary_base=10_000.0),
@@ -274,7 +287,7 @@ def _llama() -> dict[str, Published]:
         source="Jiang et al. 2023 do not say how many tokens Mistral 7B was trained on",
         length=8192,
     )
-    return {**llama2, **smollm2, "mistral-7b": mistral}
+    return {**llama, **llama2, **smollm2, "mistral-7b": mistral}
 
 
 PUBLISHED: Mapping[str, Published] = MappingProxyType(
