@@ -9,7 +9,7 @@ from importlib import util
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from regard.machine import keep_freed_memory
 from regard.training.callbacks import Callback
@@ -43,6 +43,24 @@ class _Updates(_Ours):
         self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=job["learning_rate"], fused=True)
         self._job, self._next = job, 0
         return {"note": f"{_parameters(self._model)}, {job['precision']}"}
+
+    def _continue(self, batches: Tensor) -> None:
+        """Each token of (batches, texts, L + 1) but the first is predicted, by a language model."""
+        from regard.layers import Tokens
+        from regard.tasks.losses import projected_cross_entropy
+
+        self._batches = []
+        for ids in batches:
+            read = ids[:, :-1].contiguous()
+            whole = read >= 0
+            self._batches.append((Tokens(read, whole, "nowhere"), ids[:, 1:].contiguous()))
+
+        def loss(batch: tuple[Tokens, Tensor]) -> tuple[Tensor, int, int]:
+            texts, labels = batch
+            total, _ = self._model(texts, reduce=projected_cross_entropy(labels))
+            return total, labels.numel(), labels.numel()
+
+        self._loss = loss
 
     def run(self) -> dict[str, Any]:
         """A few updates; the amount is tokens."""
@@ -86,14 +104,7 @@ class Training(_Ours):
 
         keep_freed_memory()  # as the command line does
         translator = load(job["folder"])
-        rate = job["shape"]["dropout"]
-        config = dataclasses.replace(
-            translator.model.config,
-            attention_bias=True,
-            dropout=rate,
-            attention_dropout=rate,
-            feedforward_dropout=rate,
-        )
+        config = dataclasses.replace(translator.model.config, **job["changes"])
         model = MODELS[config.model_type].model(config).train()
         settings = TrainingSettings(
             steps=job["updates"],
@@ -247,28 +258,32 @@ class CausalTraining(_Updates):
         """Build the model and the optimiser."""
         import torch
 
-        from regard.layers import Tokens
         from regard.models import GPT2, GPT2Config
-        from regard.tasks.losses import projected_cross_entropy
 
         keep_freed_memory()
         sizes, rate = job["model"], job["dropout"]
         own = {"dropout": rate, "embedding_dropout": rate, "attention_dropout": rate}
         ends = {"padding_id": sizes["vocabulary"] - 1, "end_id": sizes["vocabulary"] - 1}
         self._model = GPT2(GPT2Config(**ends | sizes | own)).train()
-        batches = torch.tensor(job["batches"])
-        self._batches = []
-        for ids in batches:
-            read = ids[:, :-1].contiguous()
-            whole = torch.ones_like(read, dtype=torch.bool)
-            self._batches.append((Tokens(read, whole, "nowhere"), ids[:, 1:].contiguous()))
+        self._continue(torch.tensor(job["batches"]))
+        return self._begin(job)
 
-        def loss(batch: tuple[Tokens, torch.Tensor]) -> tuple[torch.Tensor, int, int]:
-            texts, labels = batch
-            total, _ = self._model(texts, reduce=projected_cross_entropy(labels))
-            return total, labels.numel(), labels.numel()
 
-        self._loss = loss
+# The suite `recurrent`; its translators train and translate as those of `translation`.
+
+
+class LSTMTraining(_Updates):
+    """Updates of an LSTM language model as the task and the loop make them."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Build the model and the optimiser."""
+        import torch
+
+        from regard.models import LSTMLanguageModel, LSTMLanguageModelConfig
+
+        keep_freed_memory()  # as the command line does
+        self._model = LSTMLanguageModel(LSTMLanguageModelConfig(**job["model"])).train()
+        self._continue(torch.tensor(job["batches"]))
         return self._begin(job)
 
 
@@ -403,6 +418,7 @@ KINDS = {
     "translation": Translation,
     "decoding": Decoding,
     "causal_training": CausalTraining,
+    "lstm_training": LSTMTraining,
     "embedding": Embedding,
     "masked_training": MaskedTraining,
     "recording": Recording,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import machine as root
-from regard.bench import decoder, encoder, look, ours, translation
+from regard.bench import decoder, encoder, look, ours, recurrent, translation
 from regard.bench.peers import PEERS
 from regard.bench.rounds import (
     OURS,
@@ -51,6 +51,11 @@ SUITES: Mapping[str, Suite] = {
         about="training and translating with a small Transformer",
         cases=("training", "translation"),
         contests=translation.contests,
+    ),
+    "recurrent": Suite(
+        about="training and translating with the models of Bahdanau and Luong, and training an LSTM language model",
+        cases=("training", "translation", "language"),
+        contests=recurrent.contests,
     ),
     "look": Suite(
         about="seeing the attention of a model of BERT-base's shape, and a picture of it",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,13 +87,45 @@ def contests(options: Options, folder: Path) -> list[Contest]:
     # Saved anew whatever it was: every contestant opens this folder.
     translator.save(folder / "model")
     _check_open(options, folder / "model")
-    encoded = _encoded(translator, pairs, options.to)
+    encoded = encoded_pairs(translator, pairs, options.to)
+    measured = Measured(
+        translator=translator,
+        folder=folder,
+        spoken=_spoken(translator),
+        shape=_shape(translator),
+        changes={"attention_bias": True} | dict.fromkeys(("dropout", "attention_dropout", "feedforward_dropout"), 0.1),
+    )
     found = []
     if "training" in options.cases:
-        found.append(_training(options, sizes, translator, encoded, folder))
+        found.append(training(options, sizes, measured, encoded))
     if "translation" in options.cases:
-        found.append(_translation(options, sizes, translator, encoded, folder))
+        found.append(translation(options, sizes, measured, encoded))
     return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """A model that is trained and translates.
+
+    Arguments:
+        translator: its weights are those that translate.
+        folder: holds it as `model`, where a contest's own files go too.
+        spoken: its sizes, in words.
+        shape: the sizes that JoeyNMT builds its model from.
+        changes: settings of our model while it trains, such as dropout where JoeyNMT has it: it cannot do without.
+        name: put before the name of the case, where a suite has several models.
+        peers: of each that translates, the precisions.
+        precisions: of ours that translate.
+    """
+
+    translator: Translator
+    folder: Path
+    spoken: str
+    shape: dict[str, Any]
+    changes: dict[str, Any]
+    name: str = ""
+    peers: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: TRANSLATION_PEERS)
+    precisions: tuple[str, ...] = PRECISIONS
 
 
 def _untrained(pairs: Sequence[tuple[str, str]], sizes: Sizes) -> Translator:
@@ -144,7 +176,7 @@ def _check_open(options: Options, folder: Path) -> None:
         )
 
 
-def _encoded(
+def encoded_pairs(
     translator: Translator, pairs: Sequence[tuple[str, str]], to: str | None
 ) -> list[tuple[list[int], list[int]]]:
     """Token ids of the pairs, without those too long or empty.
@@ -162,10 +194,10 @@ def _encoded(
 
 
 def _shape(translator: Translator) -> dict[str, Any]:
-    """The sizes that a peer builds its model from. Dropout is where JoeyNMT has it: it cannot do without."""
     config = translator.model.config
     names = ("width", "heads", "feedforward_width", "encoder_layers", "decoder_layers", "norm")
-    return {name: getattr(config, name) for name in names} | {"vocabulary": config.target_vocabulary, "dropout": 0.1}
+    sizes = {name: getattr(config, name) for name in names}
+    return {"type": "transformer", "vocabulary": config.target_vocabulary, "dropout": 0.1} | sizes
 
 
 def _spoken(translator: Translator) -> str:
@@ -176,17 +208,12 @@ def _spoken(translator: Translator) -> str:
     )
 
 
-def _training(
-    options: Options,
-    sizes: Sizes,
-    translator: Translator,
-    encoded: list[tuple[list[int], list[int]]],
-    folder: Path,
-) -> Contest:
+def training(options: Options, sizes: Sizes, measured: Measured, encoded: list[tuple[list[int], list[int]]]) -> Contest:
+    """Whole updates on the same sentences in the same order."""
     from regard.data.batching import Batches
     from regard.data.token_store import TokenStore
 
-    size = translator.model.config.target_vocabulary
+    folder, size = measured.folder, measured.translator.model.config.target_vocabulary
     wanted = (options.rounds + 1) * sizes.updates
 
     def batched(rows: list[tuple[list[int], list[int]]]) -> list[np.ndarray]:
@@ -200,7 +227,8 @@ def _training(
     TokenStore.write(folder / "train", {"source": size, "target": size}, encoded)
     job = {
         "kind": "training",
-        "shape": _shape(translator),
+        "shape": measured.shape,
+        "changes": measured.changes,
         "updates": sizes.updates,
         "learning_rate": 5e-4,
         "betas": [0.9, 0.98],
@@ -214,9 +242,9 @@ def _training(
         "seed": SEED,
     }
     theirs = job | {"batches": [[[encoded[i][side] for i in rows] for side in (0, 1)] for rows in batches[:wanted]]}
-    about = f"{_spoken(translator)}; dropout 0.1; batches of {sizes.batch_tokens // 2:,} tokens a side, Adam, label smoothing 0.1"
+    about = f"{measured.spoken}; dropout 0.1; batches of {sizes.batch_tokens // 2:,} tokens a side, Adam, label smoothing 0.1"
     return Contest(
-        name="training",
+        name=f"{measured.name}training",
         about=about,
         unit="target tokens/s",
         ours=tuple(
@@ -233,13 +261,11 @@ def _training(
     )
 
 
-def _translation(
-    options: Options,
-    sizes: Sizes,
-    translator: Translator,
-    encoded: list[tuple[list[int], list[int]]],
-    folder: Path,
+def translation(
+    options: Options, sizes: Sizes, measured: Measured, encoded: list[tuple[list[int], list[int]]]
 ) -> Contest:
+    """Beam search over the same sentences in the same batches."""
+    translator = measured.translator
     tokenizer, config = translator.task.target_tokenizer, translator.model.config
     chosen = sorted(encoded[: sizes.sentences], key=lambda pair: len(pair[0]))
     batches = [chosen[start : start + sizes.batch_sentences] for start in range(0, len(chosen), sizes.batch_sentences)]
@@ -248,7 +274,8 @@ def _translation(
     lengths = [round(sum(len(target) for _, target in batch) / len(batch)) if forced else 0 for batch in batches]
     job = {
         "kind": "translation",
-        "folder": str(folder / "model"),
+        "folder": str(measured.folder / "model"),
+        "shape": measured.shape,
         "batches": [[source for source, _ in batch] for batch in batches],
         "lengths": lengths,
         "beam": sizes.beam,
@@ -263,15 +290,16 @@ def _translation(
         else "trained weights"
     )
     return Contest(
-        name="translation",
-        about=f"{_spoken(translator)}; {how}; beam {sizes.beam}, batches of {sizes.batch_sentences}",
+        name=f"{measured.name}translation",
+        about=f"{measured.spoken}; {how}; beam {sizes.beam}, batches of {sizes.batch_sentences}",
         unit="target tokens/s",
         ours=tuple(
-            Contestant(name=precision, library=OURS, job=job | {"precision": precision}) for precision in PRECISIONS
+            Contestant(name=precision, library=OURS, job=job | {"precision": precision})
+            for precision in measured.precisions
         ),
         peers=tuple(
             Contestant(name=f"{peer} {precision}", library=peer, job=job | {"precision": precision})
-            for peer, precisions in TRANSLATION_PEERS.items()
+            for peer, precisions in measured.peers.items()
             if peer in options.peers
             for precision in precisions
         ),

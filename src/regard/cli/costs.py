@@ -89,7 +89,9 @@ def bench(
     suite: Annotated[
         str,
         typer.Argument(
-            metavar="SUITE", help="What to measure: translation, look, encoder or decoder.", show_default=False
+            metavar="SUITE",
+            help="What to measure: translation, recurrent, look, encoder or decoder.",
+            show_default=False,
         ),
     ],
     pairs: Annotated[

@@ -8,7 +8,7 @@ HERE = Path(__file__).resolve().parent
 
 RUNNER = HERE / "runner.py"
 
-NAMES = ("joeynmt", "huggingface", "ctranslate2", "llamacpp", "bertviz", "sentence_transformers")
+NAMES = ("joeynmt", "huggingface", "ctranslate2", "llamacpp", "bertviz", "sentence_transformers", "pytorch")
 
 PEERS: dict[str, Path] = {name: HERE / f"{name}.py" for name in NAMES}
 """The driver of each peer, by the name that reports and `--peer` use."""

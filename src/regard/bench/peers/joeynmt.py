@@ -1,4 +1,4 @@
-"""JoeyNMT: training a Transformer of the same sizes on the same batches.
+"""JoeyNMT: training a Transformer, or a recurrent net with attention, of the same sizes on the same batches; and its beam search.
 
 Needs joeynmt 2.3 and nothing of Regard. The steps of an update are those of its `TrainManager`, made of the same public parts:
 `Batch`, sorting by source length, the loss under autocast, its gradient clipper and its optimiser.
@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 
-class Training:
-    """Forward, backward and update; the batches are padded beforehand, which favours JoeyNMT."""
+class _Model:
+    """A model of the sizes asked for."""
 
     def available(self) -> bool:
         """Whether JoeyNMT is installed."""
@@ -23,14 +23,12 @@ class Training:
         """Of JoeyNMT and of its PyTorch."""
         return {name: metadata.version(name) for name in ("joeynmt", "torch")}
 
-    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Build the model and the batches."""
+    def _build(self, job: dict[str, Any]) -> dict[str, str]:
         import torch
-        from joeynmt.builders import build_gradient_clipper, build_optimizer  # pyright: ignore[reportMissingImports]
         from joeynmt.model import build_model  # pyright: ignore[reportMissingImports]
         from joeynmt.vocabulary import Vocabulary  # pyright: ignore[reportMissingImports]
 
-        size = job["shape"]["vocabulary"]
+        shape, size = job["shape"], job["shape"]["vocabulary"]
         special = SimpleNamespace(
             unk_token="<unk>",
             pad_token="<pad>",
@@ -45,20 +43,32 @@ class Training:
             lang_tags=[],
         )
         vocabulary = Vocabulary([f"piece{number}" for number in range(size - 4)], special)  # type: ignore[arg-type]
-        self._model = build_model(_config(job["shape"]), vocabulary, vocabulary)
+        config = _recurrent(shape) if shape["type"] == "recurrent" else _transformer(shape)
+        self._model = build_model(config, vocabulary, vocabulary)
+        # Its settings switch half precision off on a processor; its training and its search take any autocast.
+        low = job["precision"] == "bfloat16"
+        self._autocast = {"device_type": "cpu", "dtype": torch.bfloat16 if low else None, "enabled": low}
+        count = sum(parameter.numel() for parameter in self._model.parameters())
+        return {"note": f"{count:,} parameters"}
+
+
+class Training(_Model):
+    """Forward, backward and update; the batches are padded beforehand, which favours JoeyNMT."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Build the model and the batches."""
+        from joeynmt.builders import build_gradient_clipper, build_optimizer  # pyright: ignore[reportMissingImports]
+
+        note, size = self._build(job), job["shape"]["vocabulary"]
         self._model.loss_function = ("crossentropy", job["label_smoothing"])
         self._optimizer = build_optimizer(
             {"optimizer": "adam", "learning_rate": job["learning_rate"], "adam_betas": tuple(job["betas"])},
             self._model.parameters(),  # type: ignore[arg-type]
         )
         self._clip = build_gradient_clipper({"clip_grad_val": None, "clip_grad_norm": job["clip_norm"]})
-        # Its settings switch half precision off on a processor; its training takes any autocast.
-        low = job["precision"] == "bfloat16"
-        self._autocast = {"device_type": "cpu", "dtype": torch.bfloat16 if low else None, "enabled": low}
         self._batches = [_padded(pair, size) for pair in job["batches"]]
         self._updates, self._next = job["updates"], 0
-        count = sum(parameter.numel() for parameter in self._model.parameters())
-        return {"note": f"{count:,} parameters"}
+        return note
 
     def run(self) -> dict[str, Any]:
         """`updates` updates; the amount is target tokens, the end tokens among them."""
@@ -89,7 +99,69 @@ class Training:
         return int(batch.ntokens)  # type: ignore[arg-type]
 
 
-def _config(shape: dict[str, Any]) -> dict[str, Any]:
+class Translation(_Model):
+    """Beam search with random weights; everything but the beam and the length is the library's default."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Build the model and the batches."""
+        note, size = self._build(job), job["shape"]["vocabulary"]
+        self._model.eval()
+        self._batches = [_padded([rows, rows], size) for rows in job["batches"]]
+        self._job = job
+        return note
+
+    def run(self) -> dict[str, Any]:
+        """Every batch once; the amount is tokens of the best answers, each as long as it was told."""
+        import torch
+        from joeynmt.batch import Batch  # pyright: ignore[reportMissingImports]
+        from joeynmt.search import search  # pyright: ignore[reportMissingImports]
+
+        job, amount = self._job, 0
+        began = time.perf_counter()
+        for padded, length in zip(self._batches, job["lengths"]):  # noqa: B905  # any interpreter's Python
+            given = padded | {"trg": None, "src_prompt_mask": None, "trg_prompt_mask": None}
+            batch = Batch(**given, device=torch.device("cpu"), pad_index=1, eos_index=3, is_train=False)
+            batch.sort_by_src_length()
+            written, _, _ = search(
+                self._model,
+                batch,
+                max_output_length=length,
+                beam_size=job["beam"],
+                beam_alpha=1.0,
+                min_output_length=length,
+                autocast=self._autocast,
+            )
+            amount += int((written > 3).sum())  # without end and padding
+        return {"amount": amount, "seconds": time.perf_counter() - began}
+
+
+def _recurrent(shape: dict[str, Any]) -> dict[str, Any]:
+    """A JoeyNMT model section: a bidirectional encoder whose output is as wide as ours, input feeding, nothing tied.
+
+    Its encoder always reads in both directions. Beside one of ours that reads in one direction, of LSTMs, each of its directions
+    is half as wide.
+    """
+    embeddings = {"embedding_dim": shape["embedding"], "scale": False, "dropout": shape["dropout"]}
+    both = {"type": "recurrent", "rnn_type": shape["rnn_type"], "num_layers": shape["layers"], "embeddings": embeddings}
+    both["dropout"] = shape["dropout"]
+    width = shape["hidden"]
+    halved = width // 2 if shape["rnn_type"] == "lstm" else width
+    return {
+        "tied_embeddings": False,
+        "tied_softmax": False,
+        "encoder": {**both, "hidden_size": halved, "bidirectional": True},
+        "decoder": {
+            **both,
+            "hidden_size": width,
+            "attention": shape["attention"],
+            "hidden_dropout": shape["dropout"],
+            "init_hidden": "bridge",
+            "input_feeding": True,
+        },
+    }
+
+
+def _transformer(shape: dict[str, Any]) -> dict[str, Any]:
     """A JoeyNMT model section: pre- or post-norm, scaled embeddings, everything tied."""
 
     def side(layers: int) -> dict[str, Any]:
@@ -135,4 +207,4 @@ def _padded(pair: list[list[list[int]]], size: int) -> dict[str, Any]:
     }
 
 
-KINDS = {"training": Training}
+KINDS = {"training": Training, "translation": Translation}
