@@ -4,7 +4,7 @@
 
 DEBIAN is a folder with the base image's files: Debian's smallest system with Python (debootstrap --variant=minbase, apt-get
 install python3-venv), without documentation, translations and package lists, as the slim images are. The steps are read from the
-Dockerfile: `pip`, `rm` and `strip` are run as they are there, and `apt-get` is left out. At the end the server of this installation
+Dockerfile: `pip`, `rm` and `strip` are run as they are there, `apt-get` is left out. At the end the server of this installation
 answers once.
 """
 
