@@ -23,7 +23,6 @@ from regard.layers.embeddings import NotFinite
 from regard.tasks.task import Batch, LossSum, Task
 from regard.training.callbacks import Callback
 from regard.training.checkpoint import JsonLines, Progress, Tally
-from regard.training.divergence import first_not_finite
 from regard.training.settings import TrainingSettings, learning_rate
 from regard.training.validation import means
 from regard.training.workers import Workers, whole
@@ -255,14 +254,14 @@ class Loop:
         Every worker computes each batch again, with the random numbers that it had, and looks at its gradient alone.
         """
         workers, model = self.workers, self.model
-        damaged = first_not_finite(model.named_parameters(), workers)
+        damaged = workers.first_not_finite(model.named_parameters())
         what, where = "the norm of the gradient is no finite number", self.named(np.concatenate(window))
         for place, rows in enumerate(window):
             self.optimizer.zero_grad(set_to_none=True)
             with workers.gathering(self.wrapped, last=True):
                 found = self._backward(rows, divmod(place, workers.count), 1.0, tokens, totals)
             loss = Progress().count(found)
-            name = first_not_finite(((name, parameter.grad) for name, parameter in model.named_parameters()), workers)
+            name = workers.first_not_finite((name, parameter.grad) for name, parameter in model.named_parameters())
             if name or not math.isfinite(loss):
                 what = f"the gradient of {name} holds NaN or infinity" if math.isfinite(loss) else f"the loss is {loss}"
                 where = f"batch {place + 1} of the update's {len(window)}, {self.named(rows)}"

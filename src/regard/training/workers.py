@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -62,6 +62,22 @@ class Workers:
         """Tallies added up over all workers, each of which has as many."""
         sums = iter(self.summed(*(number for tally in tallies for number in tally)))
         return [(total, int(labels), int(right)) for total, labels, right in zip(sums, sums, sums, strict=True)]
+
+    def first_not_finite(self, tensors: Iterable[tuple[str, Tensor | None]]) -> str:
+        """The name of the first tensor that holds NaN or infinity on any worker; empty where none does.
+
+        Arguments:
+            tensors: with their names, the same on all workers, all of whom have to ask. They may be sharded.
+
+        >>> alone = Workers(0, 1, torch.device("cpu"))
+        >>> alone.first_not_finite([("a", torch.ones(2)), ("b", None), ("c", torch.tensor([1.0, torch.inf]))])
+        'c'
+        """
+        named = list(tensors)
+        own = (tensor.to_local() if isinstance(tensor, DTensor) else tensor for _, tensor in named)
+        bad = (place for place, tensor in enumerate(own) if tensor is not None and not bool(tensor.isfinite().all()))
+        first = -self.largest(-next(bad, len(named)))
+        return named[first][0] if first < len(named) else ""
 
     def wrapped(self, model: nn.Module, parallel: Literal["ddp", "fsdp"]) -> nn.Module:
         """The model to call in training: itself when alone, a DDP wrapper, or sharded in place by FSDP2.
