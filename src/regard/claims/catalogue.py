@@ -321,9 +321,9 @@ def _run(computation: Computation, arm: Arm, seed: int, folder: Path) -> Run:
     asked = json.loads(json.dumps(asked))  # as it will be read back
     try:
         found = read_json_object(folder / NUMBERS, "")
-        if found["asked"] != asked:
+        if found["asked"] != asked or not {measure.name for measure in computation.measures} <= set(found["numbers"]):
             raise KeyError("asked")
-    except (ValueError, KeyError, TypeError):  # none yet, of other settings, or damaged
+    except (ValueError, KeyError, TypeError):  # none yet, of other settings or measures, or damaged
         began = time.monotonic()
         numbers = json.loads(json.dumps(dict(experiment.run(seed))))  # likewise
         found = {"asked": asked, "numbers": numbers, "seconds": round(time.monotonic() - began, 3)}

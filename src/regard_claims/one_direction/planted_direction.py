@@ -63,6 +63,7 @@ class PlantedDirection:
             "largest bias after",
             "largest difference of distances",
             "Spearman before",
+            "Spearman after",
             "change of Spearman",
         )
 
@@ -85,6 +86,7 @@ class PlantedDirection:
             leftover(after, subspace, specific).largest,
             _difference_of_distances(after, pairs),
             before,
+            now,
             abs(now - before),
         )
         return dict(zip(self.measures, numbers, strict=True))
