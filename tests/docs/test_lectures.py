@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import runpy
+from pathlib import Path
 
 import pytest
 import torch
@@ -332,3 +334,14 @@ def test_the_first_attention_of_an_untrained_paper_model_is_uniform():
     inputs = AttentionInputs(query=normal(1, 1, 2, 3), key=normal(1, 1, 5, 3))
     weights = ScoredAttention(Additive(3)).weights(inputs)
     torch.testing.assert_close(weights, torch.full((1, 1, 2, 5), 0.2))
+
+
+def test_the_figures_of_the_page_show_the_three_mistakes():
+    place = Path(__file__).parents[2] / "docs" / "images" / "make_lecture_figures.py"
+    figures = runpy.run_path(str(place))
+    right, wrong = figures["scores_divided_by_d"]().values()
+    assert (wrong - 1 / 12).abs().max() < 0.02 < 0.3 < right.max()
+    assert figures["gradients"](1)["query"] == figures["gradients"](1)["key"] == 0
+    assert min(figures["gradients"](16).values()) > 1e-3
+    assert figures["residuals"](skips=False)[4] < 1e-15
+    assert figures["residuals"](skips=True)[-1] > 0.1
