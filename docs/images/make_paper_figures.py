@@ -140,7 +140,7 @@ def words_map(folder: Path) -> Figure:
         axes.scatter(*plane[mine].T, s=14, color=colour, label=group)
         for row in mine:
             axes.annotate(here[row][1], plane[row], color=colour, fontsize=8, xytext=(3, 2), textcoords="offset points")
-    axes.legend(fontsize=8, frameon=False, bbox_to_anchor=(1, 1), loc="upper left")
+    axes.legend(fontsize=8, frameon=False, bbox_to_anchor=(1.06, 1), loc="upper left")
     axes.set(xticks=[], yticks=[])
     return figure
 
@@ -152,8 +152,8 @@ def unseen_forms(folder: Path) -> Figure:
     vectors = read_vectors(folder / "fasttext")
     known = ["function", "string", "exception", "module", "iterator", "statement"]
     unseen = ["functionalities", "stringy", "exceptionally", "modularize", "iterators'", "restatement"]
-    rows = [vectors.vector(word) for word in unseen]
-    columns = [vectors.vector(word) for word in known]
+    rows = [vectors[word] for word in unseen]
+    columns = [vectors[word] for word in known]
     cosines = [[float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)) for b in columns] for a in rows]
     return heatmap(cosines, unseen, known, "cosine of a word never seen (rows) with one that was (columns)")
 
@@ -227,6 +227,160 @@ def sides(folder: Path) -> Figure:
     return figure
 
 
+def depth(folder: Path) -> Figure:
+    """What is left of 32 vectors when their common part is taken away, after each layer of four kinds of stack."""
+    from regard_claims.rank_collapse.random_stacks import RandomStacks
+
+    figure, axes = plt.subplots(figsize=(6.4, 3.4))
+    for skips, colour in ((False, ORANGE), (True, BLUE)):
+        for net, style in ((False, "-"), (True, "--")):
+            found = RandomStacks(skips=skips, feedforward=net).run(1)["residual"]
+            label = ("with skips" if skips else "without skips") + (", with nets" if net else "")
+            axes.semilogy(
+                list(found), [max(value, 1e-17) for value in found.values()], style, color=colour, label=label
+            )
+    axes.set(xlabel="layer", ylabel="relative residual")
+    axes.legend(frameon=False)
+    return figure
+
+
+def in_context(folder: Path) -> Figure:
+    """The probability of the right image, by how many pairs stood before it."""
+    from regard.data.sequences import Maps
+
+    model = regard.load(folder / "runs" / "maps")
+    texts = list(Maps("test", symbols=5, pairs=17, size=300))
+    scores = [score.log_probabilities for score in model.score_batch(texts)]
+    offset = len(scores[0]) - 1 - 34  # the end token, and a start token where there is one
+    probabilities = np.exp([[row[offset + 2 * pair + 1] for pair in range(17)] for row in scores]).mean(axis=0)
+    figure, axes = plt.subplots(figsize=(6.4, 3))
+    axes.plot(range(17), probabilities, "o-", color=BLUE, label="the model, on 300 maps that it never met")
+    best = [1 - (1 - 1 / 5) ** k + (1 - 1 / 5) ** k / 5 for k in range(17)]
+    axes.plot(range(17), best, "--", color=GREY, label="who remembers every pair and else guesses")
+    axes.axhline(0.2, color=GREY, linewidth=0.6)
+    axes.set(xlabel="pairs read before", ylabel="probability of the right image", ylim=(0, 1))
+    axes.legend(frameon=False, loc="upper left")
+    return figure
+
+
+def surprise(folder: Path) -> Figure:
+    """Bits of each character of a sentence."""
+    model = regard.load(folder / "runs" / "characters")
+    score = model.score("The function returns a list of the names in the module.")
+    figure, axes = plt.subplots(figsize=(9, 2.4))
+    axes.bar(range(len(score.tokens)), [-value / np.log(2) for value in score.log_probabilities], color=BLUE)
+    axes.set_xticks(range(len(score.tokens)), [token.replace("\u2581", "\u2423") for token in score.tokens], fontsize=7)
+    axes.set(ylabel="bits")
+    return figure
+
+
+def both_ways(folder: Path) -> Figure:
+    """Of each word, its probability from the left and from the right."""
+    model = regard.load(folder / "runs" / "elmo")
+    score = model.score("the function returns a list of the names in the module .")
+    figure, axes = plt.subplots(figsize=(8, 2.8))
+    places = np.arange(len(score.words))
+    axes.bar(places - 0.2, np.exp(score.forward[:-1]), 0.4, color=BLUE, label="from the words before")
+    axes.bar(places + 0.2, np.exp(score.backward[1:]), 0.4, color=ORANGE, label="from the words after")
+    axes.set_xticks(places, score.words)
+    axes.set(ylabel="probability")
+    axes.legend(frameon=False)
+    return figure
+
+
+def pupils(folder: Path) -> Figure:
+    """What a teacher and its student say of one hidden token."""
+    text = "The function [MASK] a list of the names in the module."
+    teacher, student = (regard.load(folder / "runs" / name) for name in ("teacher", "student"))
+    told = teacher.fill(text, 8).masks[0]
+    words = [each.token for each in told]
+    learnt = {each.token: each.probability for each in student.fill(text, 1000).masks[0]}
+    figure, axes = plt.subplots(figsize=(7, 2.8))
+    places = np.arange(len(words))
+    axes.bar(places - 0.2, [each.probability for each in told], 0.4, color=BLUE, label="teacher, 4 layers")
+    axes.bar(places + 0.2, [learnt.get(word, 0) for word in words], 0.4, color=ORANGE, label="student, 2 layers")
+    axes.set_xticks(places, words)
+    axes.set(ylabel="probability", title=text)
+    axes.legend(frameon=False)
+    return figure
+
+
+def captions(folder: Path) -> Figure:
+    """Pictures of the validation part, each with the model's caption and the right one."""
+    from regard.data.scenes import Scenes
+
+    model = regard.load(next((folder / "runs").iterdir()))
+    scenes = Scenes("test", objects="shapes", rows=2, columns=2, fewest=1, most=2, cell=12, size=5)
+    figure, panels = plt.subplots(1, 5, figsize=(9, 2.2))
+    for axes, scene in zip(panels, scenes, strict=True):
+        axes.imshow(scene.frames[0].squeeze())
+        said = model.caption(scene.frames).text
+        axes.set_title(f"{said}\n({scene.caption})", fontsize=7)
+        axes.set_axis_off()
+    return figure
+
+
+def shares(folder: Path) -> Figure:
+    """From how many numbers of a sentence's vector each of its tokens is the source."""
+    model = regard.load(folder / "runs" / "inference")
+    figure, panels = plt.subplots(1, 2, figsize=(8, 2.6), sharey=True)
+    for axes, text in zip(panels, ("no dogs push cars", "all poodles push red cars"), strict=True):
+        tokens = model.task.tokenizer.encode(text)
+        from regard.layers import Tokens
+
+        with torch.no_grad():
+            states = model.model.hidden_states(Tokens.pad([tokens]))[-1][0]
+        counts = np.bincount(states.argmax(dim=0).numpy(), minlength=len(tokens))
+        axes.bar(range(len(tokens)), counts / counts.sum(), color=BLUE)
+        axes.set_xticks(
+            range(len(tokens)), [each.strip("\u2581") for each in model.task.tokenizer.tokens(tokens)], rotation=30
+        )
+    panels[0].set_ylabel("share of the vector")
+    return figure
+
+
+def tests_of_vectors(folder: Path) -> Figure:
+    """Two embeddings under two tests."""
+    from regard.word_embeddings.evaluation.categories import evaluate_categories, read_categories
+    from regard.word_embeddings.evaluation.probes import frequency_probe
+    from regard.word_embeddings.files import read_vectors
+
+    kinds = read_categories(folder / "kinds.txt")
+    figure, axes = plt.subplots(figsize=(6, 2.8))
+    for side, (name, colour) in enumerate((("skipgram", BLUE), ("glove", ORANGE))):
+        vectors = read_vectors(folder / name)
+        figures = [evaluate_categories(vectors, kinds).purity, frequency_probe(vectors).accuracy]
+        bars = axes.bar(np.arange(2) + 0.4 * side - 0.2, figures, 0.4, color=colour, label=name)
+        axes.bar_label(bars, [f"{value:.2f}" for value in figures])
+    axes.set_xticks(range(2), ["purity of four kinds of words", "frequent or rare, told from the vector"])
+    axes.set(ylim=(0, 1.15))
+    axes.legend(frameon=False, bbox_to_anchor=(1, 1), loc="upper left")
+    return figure
+
+
+def episode(folder: Path) -> Figure:
+    """Three labelled digits and the one asked about, under each the weight that it gets."""
+    from regard.data.labelled_pictures import digit_characters
+
+    model = regard.load(folder / "runs" / "few-shot")
+    digits = digit_characters([5, 6, 7])
+    places = [int((digits.classes == number).argmax()) for number in range(3)]
+    asked = int(np.flatnonzero(digits.classes == 1)[3])
+    shown = [(digits.pixels[place], name) for place, name in zip(places, ("five", "six", "seven"), strict=True)]
+    with regard.look(model) as seen:
+        answer = model.classify(shown, digits.pixels[asked])
+    address = seen.addresses[-1]
+    weights = seen.weights(address)[0, 0, -1]
+    figure, panels = plt.subplots(1, 4, figsize=(7, 2.4))
+    names = [*("five", "six", "seven"), f"asked: {answer.label}"]
+    for axes, place, name, weight in zip(panels, [*places, asked], names, weights.tolist(), strict=True):
+        axes.imshow(digits.pixels[place], cmap="Greys")
+        axes.set_title(f"{name}\nweight {weight:.2f}", fontsize=8)
+        axes.set_xticks([])
+        axes.set_yticks([])
+    return figure
+
+
 DRAWINGS: dict[str, Drawing] = {
     "cho-2014": months,
     "sutskever-2014": months,
@@ -235,6 +389,15 @@ DRAWINGS: dict[str, Drawing] = {
     "fasttext-2017": unseen_forms,
     "caliskan-2017": associations,
     "bolukbasi-2016": sides,
+    "schnabel-2015": tests_of_vectors,
+    "dong-2021": depth,
+    "gpt3-2020": in_context,
+    "zaremba-2014": surprise,
+    "elmo-2018": both_ways,
+    "distilbert": pupils,
+    "vinyals-2015": captions,
+    "infersent-2017": shares,
+    "snail-2018": episode,
 }
 
 
