@@ -345,6 +345,39 @@ class MaskedTraining(_Updates):
         return self._begin(job)
 
 
+# The suite `words`.
+
+
+class WordEmbeddings(_Ours):
+    """Training word embeddings as `regard train-vectors` does, from a file of sentences to a table."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Nothing is to be done beforehand."""
+        keep_freed_memory()  # as the command line does
+        self._job = job
+        return {"note": job["kind"]}
+
+    def run(self) -> dict[str, Any]:
+        """The whole training, the vocabulary included; the amount is words read, over all epochs."""
+        from regard.word_embeddings.files import write_vectors
+        from regard.word_embeddings.training import VectorSettings, sentences, train_vectors
+
+        job = self._job
+        method = job["kind"]
+        own: dict[str, Any] = (
+            {"largest_count": job["largest_count"]}
+            if method == "glove"
+            else {"negative": job["negative"], "workers": job["threads"]}
+        )
+        same = {name: job[name] for name in ("width", "window", "minimum_count", "epochs", "seed")}
+        began = time.perf_counter()
+        read = sentences(job["text"], tokenisation="whitespace", sentences="line", lowercase=False)
+        vectors = train_vectors(read, VectorSettings(method=method, **same, **own))
+        seconds = time.perf_counter() - began
+        write_vectors(vectors, job["vectors"])
+        return {"amount": job["tokens"] * job["epochs"], "seconds": seconds}
+
+
 # The suite `look`, on the very model of `transformers` that the peers run.
 
 
@@ -421,6 +454,7 @@ KINDS = {
     "lstm_training": LSTMTraining,
     "embedding": Embedding,
     "masked_training": MaskedTraining,
+    **dict.fromkeys(("skipgram", "cbow", "glove"), WordEmbeddings),
     "recording": Recording,
     "picture": Picture,
 }

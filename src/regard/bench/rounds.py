@@ -147,6 +147,8 @@ class Options:
 
     Arguments:
         pairs: texts to train on and to translate; made by the package where None.
+        text: a file of text for the suites that read one; Python's reference where None.
+        similarity: judged pairs of words, by which word embeddings are judged.
         model: the folder of a trained model; one with random weights where None.
         shape: of a decoder with random weights, by the name of the published model that has it.
         to: the language wanted, of a model of several.
@@ -162,6 +164,8 @@ class Options:
     """
 
     pairs: Sequence[tuple[str, str]] | None = None
+    text: Path | None = None
+    similarity: tuple[Path, ...] = ()
     model: Path | None = None
     shape: str | None = None
     to: str | None = None
@@ -217,6 +221,7 @@ class Contest:
         best: add a row with our best setting next to the best of each peer.
         higher_is_better: whether more of the unit is faster.
         measures: further figures to give rows to, smaller ones being better, by name and unit, such as `file, MB`.
+        judge: figures of what a contestant made in its last round, by name, which stand among the details.
     """
 
     name: str
@@ -227,6 +232,7 @@ class Contest:
     best: bool = False
     higher_is_better: bool = True
     measures: tuple[str, ...] = ()
+    judge: Callable[[Contestant], dict[str, float]] | None = None
 
 
 # Contestants in turns, and what is kept of it: medians, and how far the rounds were apart.
@@ -323,6 +329,10 @@ def compete(
             say(f"{contest.name}: weighing {label}")
             with _failing(label, ready, tally, say):
                 tally.measures[label] = ready[label].ask({"do": "weigh"})["measures"]
+    if contest.judge is not None:
+        for contestant in (*contest.ours, *contest.peers):
+            if contestant.label in ready:
+                tally.measures[contestant.label] = contest.judge(contestant)
     return tally
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import machine as root
-from regard.bench import decoder, encoder, look, ours, recurrent, translation
+from regard.bench import decoder, encoder, look, ours, recurrent, translation, words
 from regard.bench.peers import PEERS
 from regard.bench.rounds import (
     OURS,
@@ -72,6 +72,11 @@ SUITES: Mapping[str, Suite] = {
         cases=("alone", "batch", "training"),
         contests=decoder.contests,
         shaped=("alone", "batch"),
+    ),
+    "words": Suite(
+        about="training word embeddings, from a file of text to a table",
+        cases=("skipgram", "cbow", "glove"),
+        contests=words.contests,
     ),
 }
 """A new suite joins by an entry here."""
@@ -152,6 +157,8 @@ def bench(
 def _plain(options: Options) -> dict[str, object]:
     values = asdict(options)
     values["pairs"] = "builtin" if options.pairs is None else len(options.pairs)
+    values["text"] = None if options.text is None else options.text.name
+    values["similarity"] = [file.name for file in options.similarity]
     values["model"] = None if options.model is None else str(options.model)
     return values
 

@@ -90,7 +90,7 @@ def bench(
         str,
         typer.Argument(
             metavar="SUITE",
-            help="What to measure: translation, recurrent, look, encoder or decoder.",
+            help="What to measure: translation, recurrent, look, encoder, decoder or words.",
             show_default=False,
         ),
     ],
@@ -100,6 +100,22 @@ def bench(
             metavar="FILE",
             help="A TSV, CSV or JSONL file of pairs; give it twice for two parallel files, source and target. By default "
             "pairs are generated.",
+            show_default=False,
+        ),
+    ] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="For the suite words: text to train on; by default Python's reference.",
+            show_default=False,
+        ),
+    ] = None,
+    similarity: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="For the suite words: word pairs with scores, to judge the vectors by.",
             show_default=False,
         ),
     ] = None,
@@ -186,6 +202,8 @@ def bench(
             usual = tuple(peer for peer in PEERS if peer in stored.peers)
         options = Options(
             pairs=_read(pairs) if pairs else None,
+            text=text,
+            similarity=tuple(similarity or ()),
             model=model,
             shape=shape,
             to=to,

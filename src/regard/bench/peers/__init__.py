@@ -8,7 +8,17 @@ HERE = Path(__file__).resolve().parent
 
 RUNNER = HERE / "runner.py"
 
-NAMES = ("joeynmt", "huggingface", "ctranslate2", "llamacpp", "bertviz", "sentence_transformers", "pytorch")
+NAMES = (
+    "joeynmt",
+    "huggingface",
+    "ctranslate2",
+    "llamacpp",
+    "bertviz",
+    "sentence_transformers",
+    "pytorch",
+    "gensim",
+    "glove",
+)
 
 PEERS: dict[str, Path] = {name: HERE / f"{name}.py" for name in NAMES}
 """The driver of each peer, by the name that reports and `--peer` use."""

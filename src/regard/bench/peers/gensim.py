@@ -1,0 +1,67 @@
+"""gensim: skip-gram and CBoW by `Word2Vec`, from sentences that Python reads, or from the file that it reads itself.
+
+Needs gensim and nothing of Regard.
+"""
+
+from __future__ import annotations
+
+import time
+from importlib import metadata, util
+from typing import Any
+
+
+class Word2Vec:
+    """Vectors from a file of sentences."""
+
+    skip_gram = 1
+
+    def available(self) -> bool:
+        """Whether gensim is installed."""
+        return util.find_spec("gensim") is not None
+
+    def versions(self) -> dict[str, str]:
+        """Of gensim and of numpy."""
+        return {name: metadata.version(name) for name in ("gensim", "numpy")}
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Import it."""
+        from gensim.models.word2vec import FAST_VERSION
+
+        self._job = job
+        return {"note": f"fast version {FAST_VERSION}, reads {job['reading']}"}
+
+    def run(self) -> dict[str, Any]:
+        """The whole training, the vocabulary included; the amount is words read, over all epochs."""
+        from gensim.models import Word2Vec as Model
+        from gensim.models.word2vec import LineSentence
+
+        job = self._job
+        began = time.perf_counter()
+        # The rate that the program word2vec starts from is 0.05 with CBoW, which gensim leaves to the user.
+        rate = 0.025 if self.skip_gram else 0.05
+        whole = job["reading"] == "file"
+        model = Model(
+            sentences=None if whole else LineSentence(job["text"]),
+            corpus_file=job["text"] if whole else None,
+            vector_size=job["width"],
+            window=job["window"],
+            min_count=job["minimum_count"],
+            epochs=job["epochs"],
+            negative=job["negative"],
+            alpha=rate,
+            workers=job["threads"],
+            sg=self.skip_gram,
+            seed=job["seed"],
+        )
+        seconds = time.perf_counter() - began
+        model.wv.save_word2vec_format(job["vectors"])
+        return {"amount": job["tokens"] * job["epochs"], "seconds": seconds}
+
+
+class ContinuousBag(Word2Vec):
+    """CBoW."""
+
+    skip_gram = 0
+
+
+KINDS = {"skipgram": Word2Vec, "cbow": ContinuousBag}

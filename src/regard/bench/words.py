@@ -1,0 +1,121 @@
+"""The suite `words`: training word embeddings, from a file of text to a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.bench.rounds import OURS, Contest, Contestant, Options
+
+SEED = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sizes:
+    """How much work a measurement is.
+
+    Arguments:
+        words: of the text, at most; all where None.
+        epochs: passes over the text, of GloVe over the counts.
+        width: of skip-gram and CBoW; GloVe's is half of it.
+        minimum_count: words seen less often have no vector.
+    """
+
+    words: int | None = None
+    epochs: int = 3
+    width: int = 100
+    minimum_count: int = 5
+
+
+QUICK = Sizes(words=20_000, epochs=1, width=16, minimum_count=2)
+
+PEERS_OF = {"skipgram": "gensim", "cbow": "gensim", "glove": "glove"}
+"""What each method is compared with."""
+
+
+def contests(options: Options, folder: Path) -> list[Contest]:
+    """The contests asked for; the text is written into `folder`, a sentence in each line, words apart by spaces.
+
+    Raises:
+        InputError: for a text or a similarity set that cannot be read.
+    """
+    sizes = QUICK if options.quick else Sizes()
+    text = folder / "text"
+    tokens = _written(_lines(options.text), text, sizes.words)
+    return [_contest(case, options, sizes, text, tokens, folder) for case in options.cases]
+
+
+def _contest(case: str, options: Options, sizes: Sizes, text: Path, tokens: int, folder: Path) -> Contest:
+    glove = case == "glove"
+    width, window = (sizes.width // 2, 10) if glove else (sizes.width, 5)
+    job = {
+        "kind": case,
+        "text": str(text),
+        "tokens": tokens,
+        "width": width,
+        "window": window,
+        "minimum_count": sizes.minimum_count,
+        "epochs": sizes.epochs,
+        "negative": 5,
+        "largest_count": 10.0,
+        "threads": options.threads,
+        "seed": SEED,
+    }
+
+    def contestant(name: str, library: str, **more: str) -> Contestant:
+        place = folder / f"{'-'.join((case, library, *more.values()))}.txt"
+        return Contestant(name=name, library=library, job={**job, **more, "vectors": str(place)})
+
+    ours, peers = contestant(case, OURS), ()
+    peer = PEERS_OF[case]
+    if peer in options.peers:
+        ways = ("sentences", "file") if peer == "gensim" else ("",)
+        peers = tuple(contestant(f"{peer} {way}".strip(), peer, reading=way) for way in ways)
+    return Contest(
+        name=case,
+        about=f"{tokens:,} words of text, width {width}, window {window}, {sizes.epochs} epochs, "
+        + ("counts up to 10 weighted" if glove else "5 negatives, subsampling 0.001")
+        + f", words seen {sizes.minimum_count} times or more; from the file to the vectors",
+        unit="words/s",
+        ours=(ours,),
+        peers=peers,
+        judge=_judge(options.similarity),
+    )
+
+
+def _judge(files: Sequence[Path]) -> Callable[[Contestant], dict[str, float]] | None:
+    """Spearman's correlation on each similarity set, of the vectors that a contestant wrote."""
+    from regard.word_embeddings.evaluation import evaluate_similarity, read_similarity
+    from regard.word_embeddings.files import read_vectors
+
+    sets = [read_similarity(file) for file in files]
+
+    def judge(contestant: Contestant) -> dict[str, float]:
+        table = read_vectors(Path(contestant.job["vectors"]))
+        return {
+            f"Spearman, {judged.name}": float(evaluate_similarity(table, judged, resamples=0).spearman)
+            for judged in sets
+        }
+
+    return judge if sets else None
+
+
+def _lines(text: Path | None) -> Iterable[Sequence[str]]:
+    from regard.word_embeddings.training import sentences
+    from regard.word_embeddings.training.corpus import PYTHON_DOCS
+
+    if text is None:
+        return sentences(PYTHON_DOCS)
+    return sentences(text, tokenisation="whitespace", cleaning="wikitext")
+
+
+def _written(lines: Iterable[Sequence[str]], path: Path, most: int | None) -> int:
+    tokens = 0
+    with path.open("w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(" ".join(line) + "\n")
+            tokens += len(line)
+            if most is not None and tokens >= most:
+                break
+    return tokens
