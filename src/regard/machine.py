@@ -20,7 +20,7 @@ DEVICES = ("auto", "cpu", "cuda")
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores and graphics card of this machine."""
+    """Processor, cores and GPU of this machine."""
     import torch
 
     return {
@@ -56,10 +56,10 @@ def bound_spinning() -> None:
 
 
 def device_named(name: str | torch.device, setting: str) -> torch.device:
-    """Where to compute: `cpu`, `cuda`, or a graphics card where PyTorch sees one and else the processor (`auto`).
+    """Where to compute: `cpu`, `cuda`, or a GPU where PyTorch sees one and else the processor (`auto`).
 
     Arguments:
-        name: one of `DEVICES`, one graphics card of several (`cuda:1`), `mps`, or a `torch.device`.
+        name: one of `DEVICES`, one GPU of several (`cuda:1`), `mps`, or a `torch.device`.
         setting: what messages call it.
 
     Raises:

@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class _OldModule(ModuleType):
-    """A module that stands under its old name, and imports the module of today when something of it is asked for."""
+    """A module that is under its old name, and imports the module of today when something of it is asked for."""
 
     def __init__(self, name: str, today: str) -> None:
         super().__init__(name, f"The old name of `{today}`, for one release.")

@@ -288,7 +288,7 @@ class Choice:
 
     Arguments:
         builtin: the names that the package has.
-        own: the kinds of parts of one's own that may stand there.
+        own: the kinds of parts of one's own that may be there.
     """
 
     builtin: tuple[str, ...]
@@ -485,7 +485,7 @@ def _warn_of_another(part: Part, entry: Mapping[str, str], folder: Path) -> None
 
 
 def _definition(source: bytes, value: object) -> list[str]:
-    """A class or function as it stands in a file, and all of the file that it uses by name; all of it where it is not found.
+    """A class or function as it is in a file, and all of the file that it uses by name; all of it where it is not found.
 
     Trees and not text, so that comments and layout do not count.
     """

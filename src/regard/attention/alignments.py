@@ -1,6 +1,6 @@
 """Alignments: how scores become weights.
 
-The softmax over all that is seen (`Soft`), inside a window around one place in the source (`Local`), on one key that is drawn
+The softmax over all that is seen (`Soft`), inside a window around one place in the source (`Local`), on one key that is sampled
 (`Hard`), or, for memories, with steps to either side of where a head was (`Addressed`).
 """
 
@@ -31,7 +31,7 @@ class Alignment(nn.Module, ABC):
     reads: Reads = MappingProxyType({})
 
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> Mapping[str, Tensor]:
-        """What is random in the weights of these inputs, by name, to stand in their record; nothing is by default."""
+        """What is random in the weights of these inputs, by name, to be in their record; nothing is by default."""
         return {}
 
     @abstractmethod
@@ -138,12 +138,13 @@ class Hard(Alignment):
 
         alpha_i = softmax(score)_i,   s ~ Categorical(alpha),   weight_i = [i = s]
 
-    What is drawn is not the key but a number u in [0, 1): s is the first key up to which the alphas sum to more than u. So the
-    same draw means the same wherever padding stands. Without a draw s is the most probable key.
+    What is sampled is not the key but a number u in [0, 1): s is the first key up to which the alphas sum to more than u. So
+    the same sample means the same wherever padding stands. Without a sample s is the most probable key.
 
-    A key that was drawn passes no gradient back to the scores. They learn by REINFORCE from the log-probability of what was drawn
-    (`chosen` finds it again), and with `mean_share` above 0 from the queries that are left soft, whose weights are alpha itself:
-    the paper puts the mean in place of samples for half of the pictures, because that lowers the variance of the estimate. The
+    A key that was sampled passes no gradient back to the scores. They learn by REINFORCE from the log-probability of what was
+    sampled (`chosen` finds it again), and with `mean_share` above 0 from the queries that are left soft, whose weights are
+    alpha itself: the paper puts the mean in place of samples for half of the images, because that lowers the variance of the
+        estimate. The
     loss of `ShowAttendAndTell` has the term of REINFORCE. In other models the mean alone teaches the scores: with a share of 0
     they get no gradient.
 
@@ -175,7 +176,7 @@ class Hard(Alignment):
         What the record says already stays: a decoder that asks step by step may want all words of a caption alike.
         """
         shape, device = inputs.shape[:3], inputs.query.device
-        # Drawn where the generator is, so that one seed means the same on every device.
+        # Sampled where the generator is, so that one seed means the same on every device.
         own = device if generator is None else generator.device
         lots, coins = torch.rand((2, *shape), generator=generator, device=own).to(device)
         return {LOT: inputs.record.get(LOT, lots), MEAN: inputs.record.get(MEAN, coins < self.mean_share)}

@@ -34,7 +34,7 @@ class KVCache:
         layers: of each block `KeysValues` (R, G, C, E); none before the first token.
         widths: how many columns came with each slot; in a slot every row takes one token, or padding.
         seen: (N, C) bool, True = a token of the row's own past; None where every column is.
-        places: (R, C) int64, where each column's token stands in its text; None where that is its column.
+        places: (R, C) int64, where each column's token is in its text; None where that is its column.
         capacity: columns to make room for when `layers` are first filled; 0 leaves that to how they grow.
 
     >>> cache = KVCache().extended(rows=1, width=1).reorder(torch.tensor([0, 0])).extended(rows=2, width=2)
@@ -85,7 +85,7 @@ class KVCache:
             own = torch.ones(rows, slots, dtype=torch.bool, device=device) if valid is None else valid
             counted = own.long().cumsum(dim=1) - 1
         passed = len(self.widths) if lengths is None else lengths[:, None]
-        here = (counted + passed).clamp_min(0)  # padding before the first token stands with it
+        here = (counted + passed).clamp_min(0)  # padding before the first token is with it
         return replace(self, widths=widths, seen=torch.cat((seen, own), dim=1), places=torch.cat((places, here), dim=1))
 
     def filled(self, layers: Sequence[Any]) -> KVCache:
@@ -134,7 +134,7 @@ class KVCache:
 
     @staticmethod
     def joined(caches: Sequence[KVCache], rows: Sequence[int]) -> KVCache:
-        """The rows of several caches in one, whatever their lengths: all end in the last column.
+        """The rows of several caches in one, for any lengths: all end in the last column.
 
         What no row sees any more, of hypotheses that left, is left out.
 
@@ -306,7 +306,7 @@ class KeysValues:
 class KVBuffer:
     """Memory for keys and values with slots left over, so that one more token is written and not all of them copied.
 
-    The slots fill up from the front and are never written twice: whoever holds the first n of them goes on seeing the same
+    The slots fill up from the front and are never written twice: whoever holds the first n of them continues seeing the same
     numbers. Only who holds all that are filled may write the next; anyone else, a second continuation of the same prompt or a
     state that was cropped, gets a buffer of its own.
 

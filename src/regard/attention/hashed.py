@@ -26,7 +26,7 @@ class HashedOrder:
     """The S tokens of G sequences, each a head of a row, in the order of one round: n chunks of m places.
 
     Arguments:
-        slots: (G, (k + n) m) int64, which token stands in each place, with those that stand before the first chunk in front; the
+        slots: (G, (k + n) m) int64, which token is in each place, with those that are before the first chunk in front; the
             last token stands in for those that fill the last chunk.
         places: (G, S), where each token stands, counted from the first chunk.
         buckets: (G, n m), of each place, never falling; any higher number where a place only fills the last chunk.
@@ -47,7 +47,7 @@ class HashedOrder:
 
     @property
     def ahead(self) -> int:
-        """How many places stand in front of the first chunk, k m."""
+        """How many places are in front of the first chunk, k m."""
         return self.reach * self.chunk
 
     def of(self, part: Part) -> HashedOrder:
@@ -56,11 +56,11 @@ class HashedOrder:
         return HashedOrder(self.slots[these], self.places[these], self.buckets[these], self.chunk, self.reach)
 
     def asked(self) -> Tensor:
-        """(G, n m), the token whose query stands in each place."""
+        """(G, n m), the token whose query is in each place."""
         return self.slots[:, self.ahead :]
 
     def offered(self) -> Tensor:
-        """(G, (k + n) m), the token whose key stands in each place; S where a place only fills the last chunk."""
+        """(G, (k + n) m), the token whose key is in each place; S where a place only fills the last chunk."""
         length, keys = self.buckets.shape[1], self.places.shape[1]
         if length == keys:
             return self.slots
@@ -86,7 +86,7 @@ class HashedOrder:
         return (bound.unflatten(1, (-1, self.chunk))[:, part.begin : part.end] for bound in (first, last))  # type: ignore[return-value]
 
     def holds(self, asked: Tensor, offered: Tensor, part: Part) -> Tensor:
-        """Whether tokens stand in the windows, and the buckets, of others in this round.
+        """Whether tokens are in the windows, and the buckets, of others in this round.
 
         Arguments:
             asked: (g, c, m), queries.
@@ -151,7 +151,7 @@ class HashedMask:
             for order in orders
         ]
         by_time = orders if self._causal and sets == "chunk" else ()
-        # The token before is the last that is seen: its own key may stand in the window twice.
+        # The token before is the last that is seen: its own key may be in the window twice.
         self._seen_to = [order.asked().float() - 1 for order in by_time]
         self._offered = [order.offered().float() for order in by_time]
 
@@ -160,12 +160,12 @@ class HashedMask:
         order = self._orders[turn]
         if not self._causal:
             scores.add_(self._unseen(turn, part), alpha=LOW)
-        # By arithmetic: what is chosen by a condition is chosen one by one, most of the work beside the products.
+        # By arithmetic: what is chosen by a condition is chosen one by one, most of the work besides the products.
         elif self._sets == "chunk":
             seen_to, offered = order.cut(self._seen_to[turn], part), order.windows(self._offered[turn], part)
             scores.add_((offered.unsqueeze(-2) - seen_to.unsqueeze(-1)).clamp_(0.0, 1.0), alpha=LOW)
         else:
-            # In a bucket the order is that of time: what comes after the query stands after it.
+            # In a bucket the order is that of time: what comes after the query is after it.
             here = torch.arange(scores.shape[-1], device=scores.device, dtype=torch.float32)
             own = here[order.ahead :].unsqueeze(-1)
             first, _ = order.bounds(part)
@@ -209,7 +209,7 @@ def plainly_causal(inputs: AttentionInputs) -> bool:
 
 
 AT_ONCE = 1 << 21
-"""Scores at a time on a processor: 8 MiB of them, which stay in its cache and are not mapped anew by the allocator each time."""
+"""Scores at a time on a processor: 8 MiB of them, which stay in its cache and are not mapped again by the allocator each time."""
 
 Hide = Callable[[Tensor, int, Part], None]
 """Puts on the scores (g, c, m, w) of a round and a part what the queries do not look at, in place."""
@@ -364,7 +364,7 @@ class _Step:
 
 
 class _Layout:
-    """How the rows of (B, H, S, E) tensors stand in memory, by the first of them: heads on either side of time."""
+    """How the rows of (B, H, S, E) tensors are in memory, by the first of them: heads on either side of time."""
 
     def __init__(self, like: Tensor) -> None:
         batch, heads, length, _ = like.shape
@@ -415,7 +415,7 @@ def _add_sorted(x: Tensor, added: Tensor, order: HashedOrder) -> None:
 
 
 def _add_window(x: Tensor, added: Tensor, order: HashedOrder, part: Part) -> None:
-    """Add (g, c, w, E) to the windows of a part; a place that stands in several gets the sum."""
+    """Add (g, c, w, E) to the windows of a part; a place that is in several gets the sum."""
     count = part.end - part.begin
     for step in range(order.reach + 1):
         begin = (part.begin + step) * order.chunk

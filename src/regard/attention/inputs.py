@@ -127,7 +127,7 @@ class Padding(Mask):
     """Keys that are real tokens may be attended to, padding may not.
 
     Arguments:
-        valid: (B, S) bool, True = a real token. Padding may stand on either side.
+        valid: (B, S) bool, True = a real token. Padding may be on either side.
     """
 
     valid: Tensor
@@ -180,7 +180,7 @@ class Near(Mask):
     """A query sees keys whose places are at most `distance` from its own, wherever padding stands.
 
     Arguments:
-        places: (B or 1, S) integers, where each of the tokens that look at one another stands in its text.
+        places: (B or 1, S) integers, where each of the tokens that look at one another is in its text.
         distance: in tokens, to either side.
 
     >>> Near(torch.tensor([[0, 1, 1, 2]]), 1).dense(batch=1, queries=4, keys=4)[0, 0].int().tolist()
@@ -305,15 +305,15 @@ number for each query and `BHLS` for one for each of its keys. Small letters are
 
 
 class Positions:
-    """Where the queries and keys of an attention stand in their sequences, counted from each row's first real token.
+    """Where the queries and keys of an attention are in their sequences, counted from each row's first real token.
 
-    Where nothing is given key s stands at s, and the queries are the last L of the keys. Whoever calls several layers makes one
+    Where nothing is given key s is at s, and the queries are the last L of the keys. Whoever calls several layers makes one
     of these for all of them: what is not given is laid out once, when it is first read.
 
     Arguments:
         queries, keys: L and S.
         of_queries: (B or 1, L) integers; None for those of the last L keys. More queries than keys are not among them; where
-            nothing is given they stand at 0, 1, 2 and so on.
+            nothing is given they are at 0, 1, 2 and so on.
         of_keys: (B or 1, S) integers; None for 0, 1, 2 and so on.
         device: of what is not given.
 
@@ -358,12 +358,12 @@ class Positions:
 
     @property
     def in_order(self) -> bool:
-        """Whether nothing was given: key s stands at s, and the queries are the last of the keys."""
+        """Whether nothing was given: key s is at s, and the queries are the last of the keys."""
         return self.given[0] is None and self.given[1] is None
 
     @property
     def keys_in_order(self) -> bool:
-        """Whether it is known that key s stands at s in every row."""
+        """Whether it is known that key s is at s in every row."""
         return self.given[1] is None
 
     @property
@@ -398,9 +398,9 @@ class AttentionInputs:
         query: (B, H, L, E), already projected.
         key: (B, G, S, E), already projected; G divides H, query heads h*H/G .. share key head h.
         mask: which query may attend to which key, True = may attend; None = every query to every key.
-        positions: where queries and keys stand in their sequences; of other sizes only where nothing was given.
+        positions: where queries and keys are in their sequences; of other sizes only where nothing was given.
         query_positions, key_positions: (B or 1, L) and (B or 1, S) integers, in place of those in `positions`.
-        record: what the mechanism itself needs besides (previous weights, hash rotations, a drawn sample), by name.
+        record: what the mechanism itself needs besides (previous weights, hash rotations, a sample), by name.
 
     Raises:
         ValueError: naming both shapes, where query and key, or positions, do not fit together.
@@ -471,7 +471,7 @@ class AttentionInputs:
 
     @property
     def in_order(self) -> bool:
-        """Whether no positions were given, so that key s stands at s and the queries at the last L of the keys."""
+        """Whether no positions were given, so that key s is at s and the queries at the last L of the keys."""
         return self.positions.in_order
 
     @property
@@ -535,7 +535,7 @@ class AttentionInputs:
         return found
 
     def check_value(self, value: Tensor) -> None:
-        """Refuse values that do not stand one for one beside the keys.
+        """Refuse values that do not stand one for one next to the keys.
 
         Arguments:
             value: (B, G, S, Ev); Ev is free.

@@ -167,11 +167,11 @@ def _slow_backward(query: Tensor) -> bool:
 def dropped(x: Tensor, p: float) -> Tensor:
     """Entries set to zero with probability p and the others divided by 1 - p (Srivastava et al. 2014).
 
-    On a processor PyTorch draws one random number of its serial generator for each entry, which took a fifth of the time of a
+    On a processor PyTorch samples one random number of its serial generator for each entry, which took a fifth of the time of a
     small Transformer's training step. Here one 64-bit number serves four entries, 16 bits each, so p is kept to within
     1/131072 (1/65536 next to 1), and the scale is that of the p really used. The numbers are those of NumPy's SFC64, four times
-    as fast as PyTorch's generator, which draws the seed alone: what `torch.manual_seed` fixes stays fixed. On other devices, and
-    when compiled, it is PyTorch's own.
+    as fast as PyTorch's generator, which samples the seed alone: what `torch.manual_seed` fixes stays fixed. On other devices,
+    and when compiled, it is PyTorch's own.
 
     Arguments:
         x: of any shape.
@@ -285,7 +285,7 @@ def _vectors_of_rows(function: Callable[..., Tensor], x: Tensor, *args: Any, **n
         flat = F.pad(flat, (0, -width % VECTOR))
     parts = flat.split(max(1, (SERIAL - 1) // flat.shape[1]))
     made = torch.cat([function(part, *args, **named) for part in parts])
-    # Laid out anew: a product of what stands further apart in memory may be another.
+    # Laid out again: a product of what stands further apart in memory may be another.
     return (made[:, :width].clone(memory_format=torch.contiguous_format) if width % VECTOR else made).view(x.shape)
 
 

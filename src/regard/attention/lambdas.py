@@ -17,7 +17,7 @@ Lambdas = Literal["content", "position", "both"]
 
 
 class RelativeEmbeddings(nn.Module):
-    """A learnt vector for each way from one place of a grid to another: E of section 2 in the paper.
+    """A learned vector for each way from one place of a grid to another: E of section 2 in the paper.
 
     Places are numbered row by row. Every head and every example has the same vectors.
 
@@ -47,7 +47,7 @@ class RelativeEmbeddings(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw them small: a sum over all places is then about as large as one of these."""
+        """Sample them small: a sum over all places is then about as large as one of these."""
         down, right = self.weight.shape[:2]
         nn.init.normal_(self.weight, std=(down * right) ** -0.5)
 

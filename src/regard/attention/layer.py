@@ -122,7 +122,7 @@ class AttentionLayer(nn.Module):
     ) -> AttentionInputs:
         """The mechanism's inputs for queries from `target` (B, L, D) and projected `keys` (B, G, S, E).
 
-        In training what is random in the mechanism is drawn into their record, so whoever has the inputs has the draw.
+        In training what is random in the mechanism is sampled into their record, so whoever has the inputs has the sampling.
         """
         if positions is None:
             positions = Positions(

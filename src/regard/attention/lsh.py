@@ -1,7 +1,7 @@
 """Reformer's attention: local attention in chunks, and LSH attention (Kitaev et al. 2020).
 
-In `ChunkedAttention` each chunk of a text attends to itself and to chunks beside it. In `LSHAttention` each query attends to the
-keys that share a hash bucket with it. The hash is at the end; `regard.attention.hashed` computes the attention by chunks.
+In `ChunkedAttention` each chunk of a text attends to itself and to chunks next to it. In `LSHAttention` each query attends to
+the keys that share a hash bucket with it. The hash is at the end; `regard.attention.hashed` computes the attention by chunks.
 """
 
 from __future__ import annotations
@@ -170,8 +170,8 @@ class LSHAttention(Attention):
     is the own once more, as in Hugging Face's code.
 
     A query has the place of its own key: the L queries belong to the last L of the S slots. Slots that may not see themselves,
-    such as padding, go to the end of the order. Scores have no 1/sqrt(E): keys of length 1 and queries of a length that is learnt
-    set the temperature, as in the released code.
+    such as padding, go to the end of the order. Scores have no 1/sqrt(E): keys of length 1 and queries of a length that is
+    learned set the temperature, as in the released code.
 
     With `filled` there may be chunks of nothing but padding at the end of each round's order, as in Hugging Face's code.
 
@@ -179,7 +179,7 @@ class LSHAttention(Attention):
     there are fewer queries than keys, in decoding with a cache, the sets are those of the text so far; chunks that a longer text
     would cut elsewhere are not foreseen.
 
-    In training the layer draws rotations anew for every call (`draw`); where the record has none they are those of `seed`.
+    In training the layer samples rotations again for every call (`draw`); where the record has none they are those of `seed`.
 
     Arguments:
         chunk: m, in tokens.
@@ -187,7 +187,7 @@ class LSHAttention(Attention):
         buckets: b, even; several factors where it is large, see `buckets_by_rotation`.
         before: how many chunks to look back, besides the own.
         sets: as above.
-        seed: of the rotations where none are drawn.
+        seed: of the rotations where none are sampled.
         dropout: probability of dropping a weight in training, in each round.
         filled: the lengths of all chunks of a model, see `filled_length`; none, where only these chunks are to be filled.
 
@@ -232,7 +232,7 @@ class LSHAttention(Attention):
 
     @property
     def declaration(self) -> Declaration:
-        """Drawn; no distribution, for among the keys near a query there may be none that it may see.
+        """Sampled; no distribution, for among the keys near a query there may be none that it may see.
 
         Padding is counted: it would take places among the hashed.
         """
@@ -403,7 +403,7 @@ def unit(x: Tensor) -> Tensor:
 def draw_rotations(
     width: int, *, heads: int, rounds: int, buckets: Sequence[int], generator: torch.Generator | None = None
 ) -> Tensor:
-    """The matrices R that decide which vectors fall together, drawn from a standard normal distribution.
+    """The matrices R that decide which vectors fall together, sampled from a standard normal distribution.
 
     Arguments:
         width: E, of the vectors.

@@ -29,7 +29,7 @@ class Declaration:
         extra_output: `extra_output(inputs, weights)` is a term of the output besides the weighted values.
         drawn: `draw` fills the record with random numbers that `weights` and `forward` need.
         counts_padding: what a query gets depends on keys that it does not see, so masks have to hide padding behind a text too.
-        reads: what it looks for in the record, and nothing else there; what `draw` draws is among it.
+        reads: what it looks for in the record, and nothing else there; what `draw` samples is among it.
     """
 
     distribution: bool = True
@@ -71,7 +71,7 @@ class Attention(nn.Module, ABC):
     def weights(self, inputs: AttentionInputs) -> Tensor:
         """(B, H, L, S) float32 (float64 for float64 inputs): the paper's equation, plainly, before dropout.
 
-        Draws no random number.
+        Samples no random number.
         """
 
     def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ class Attention(nn.Module, ABC):
         return False
 
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
-        """The same inputs with what is random in the mechanism drawn into their record; nothing is by default.
+        """The same inputs with what is random in the mechanism sampled into their record; nothing is by default.
 
         `AttentionLayer` calls it in training, and nobody else. What the record holds already stays.
         """
@@ -135,7 +135,7 @@ class ScoredAttention(Attention):
 
     @property
     def declaration(self) -> Declaration:
-        """A distribution where the alignment gives one, drawn where it draws."""
+        """A distribution where the alignment gives one, sampled where it samples."""
         reads = {**self.score.reads, **self.alignment.reads}
         return Declaration(distribution=self.alignment.distribution, drawn=self.alignment.drawn, reads=reads)
 
@@ -146,16 +146,16 @@ class ScoredAttention(Attention):
         return plain and self.alignment.plain_softmax and self.score.product_scale(1) is not None
 
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
-        """The same inputs with what the alignment draws in their record."""
+        """The same inputs with what the alignment samples in their record."""
         drawn = self.alignment.draw(inputs, generator)
         return replace(inputs, record={**inputs.record, **drawn}) if drawn else inputs
 
     def weights(self, inputs: AttentionInputs) -> Tensor:
-        """(B, H, L, S): the alignment of the scores, in float32 whatever the inputs are, before dropout."""
+        """(B, H, L, S): the alignment of the scores, in float32 for any inputs, before dropout."""
         return self.aligned(inputs, self.alignment)
 
     def aligned(self, inputs: AttentionInputs, alignment: Alignment) -> Tensor:
-        """What another alignment would make of the same scores, (B, H, L, S): such as the probabilities of hard draws."""
+        """What another alignment would make of the same scores, (B, H, L, S): such as the probabilities of hard samples."""
         exact = inputs.exact
         with torch.autocast(inputs.query.device.type, enabled=False):
             scores = self.score(inputs.query.to(exact), inputs.key_per_query_head.to(exact), inputs)

@@ -29,7 +29,7 @@ def positions_of(valid: Tensor) -> Tensor:
 
 
 def positions_in_documents(documents: Tensor, valid: Tensor) -> Tensor:
-    """The place of each token in its own document, where several stand in one row, counted from 0 at each one's first.
+    """The place of each token in its own document, where several are in one row, counted from 0 at each one's first.
 
     Arguments:
         documents: (B, S) integers, the document that each token is of.
@@ -120,7 +120,7 @@ class LearnedPositions(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the vectors at the size of the sinusoids they stand in for (variance one half)."""
+        """Initialise the vectors at the size of the sinusoids they stand in for (variance one half)."""
         nn.init.normal_(self.weight, std=0.5**0.5)
 
     def forward(self, positions: Tensor) -> Tensor:
@@ -389,7 +389,7 @@ class AxialPositions(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw from a standard normal distribution, as the released code does."""
+        """Sample from a standard normal distribution, as the released code does."""
         nn.init.normal_(self.row)
         nn.init.normal_(self.column)
 

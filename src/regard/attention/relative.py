@@ -102,7 +102,7 @@ class RelativeBias(nn.Module):
         return self(keys.unsqueeze(-2) - queries.unsqueeze(-1))
 
     def between_slots(self, queries: int, keys: int) -> Tensor:
-        """(1, H, L, S) of so many queries and keys that both stand at 0, 1, 2 and so on."""
+        """(1, H, L, S) of so many queries and keys that both are at 0, 1, 2 and so on."""
         # Each distance once, and then every query's stretch of them: fewer look-ups by far, backwards too.
         distance = torch.arange(1 - queries, max(keys, 1), device=self.weight.device)
         by_distance = self(distance.unsqueeze(0))[:, 0]
@@ -205,7 +205,7 @@ class RelativeVectors(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the vectors with deviation E^-1/2, as the authors' code does."""
+        """Initialise the vectors with deviation E^-1/2, as the authors' code does."""
         nn.init.normal_(self.weight, std=self.weight.shape[-1] ** -0.5)
 
     @property
@@ -240,7 +240,7 @@ class RelativeVectors(nn.Module):
         return found.gather(-1, rows.expand(*query.shape[:3], rows.shape[-1]))
 
     def products_of_slots(self, query: Tensor, keys: int, *, causal: bool = False) -> Tensor:
-        """q_i . a_ij where queries and keys stand at 0, 1, 2 and so on: by the skew, and no index is laid out.
+        """q_i . a_ij where queries and keys are at 0, 1, 2 and so on: by the skew, and no index is laid out.
 
         Arguments:
             query: (B, H, L, E).

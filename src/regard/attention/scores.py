@@ -135,7 +135,7 @@ class General(Score):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw Wa as PyTorch draws a linear layer."""
+        """Initialise Wa as PyTorch does a linear layer."""
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
 
     def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
@@ -167,7 +167,7 @@ class Additive(Score):
         nn.init.zeros_(self.weight)
 
     def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
-        """(B, H, L, width) and (B, H, S, width) to (B, H, L, S); the tanh of (B, H, L, S, width) stands in memory."""
+        """(B, H, L, width) and (B, H, S, width) to (B, H, L, S); the tanh of (B, H, L, S, width) is in memory."""
         return torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3)) @ self.weight.to(query.dtype)
 
 
@@ -176,7 +176,7 @@ class Location(Score):
 
         score(q, k_s) = (Wa q)_s
 
-    What stands at a place has no say, only where it stands: place s is one of `inputs.key_positions`, counted from the first real
+    What is at a place has no say, only where it stands: place s is one of `inputs.key_positions`, counted from the first real
     token, so padding on the left shifts nothing.
 
     Arguments:
@@ -200,7 +200,7 @@ class Location(Score):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw Wa as PyTorch draws a linear layer."""
+        """Initialise Wa as PyTorch does a linear layer."""
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
 
     def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
@@ -247,7 +247,7 @@ class Cosine(Score):
         """(B, H, L, E) and (B, H, S, E) to (B, H, L, S).
 
         Raises:
-            ValueError: where the record's strength does not stand one for one beside the queries.
+            ValueError: where the record's strength does not stand one for one next to the queries.
         """
         strength = known(query, key, inputs).part("strength", self.reads)
         if strength is None:

@@ -2,8 +2,8 @@
 
 Machines differ, so seconds are not compared. The peer does the same work in the same rounds, so the speed of the machine, and
 most of what else it does meanwhile, falls out of the ratio. A row is slower where its ratio in every round is below that of every
-round of the stored run, and faster where all are above; else the two cannot be told apart. Where nothing has changed, one row in
-252 is called slower by chance with five rounds in both (5! 5! / 10!), one in 20 with three.
+round of the stored run, and faster where all are above; else the two cannot be distinguished. Where nothing has changed, one
+row in 252 is called slower by chance with five rounds in both (5! 5! / 10!), one in 20 with three.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The suite `encoder`: vectors of sentences, and training BERT on masked text."""
+"""The suite `encoder`: sentence embeddings, and training BERT on masked text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Sizes:
     Arguments:
         sentences: embedded in one turn.
         compared: of them, whose vectors are compared with those in float32.
-        embedder: the config of the model with random weights that stands in where no trained one is to be had.
+        embedder: the config of the model with random weights that is in where no trained one is to be had.
         pieces: of its vocabulary.
         trained: the config of the model that is trained.
         batch: (texts, tokens) of an update.

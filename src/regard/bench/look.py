@@ -1,4 +1,4 @@
-"""The suite `look`: what it costs to see the attention of a model of BERT-base's shape, and to make a picture of it."""
+"""The suite `look`: what it costs to see the attention of a model of BERT-base's shape, and to make an image of it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ QUICK = Sizes(
 
 
 def contests(options: Options, folder: Path) -> list[Contest]:
-    """The contests asked for; pictures are written into `folder`."""
+    """The contests asked for; images are written into `folder`."""
     sizes = QUICK if options.quick else BASE
     found = []
     if "recording" in options.cases:

@@ -389,7 +389,7 @@ class _Looking(_Ours):
         return util.find_spec("transformers") is not None
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Build the model and draw a text."""
+        """Build the model and sample a text."""
         import torch
         from transformers import BertConfig, BertModel
 

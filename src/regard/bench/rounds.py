@@ -217,7 +217,7 @@ class Contest:
         about: everything else that decides the figure: sizes, data, batches.
         unit: what `amount` over seconds is.
         ours: settings of ours; one row each.
-        peers: settings of the peers; all stand in every row.
+        peers: settings of the peers; all are in every row.
         best: add a row with our best setting next to the best of each peer.
         higher_is_better: whether more of the unit is faster.
         measures: further figures to give rows to, smaller ones being better, by name and unit, such as `file, MB`.
@@ -239,7 +239,7 @@ class Contest:
 
 
 REST = 0.3
-"""Seconds between two turns: OpenMP's threads go on spinning for 0.2 s after their work, on cores the next one needs."""
+"""Seconds between two turns: OpenMP's threads continue spinning for 0.2 s after their work, on cores the next one needs."""
 
 
 class Process(Protocol):
@@ -449,7 +449,7 @@ def _best(contest: Contest, tally: Tally, library: str) -> Contestant | None:
 
 
 def details_of(contest: Contest, tally: Tally) -> dict[str, Any]:
-    """What stands behind the rows: every round, the spread, what each contestant said, and how far answers agree."""
+    """What is behind the rows: every round, the spread, what each contestant said, and how far answers agree."""
     first = next((tally.answers[c.label] for c in contest.ours if c.label in tally.answers), None)
     return {
         "about": contest.about,
@@ -534,7 +534,7 @@ class Report:
         rows: the figures.
         absent: peers that are not installed.
         failed: what failed, by name, and the sentence that says why.
-        details: what stands behind the figures: the rounds, their spread, settings, what was left out.
+        details: what is behind the figures: the rounds, their spread, settings, what was left out.
     """
 
     suite: str
@@ -559,7 +559,7 @@ class Report:
         return values | ({"failed": dict(self.failed)} if self.failed else {})
 
     def whole(self) -> dict[str, Any]:
-        """The report with everything that stands behind it."""
+        """The report with everything that is behind it."""
         return {**self.to_json(), "failed": dict(self.failed), "details": dict(self.details)}
 
 

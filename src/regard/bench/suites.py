@@ -106,7 +106,7 @@ def bench(
     Arguments:
         name: of `SUITES`.
         options: what to measure, on what, and how often.
-        say: receives sentences for the user while it goes on.
+        say: receives sentences for the user while it continues.
         start: the process of a contestant; one of its own by default.
         rest: seconds between two turns.
 
@@ -164,7 +164,7 @@ def _plain(options: Options) -> dict[str, object]:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores and memory of this machine, its graphics card, and whether bfloat16 is computed natively."""
+    """Processor, cores and memory of this machine, its GPU, and whether bfloat16 is computed natively."""
     import torch
 
     from regard.training.precision import native_bfloat16

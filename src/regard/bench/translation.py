@@ -84,7 +84,7 @@ def contests(options: Options, folder: Path) -> list[Contest]:
     sizes = QUICK if options.quick else Sizes()
     pairs = builtin_pairs(sizes.pairs, seed=SEED) if options.pairs is None else options.pairs
     translator = _untrained(pairs, sizes) if options.model is None else _trained(options.model)
-    # Saved anew whatever it was: every contestant opens this folder.
+    # Saved again whatever it was: every contestant opens this folder.
     translator.save(folder / "model")
     _check_open(options, folder / "model")
     encoded = encoded_pairs(translator, pairs, options.to)
@@ -129,7 +129,7 @@ class Measured:
 
 
 def _untrained(pairs: Sequence[tuple[str, str]], sizes: Sizes) -> Translator:
-    """A pre-norm Transformer with random weights and a vocabulary learnt from the pairs."""
+    """A pre-norm Transformer with random weights and a vocabulary learned from the pairs."""
     from regard.models import Transformer, TransformerConfig
     from regard.tasks.translation import TranslationTask, Translator
     from regard.text import Tokenizer

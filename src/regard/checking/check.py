@@ -55,7 +55,7 @@ def check(folder: str | os.PathLike[str], *, code: Code | None = None) -> Report
     Nothing is changed. Damage is listed in the report and raises no error.
 
     Arguments:
-        folder: of a model, a run, vectors of words, a token store, or of texts with an index.
+        folder: of a model, a run, word embeddings, a token store, or of texts with an index.
         code: your own Python file, or files, with the parts that a model was made with.
 
     Raises:
@@ -377,7 +377,7 @@ def _data(listed: Listed, *, begun: bool) -> list[CheckedFile]:
     return files
 
 
-# Folders that hold no model: vectors of words, token stores, indexes for search.
+# Folders that hold no model: word embeddings, token stores, indexes for search.
 
 
 STORE = "store.json"
@@ -386,7 +386,7 @@ AT_ONCE = 1 << 22
 
 
 def is_vectors(listed: Listed) -> bool:
-    """Whether a folder holds vectors of words, or what is left of them."""
+    """Whether a folder holds word embeddings, or what is left of them."""
     kind = json_object(listed.path(vectors_folder.DESCRIPTION)).get("kind")
     return kind == vectors_folder.KIND or {vectors_folder.MATRIX, vectors_folder.WORDS} <= {*listed.names}
 

@@ -140,7 +140,7 @@ def texts_of(value: Any) -> dict[str, str]:
 
 
 def unplaced(sentence: str, path: Path) -> str:
-    """A sentence without the file's name at its front, which stands next to it already."""
+    """A sentence without the file's name at its front, which is next to it already."""
     return sentence.removeprefix(f"{path}: ")
 
 

@@ -35,7 +35,7 @@ class Served:
     remarks: tuple[str, ...] = ()
 
     def notes(self, name: str) -> Iterator[str]:
-        """What a report says of it, beside what opens the folder."""
+        """What a report says of it, besides what opens the folder."""
         if self.lacks:
             yield f"{name} does not open it: {', '.join(self.lacks)}"
         for remark in self.remarks if self.opens else ():

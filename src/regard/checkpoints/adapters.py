@@ -1,4 +1,4 @@
-"""Low-rank adapters beside a model's weights, in the layout of the `peft` library where that can name them.
+"""Low-rank adapters next to a model's weights, in the layout of the `peft` library where that can name them.
 
     adapter/adapter_config.json, adapter/adapter_model.safetensors    as peft writes them
     adapter/regard.json                                               what they are to us, and a digest of each tensor
@@ -114,7 +114,7 @@ def write_adapters(
 
 
 def has_adapters(folder: Path) -> bool:
-    """Whether a model's folder has adapters beside its weights."""
+    """Whether a model's folder has adapters next to its weights."""
     return (folder / ADAPTER / CARD).is_file()
 
 

@@ -102,7 +102,7 @@ GPT_MASKS = ("{*}.attn.bias", "{*}.attn.masked_bias", "transformer.position_ids"
 
 
 def matrix_behind(name: str) -> HFTensor:
-    """A matrix that stands behind what it multiplies, and its bias."""
+    """A matrix that is behind what it multiplies, and its bias."""
     return HFTensor(name, transposed=True)
 
 
@@ -210,7 +210,7 @@ def _buckets_from_hf(reading: Reading) -> dict[str, Any]:
 
 
 def _axes_to_hf(config: ReformerConfig) -> dict[str, Any]:
-    """A row's vector beside a column's, or a vector for each position."""
+    """A row's vector next to a column's, or a vector for each position."""
     if not config.axial_shape:
         return {"axial_pos_embds": False}
     shape, widths = list(config.axial_shape), list(config.axial_widths)

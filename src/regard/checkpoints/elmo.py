@@ -6,7 +6,7 @@
     CNN_proj/W_proj, b_proj                                       (N, P), (P,)
     RNN_{way}/RNN/MultiRNNCell/Cell{j}/LSTMCell/W_0, B, W_P_0     (2 P, 4 n), (4 n,), (n, P); way 0 is forward, 1 backward
 
-The gates of an LSTM stand there as input, candidate, forget, output, ours as input, forget, candidate, output; and their forget
+The gates of an LSTM are there as input, candidate, forget, output, ours as input, forget, candidate, output; and their forget
 gate adds 1 to its bias when it computes, which ours has in it. What tells words is not published.
 """
 
@@ -227,7 +227,7 @@ def _limit(value: Any) -> float | None:
 MOST_PARTS, DEEPEST = 1000, 10
 """Of a group, and of groups within one another."""
 MOST_PACKED = 64
-"""How many times its size in the file a dataset may be in memory; numbers that were learnt hardly shrink."""
+"""How many times its size in the file a dataset may be in memory; numbers that were learned hardly shrink."""
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Hugging Face's layouts of encoders of texts: BERT and DistilBERT.
 
-Every tensor is the same there; names differ, the oldest files call a norm's gain and bias gamma and beta, and what stands on the
+Every tensor is the same there; names differ, the oldest files call a norm's gain and bias gamma and beta, and what is on the
 encoder is told by `architectures` and by the names of the tensors.
 """
 
@@ -35,7 +35,7 @@ NOT_OURS = {"is_decoder": False, "add_cross_attention": False, "position_embeddi
 
 
 def head_from_hf(reading: Reading) -> dict[str, Any]:
-    """What stands on the encoder, and how many numbers it gives.
+    """What is on the encoder, and how many numbers it gives.
 
     Its tensors say it, and where they leave it open the architecture does.
 

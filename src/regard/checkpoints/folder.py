@@ -1,6 +1,6 @@
 """A model's folder: config.json, model.safetensors, tokenizer files, regard.json, README.md. No pickle is ever read.
 
-It is on this machine, or on the Hugging Face hub and fetched once. The network is used only where `hub:` stands before a
+It is on this machine, or on the Hugging Face hub and fetched once. The network is used only where `hub:` is before a
 name, and by `push_folder`.
 """
 
@@ -35,7 +35,7 @@ PATTERNS = ("*.json", "*.safetensors", "vocab.txt", "merges.txt", "README.md")
 """What is fetched of a repository. Pickles are not."""
 
 PREFIX = "hub:"
-"""What stands before the id of a repository."""
+"""What is before the id of a repository."""
 
 
 PATIENCE = 5.0
@@ -85,11 +85,11 @@ def push_folder(
 ) -> str:
     """Upload a model's folder to a repository of the hub, which is made where there is none.
 
-    Weights that stand there are replaced: files of them that the folder does not have are removed in the same commit.
+    Weights that are there are replaced: files of them that the folder does not have are removed in the same commit.
 
     Arguments:
         folder: of a model.
-        place: the repository, `owner/name`, or `name` for one's own; `hub:` may stand before it.
+        place: the repository, `owner/name`, or `name` for one's own; `hub:` may be before it.
         private: whether a new repository is private; None for what the owner's settings say. One that is there stays as it is.
         token: that may write; None for that of `hf auth login` or of the variable HF_TOKEN.
         message: of the commit.
@@ -203,7 +203,8 @@ class Card:
         layout: `name`, whose config and names the folder has: one of Hugging Face's (`FORMATS`), with what their config cannot
             say under `unsaid`; or `regard`, with `why` it could not be told in one of those.
         code: the parts that are not the package's, as `regard.parts.write_code` tells them; empty where there are none.
-        files: the SHA-256 of every file beside this one and the weights, by its place in the folder; empty in folders of before.
+        files: the SHA-256 of every file next to this one and the weights, by its place in the folder; empty in folders of
+            before.
     """
 
     task: Mapping[str, Any]
@@ -242,7 +243,7 @@ def write_model(
 
     Arguments:
         tensors: as `parameters_of` gives them.
-        obstacle: what beside the config keeps the model from being told there, as half a sentence; empty where nothing does.
+        obstacle: what besides the config keeps the model from being told there, as half a sentence; empty where nothing does.
         said: what the task adds to Hugging Face's config.json, such as the names of labels.
     """
     layout = layout_of(config, obstacle)
@@ -361,7 +362,7 @@ def read_model(folder: str | os.PathLike[str]) -> nn.Module:
 
 
 def _unset(config: Any, tensors: Mapping[str, Tensor], where: str) -> nn.Module:
-    """The model of a config, its parameters yet to be set: drawing those of a large one takes longer than reading them.
+    """The model of a config, its parameters yet to be set: sampling those of a large one takes longer than reading them.
 
     Its shapes are compared with the tensors before it takes any memory.
 
@@ -442,7 +443,7 @@ def read_config(folder: str | os.PathLike[str]) -> Any:
 
 
 def _config_beside(folder: Path, values: Mapping[str, Any], name: str) -> Any:
-    """The config that a config.json holds, its sizes compared with the header of the weights beside it."""
+    """The config that a config.json holds, its sizes compared with the header of the weights next to it."""
     outline = read_outline(folder / WEIGHTS)
     config = _config(folder, values, name, outline)
     _check_sizes(config, outline, folder / CONFIG)

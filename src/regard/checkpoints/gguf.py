@@ -80,7 +80,7 @@ OTHERS: Mapping[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Where a tensor stands in the file.
+    """Where a tensor is in the file.
 
     Arguments:
         kind: its type.
@@ -480,7 +480,7 @@ def _as_there(tensor: Tensor, called: str, file: GGUFFile, values: Mapping[str, 
     heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(called.split(".")[-2])
     if heads is None or file.values["general.architecture"] != "llama":
         return tensor
-    # Channels that are turned together stand next to each other there, and half a head apart here.
+    # Channels that are turned together are next to each other there, and half a head apart here.
     count, rest = values[heads], tensor.shape[1:]
     if count < 1 or tensor.shape[0] % (2 * count):
         raise InputError(f"{file.path}: {called} has {tensor.shape[0]} rows for {count} heads; {CURE}")

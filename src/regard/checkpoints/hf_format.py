@@ -3,7 +3,7 @@
 A format says how a model of ours is called there and back: the fields of its config.json, the names of its tensors, the names of
 activations, and what our models cannot be. The machinery that reads and writes by these tables stands here, once; the tables
 themselves in `encoders` (BERT), `decoders` (GPT, Reformer), `translators` (Marian, T5) and `pictures` (ViT). What no table can
-say is a small named function beside it.
+say is a small named function next to it.
 
 Every field of a config.json is followed, refused by its name, or known to change nothing (`IGNORED`); any other is reported in a
 warning. Every tensor is mapped by a rule, or is one of those that the format names as repeated, constant or ignored.
@@ -177,10 +177,10 @@ class Reading:
     """A config.json while it is read; what the special functions of a format are given.
 
     Arguments:
-        values: its content, every field under the family's own name; where the file of a model for pictures has a
-            preprocessor_config.json beside it, under `preprocessor` that.
+        values: its content, every field under the family's own name; where the file of a model for images has a
+            preprocessor_config.json next to it, under `preprocessor` that.
         settings: of our config, as far as they are known.
-        extra: what regard.json keeps beside it, as the format's `extra`; its defaults in a folder made elsewhere.
+        extra: what regard.json keeps besides it, as the format's `extra`; its defaults in a folder made elsewhere.
         foreign: whether the folder was made elsewhere.
         tensors: those of the file, under the names of the format's table; shapes alone of the large ones.
         where: what messages call config.json.
@@ -205,7 +205,7 @@ class Constant:
     Arguments:
         value: what it has to be, in float32.
         described: what messages call that.
-        tolerance: by how much each number may differ, beside the rounding of half precision.
+        tolerance: by how much each number may differ, besides the rounding of half precision.
         optional: whether a file may lack it.
         written: whether our files have it.
     """
@@ -237,9 +237,9 @@ class HFFormat:
         must_be: their fields that our model can have one value of, and that value.
         must_agree: their fields that have to be as another is, and that other.
         implied: our fields that their config cannot say, and the only value there.
-        written: what is written beside `fields`, for other programs.
+        written: what is written next to `fields`, for other programs.
         token_ids: their fields that repeat an id of the tokenizer, for other programs, and what `Tokenizer` calls it.
-        ignored: their fields that change no output, beside `IGNORED`, and why.
+        ignored: their fields that change no output, besides `IGNORED`, and why.
         special_fields: our names of further fields, which the functions below write and read, and where they are found there.
         unwritten: our fields that are left out there, and why that changes no output.
         extra: a dataclass of what their config cannot say; regard.json keeps it. A field of the config of the same name is taken.
@@ -347,7 +347,7 @@ class HFFormat:
 
         Arguments:
             values: its content; under `preprocessor` that of preprocessor_config.json, where there is one.
-            extra: what regard.json keeps beside it; None for a folder made elsewhere.
+            extra: what regard.json keeps besides it; None for a folder made elsewhere.
             tensors: those of the file: their names and shapes say what config.json may not.
             where: what messages call config.json.
 
@@ -472,7 +472,7 @@ class HFFormat:
         return NameTable(tuple(itertools.starmap(_rule, _for(self.tensors, config).items())))
 
     def tensors_to_hf(self, config: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Our parameters under their names, and the constants that their file holds beside them."""
+        """Our parameters under their names, and the constants that their file holds besides them."""
         theirs = self.name_table(config).to_theirs(tensors)
         first = next(iter(tensors.values()))
         for name, constant in self._constants(config).items():

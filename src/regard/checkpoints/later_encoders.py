@@ -50,7 +50,7 @@ ROBERTA_HEADS: Mapping[HeadKind, TensorTable] = {
 
 
 def _roberta_head(reading: Reading) -> dict[str, Any]:
-    """What stands on the encoder, and how many numbers it gives."""
+    """What is on the encoder, and how many numbers it gives."""
     values, tensors, where = reading.values, reading.tensors, reading.where
     architectures = values.get("architectures") or []
     if not isinstance(architectures, list):
@@ -187,7 +187,7 @@ def _electra_dropout(reading: Reading) -> dict[str, Any]:
 
 
 def _electra_head(reading: Reading) -> dict[str, Any]:
-    """What stands on the encoder, and how many numbers it gives.
+    """What is on the encoder, and how many numbers it gives.
 
     Raises:
         InputError: for a generator whose output has a table of its own.

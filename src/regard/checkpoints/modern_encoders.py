@@ -40,7 +40,7 @@ def _tensors(config: ModernBertConfig) -> TensorTable:
 
 
 def _head(reading: Reading) -> dict[str, Any]:
-    """What stands on the encoder: its tensors say whether anything does, and the architecture what.
+    """What is on the encoder: its tensors say whether anything does, and the architecture what.
 
     Raises:
         InputError: for an architecture that is not a list of names, and classes of a model that names none.

@@ -2,11 +2,11 @@
 
 The names are those that Hugging Face's optimum and sentence-transformers look for:
 
-    inputs    input_ids, attention_mask, and token_type_ids where the model tells texts apart   (B, L) int64
+    inputs    input_ids, attention_mask, and token_type_ids where the model distinguishes texts   (B, L) int64
     outputs   last_hidden_state (B, L, D) and pooler_output (B, D), or what the head tells: logits; start_logits and end_logits;
               prediction_logits and seq_relationship_logits
 
-B and L are free, up to the model's longest text. attention_mask is 1 at real tokens; padding may stand on either side.
+B and L are free, up to the model's longest text. attention_mask is 1 at real tokens; padding may be on either side.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from regard.layers import Encoded, TextEncoder, Tokens
 
 FILE = "model.onnx"
 LARGEST = 1_900_000_000
-"""Bytes of weights that a file of ONNX holds itself; more go into a file beside it."""
+"""Bytes of weights that a file of ONNX holds itself; more go into a file next to it."""
 TOLERANCE = 1e-4
 """How far onnxruntime may be from the model, relative to the largest number that comes out, in float32."""
 

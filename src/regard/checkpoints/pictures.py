@@ -1,7 +1,7 @@
-"""Hugging Face's layout of the Vision Transformer, and what becomes of a picture before it reads one.
+"""Hugging Face's layout of the Vision Transformer, and what becomes of an image before it reads one.
 
 Every tensor is the same there, the map of a patch included, which is a convolution in both. What pixels are moved and divided by
-stands in a file of its own, preprocessor_config.json, which is read and written here too.
+is in a file of its own, preprocessor_config.json, which is read and written here too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _size_to_hf(config: ViTConfig) -> dict[str, Any]:
 
 
 def _size_from_hf(reading: Reading) -> dict[str, Any]:
-    """Height and width of pictures, and the side of a patch, which may be given by two numbers too."""
+    """Height and width of images, and the side of a patch, which may be given by two numbers too."""
     height, width = _pair(reading.values.get("image_size", 224), f"{reading.where}.image_size")
     across, down = _pair(reading.settings.get("patch", 16), f"{reading.where}.patch_size")
     if across != down:
@@ -193,15 +193,15 @@ class Preprocessing:
 
 
 def preprocessing(values: Mapping[str, Any], where: str, *, height: int, width: int, channels: int) -> Preprocessing:
-    """What preprocessor_config.json says becomes of a picture, all of it.
+    """What preprocessor_config.json says becomes of an image, all of it.
 
     Arguments:
         values: its content.
         where: what messages call it.
-        height, width, channels: of the pictures that the model reads.
+        height, width, channels: of the images that the model reads.
 
     Raises:
-        InputError: naming what is of another type or cannot be followed, or where no picture would get the model's size.
+        InputError: naming what is of another type or cannot be followed, or where no image would get the model's size.
     """
     key = "image_processor_type" if values.get("image_processor_type") is not None else "feature_extractor_type"
     name = str(values.get(key) or "ViTImageProcessor")
@@ -246,10 +246,10 @@ def preprocessing(values: Mapping[str, Any], where: str, *, height: int, width: 
 
 
 def prepared_as(config: ViTConfig, beside: Mapping[str, Any], where: str) -> Preprocessing:
-    """What becomes of a picture before a model that another program wrote reads it.
+    """What becomes of an image before a model that another program wrote reads it.
 
     Arguments:
-        beside: the content of preprocessor_config.json; where there is none, pictures are resized to the model's size, and
+        beside: the content of preprocessor_config.json; where there is none, images are resized to the model's size, and
             pixels are moved and divided as the models were published.
         where: what messages call config.json.
 
@@ -270,7 +270,7 @@ def preprocessor_to_hf(config: ViTConfig, steps: PictureSteps | None) -> dict[st
     """The content of preprocessor_config.json.
 
     Arguments:
-        steps: what a picture goes through; None where pictures are made to fit in our way, which is written as plain resizing.
+        steps: what an image goes through; None where images are made to fit in our way, which is written as plain resizing.
     """
     steps = steps or PictureSteps(size=(config.picture_height, config.picture_width))
     mean, std = (

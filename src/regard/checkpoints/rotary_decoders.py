@@ -56,7 +56,7 @@ SCALINGS: Mapping[str, Mapping[str, str]] = {
         "truncated": "truncate",
     },
 }
-"""By the kind of scaling, our names of its settings and theirs, beside its factor."""
+"""By the kind of scaling, our names of its settings and theirs, besides its factor."""
 
 TRAINED = "original_max_position_embeddings"
 
@@ -347,7 +347,7 @@ SCORE = "score.weight"
 
 
 def _named_for(title: str) -> Callable[[LlamaConfig], str]:
-    """The name of their class, by what stands on the model."""
+    """The name of their class, by what is on the model."""
 
     def named(config: LlamaConfig) -> str:
         return f"{title}For" + ("SequenceClassification" if isinstance(config, LlamaClassifierConfig) else "CausalLM")

@@ -151,7 +151,7 @@ def size_in_bytes(size: int | str) -> int:
 
 
 def read_tensors(path: str | os.PathLike[str], digests: Mapping[str, str] | None = None) -> dict[str, Tensor]:
-    """Read a safetensors file, or the shards that stand in its place, checking each tensor against its digest if one is given.
+    """Read a safetensors file, or the shards that are in its place, checking each tensor against its digest if one is given.
 
     Raises:
         InputError: for a missing or truncated file, an index that does not fit the shards, or a tensor whose bytes are not those
@@ -168,7 +168,7 @@ def read_tensors(path: str | os.PathLike[str], digests: Mapping[str, str] | None
 
 
 def read_outline(path: str | os.PathLike[str], *, largest: int = 1 << 18) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, or of the shards that stand in its place.
+    """The tensors of a safetensors file, or of the shards that are in its place.
 
     Of those with more than `largest` numbers only shape and dtype, on the meta device.
 
@@ -184,12 +184,12 @@ def read_outline(path: str | os.PathLike[str], *, largest: int = 1 << 18) -> dic
 
 
 def index_of(path: Path) -> Path:
-    """Where the index of the shards is that stand in a file's place."""
+    """Where the index of the shards is that are in a file's place."""
     return path.with_name(f"{path.name}.index.json")
 
 
 def shards_of(path: Path) -> dict[Path, set[str]]:
-    """The shards that stand in a file's place, and the names of the tensors in each; none where the file itself is there.
+    """The shards that are in a file's place, and the names of the tensors in each; none where the file itself is there.
 
     Raises:
         InputError: for an index that is damaged, or names a file elsewhere.
@@ -297,7 +297,7 @@ class Rule:
         theirs: their name.
         channels: axes along which the model's channels run in another order there. Ours are in pairs, the sine and cosine of
             each frequency side by side; theirs are the first of every pair, then the second of every pair.
-        transposed: whether theirs is the transpose: a matrix that stands behind what it multiplies. A vector stays as it is.
+        transposed: whether theirs is the transpose: a matrix that is behind what it multiplies. A vector stays as it is.
         unsqueezed: at which place theirs has an axis of size 1 more.
         heads: where theirs has so many heads one after another, the rows of all of ours in each; None where all rows of the first
             of ours come first.

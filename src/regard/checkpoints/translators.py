@@ -7,7 +7,7 @@ the model's channels run is put in that order; every projection has a bias, zero
 bias, by which padding is ruled out. Epsilon of the norms, the scale of scores and embeddings are fixed. Nothing is computed: a
 model goes there and back bit for bit.
 
-T5's bias by distance stands in the first block of each stack there. Old files repeat the table of embeddings, and have a second
+T5's bias by distance is in the first block of each stack there. Old files repeat the table of embeddings, and have a second
 bias, of the attention over the source, that nothing reads. mT5 is T5 1.1 with another vocabulary, and is read alone.
 """
 

@@ -61,7 +61,7 @@ class Experiment(Protocol):
 
     @property
     def measures(self) -> tuple[str | Measure, ...]:
-        """The names of its numbers, or measures along something; the same whatever the arm."""
+        """The names of its numbers, or measures along something; the same for any arm."""
         ...
 
     def run(self, seed: int) -> Mapping[str, float | Mapping[int, float]]:
@@ -164,7 +164,7 @@ def experiment(name: str) -> type[Experiment]:
 
 
 def _folder_of(module: str) -> Path | None:
-    """Of a package, which is not imported for it; those that it stands in are."""
+    """Of a package, which is not imported for it; those that it is in are."""
     try:
         spec = importlib.util.find_spec(module)
     except ImportError:
@@ -186,7 +186,7 @@ def _together(what: str, parts: Iterator[tuple[str, dict[str, V]]]) -> dict[str,
 
 
 EXPERIMENT = "experiment"
-"""The section that stands where a comparison of trained models has `recipe`, `budget` and `measures`."""
+"""The section that is where a comparison of trained models has `recipe`, `budget` and `measures`."""
 
 NUMBERS = "numbers.json"
 

@@ -197,7 +197,7 @@ class Compared:
         return table
 
     def save_plot(self, path: str | os.PathLike[str], title: str = "") -> None:
-        """Write the comparison as a picture, .png or .svg.
+        """Write the comparison as an image, .png or .svg.
 
         Raises:
             InputError: for another suffix, or without matplotlib.
@@ -274,7 +274,7 @@ def _finite(value: float | None) -> float | None:
 
 SUFFIXES = (".png", ".svg")
 
-# Okabe and Ito's colours, which people with any colour vision can tell apart; then the same again with other lines.
+# Okabe and Ito's colours, which people with any colour vision can distinguish; then the same again with other lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", ":", "-.")
 PANEL_WIDTH, CURVE_HEIGHT, ROW_HEIGHT, HEADING, TITLE_LINE = 5.2, 3.4, 0.3, 1.0, 0.22  # inches

@@ -45,8 +45,8 @@ def compare(
     """Train variants of a recipe with several seeds on an equal budget, and measure them.
 
     Each run is a run of `regard.train` in `output`/arm/seed. Called again with the same arguments, what is finished is taken as
-    it is and a run that was killed goes on where it was, to the same numbers. Measures are computed anew only where what they
-    say has changed. Seeds, measures and further arms may be added; another comparison in the same folder is refused.
+    it is and a run that was killed continues where it was, to the same numbers. Measures are computed again only where what
+    they say has changed. Seeds, measures and further arms may be added; another comparison in the same folder is refused.
 
     Arguments:
         recipe: a recipe (file, mapping, `Recipe`), or a file or mapping that holds a whole comparison.

@@ -91,7 +91,7 @@ class Arm:
 
 
 def _named_runs(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted keys, and the arms whose runs stand there."""
+    """Dotted keys, and the arms whose runs are there."""
     if isinstance(value, Mapping):
         for name, part in value.items():
             yield from _named_runs(part, f"{key}.{name}".lstrip("."))
@@ -408,7 +408,7 @@ def read_comparison(
         recipe: a recipe (file, mapping or `Recipe`), or a comparison: a file or mapping with `recipe` (its values, or the path of
             a file next to it), `arms`, and perhaps `seeds`, `budget`, `measures`.
         overrides: `key=value`, for all arms.
-        grid: keys with the values to compare; every combination is an arm. Beside arms, each arm is crossed with it.
+        grid: keys with the values to compare; every combination is an arm. In addition to arms, each arm is crossed with it.
         arms: names, and what each changes: a list of `key=value`, or a mapping of dotted keys to values.
         seeds: a number N for seeds 1 to N, or the seeds.
         budget: such as `steps=500`; see `with_budget`.

@@ -5,7 +5,7 @@ there could be. Where M <= t, at most half of them lie above t, so
 
     P(at least m of n seeds > t) <= B(m) = sum_{k >= m} C(n, k) / 2^n        (the sign test)
 
-whatever the distribution: skewed, heavy-tailed, with ties. With m the smallest count for which B(m) <= level, the interval from
+for any distribution: skewed, heavy-tailed, with ties. With m the smallest count for which B(m) <= level, the interval from
 the (n - m + 1)th to the m-th smallest d_s leaves out M on either side with a probability of at most `level`. With five seeds and
 5 % m is 5: all must agree, and the interval reaches from the smallest to the largest. `benchmarks/claims_judge.py` compares it
 with the t, the sign-flip and two bootstrap intervals.
@@ -44,13 +44,13 @@ class Bound:
     strict: bool = False
 
     def agrees(self, number: float) -> bool:
-        """Whether a number stands on the side that is predicted."""
+        """Whether a number is on the side that is predicted."""
         if number == self.value:
             return not self.strict
         return (number > self.value) == self.lower
 
     def opposes(self, number: float) -> bool:
-        """Whether it stands on the other."""
+        """Whether it is on the other."""
         return number != self.value and (number > self.value) != self.lower
 
 

@@ -96,7 +96,7 @@ class Measure:
         to: the language, of a model that translates into several.
         bins: lengths of the source in words at which one range ends and the next begins: [10, 20] makes 1 to 10, 11 to 20, and
             from 21.
-        shots: of `in_context`: how many pairs stand before.
+        shots: of `in_context`: how many pairs are before.
         length: of `at_length`: tokens of a stretch.
         model: of `repeated`: what differs in the model's config, such as `{rounds: 8}`; nothing that changes its weights.
         along: of `computed`: what an experiment gives a number for each of, such as `layer`; the measure's own is the last that

@@ -5,8 +5,8 @@ What runs the model, for each kind of measure:
 | kind | |
 |---|---|
 | `teacher_forced`, `decoded` | `judged`: all metrics at once, over all pairs and by length of the source |
-| `evaluated` | `evaluated`: what `regard evaluate` finds, on examples of other data than the run learnt from |
-| `in_context` | `accuracy_by_shots`: how well a language model learns a map from the pairs that stand before |
+| `evaluated` | `evaluated`: what `regard evaluate` finds, on examples of other data than the run learned from |
+| `in_context` | `accuracy_by_shots`: how well a language model learns a map from the pairs that are before |
 | `repeated` | `accuracy_of_repeats`: how well it says again what it has read, with its attention `changed` after training |
 | `at_length` | `loss_at_length`: how well it tells stretches of another length than it was trained on |
 """
@@ -57,7 +57,7 @@ def check_scored(measure: Measure, recipe: Recipe, where: str) -> None:
 
     Raises:
         InputError: for `evaluated`, a task without such an evaluation, or data that it cannot have; for `in_context`, a recipe
-            that is not about maps, or fewer pairs than are to stand before; for `repeated`, one that is not about repeats; for
+            that is not about maps, or fewer pairs than are to be before; for `repeated`, one that is not about repeats; for
             `at_length`, another task than language modelling.
     """
     modelling = recipe.task == LanguageModellingTask.name
@@ -188,7 +188,7 @@ def loss_at_length(model: LanguageModel, store: TokenStore, *, length: int, size
     """The mean of -log p over the tokens of stretches of `length`, each read from its own beginning.
 
     Arguments:
-        store: of a run: one stream of tokens, cut into stretches of the length that was trained on. It is cut anew.
+        store: of a run: one stream of tokens, cut into stretches of the length that was trained on. It is cut again.
         size: the most stretches.
 
     Raises:

@@ -36,7 +36,7 @@ class OwnData:
         says: what the user's pairs replace, for people.
         needed: whether the claim has no data of its own.
         texts: whether plain text is meant, and not pairs.
-        pictures: whether a folder or archive of pictures is meant, and not pairs.
+        pictures: whether a folder or archive of images is meant, and not pairs.
         pieces: whether music is meant: a folder of MIDI files, or a file of chorales.
         files: what to give, where that is neither pairs nor one text.
         languages: how the two parallel files of a split end in a folder, the source's first, such as [en, de].

@@ -1,4 +1,4 @@
-"""Where a prediction stood before its runs: the commit of its file, or the version of the package and a digest."""
+"""Where a prediction was before its runs: the commit of its file, or the version of the package and a digest."""
 
 from __future__ import annotations
 

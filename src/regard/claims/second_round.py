@@ -6,7 +6,7 @@
 | `size` | by how much, against a number fixed beforehand | no, it has its own verdict |
 | `condition` | whether the experiment could show anything | all is inconclusive where the median fails it |
 
-A condition is, for instance, that both arms learnt, or that the task is neither solved nor hopeless for the weak one. With k
+A condition is, for instance, that both arms learned, or that the task is neither solved nor hopeless for the weak one. With k
 bounds among the directions each is judged at the level 0.05 / k. The claim is *supported* where every direction is, which is
 wrong with a probability of at most 0.05 / k; *contradicted* where one is, wrong with at most k * 0.05 / k; else *inconclusive*.
 """

@@ -48,7 +48,7 @@ class Verdict:
         outcome: None until it is run.
         round: the first, which confirms or refutes by one expression, or the second, which judges parts.
         parts: of the second round, as `PartVerdict.to_json` has them.
-        provenance: where the prediction stood before the runs; None where that was not recorded.
+        provenance: where the prediction was before the runs; None where that was not recorded.
         measured: by arm and measure, the median with every seed's value.
         reason: what could not be decided and why; empty where it was.
         changes: what was said other than the catalogue has it: such a run tests the claim under these changes.
@@ -102,12 +102,12 @@ def run_claim(
     callbacks: Sequence[Callback] = (),
     say: Callable[[str], None] | None = None,
 ) -> Verdict:
-    """Run a claim's comparison, or go on with it, and judge.
+    """Run a claim's comparison, or continue it, and judge.
 
     Arguments:
         overrides: `key=value` on top of the recipe of all arms; `data.path=` runs the claim on the user's own pairs.
         output: folder of all claims; this one's is `output`/name, of the second round `output`/name-round-2, with changes
-            a digest of them stands behind it.
+            a digest of them is behind it.
         round_: the last there is where None.
         seeds: other ones than the claim's.
         reuse, callbacks, say: as for `regard.compare`.

@@ -198,7 +198,7 @@ CLASSES = Answers(command="classify", name="classifications", line=_line, values
 RATINGS = Answers(command="classify", name="ratings", line=_line, values=_values)
 
 
-# Models that classify pictures.
+# Models that classify images.
 
 
 PICTURES_TOGETHER = 256
@@ -208,10 +208,10 @@ def _classify_pictures(run: Texts, file: NewFile | None, support: Path | None) -
     """Classify pictures: a line for each, its name, the class and its probability.
 
     Arguments:
-        support: for a model that learns from a few labelled pictures, where these are: CLASS/PICTURE in a folder or zip archive.
+        support: for a model that learns from a few labelled images, where these are: CLASS/PICTURE in a folder or zip archive.
 
     Raises:
-        InputError: for no picture, one that cannot be read, or labelled ones that the model does not want, or needs and does not
+        InputError: for no image, one that cannot be read, or labelled ones that the model does not want, or needs and does not
             get.
     """
     if not run.texts:
@@ -231,7 +231,7 @@ def _classify_pictures(run: Texts, file: NewFile | None, support: Path | None) -
 def _asked(
     predictor: PictureClassifierPredictor | FewShotClassifier, support: Path | None
 ) -> Callable[[Sequence[Picture]], Sequence[PictureClassification]]:
-    """What classifies some pictures; a few-shot learner has seen the labelled ones already."""
+    """What classifies some images; a few-shot learner has seen the labelled ones already."""
     from regard.tasks.few_shot import FewShotClassifier
 
     if not isinstance(predictor, FewShotClassifier):

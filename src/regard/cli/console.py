@@ -108,7 +108,7 @@ def one_line(text: str) -> str:
 
 
 class Interruption(Exception):
-    """A signal stopped the command, mostly Ctrl-C; the message says how to go on.
+    """A signal stopped the command, mostly Ctrl-C; the message says how to continue.
 
     Arguments:
         code: that the command leaves with: 128 and the number of the signal.
@@ -186,15 +186,15 @@ class NewFile:
 
 
 REFRESH = 0.2
-"""Seconds between two pictures of a bar."""
+"""Seconds between two images of a bar."""
 
 Shown = Callable[[int, int | None, str], None]
-"""Is told how many are done, of how many where that is known, and of which stage; each stage begins anew."""
+"""Is called with how many are done, of how many where that is known, and of which stage; each stage begins again."""
 
 
 @contextlib.contextmanager
 def progress_bar(unit: str, *, shown: bool = True) -> Iterator[Shown]:
-    """Inside the block, what is done so far and the speed stand on standard error; only where that is a terminal.
+    """Inside the block, what is done so far and the speed are on standard error; only where that is a terminal.
 
     Arguments:
         unit: what is counted, such as texts; a stage may count another, after a comma.

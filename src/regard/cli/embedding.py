@@ -135,7 +135,7 @@ def _vectors_origin(
 
 @contextlib.contextmanager
 def _telling_how_to_go_on(growing: VectorFile) -> Iterator[None]:
-    """Say of an interrupted run what is done, and how to go on."""
+    """Say of an interrupted run what is done, and how to continue."""
     try:
         yield
     except KeyboardInterrupt:
@@ -165,7 +165,7 @@ def _print_vectors(
 
 
 def _chunks(texts: Iterator[Text], together: int) -> Iterator[list[Text]]:
-    """Texts in pieces that depend on them alone, so that a run that goes on cuts them as the whole run would."""
+    """Texts in pieces that depend on them alone, so that a run that continues cuts them as the whole run would."""
     chunk: list[Text] = []
     characters = 0
     for text in texts:

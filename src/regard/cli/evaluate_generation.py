@@ -378,10 +378,10 @@ USUAL_SCENES = 1_000
 
 
 def evaluate_captions(request: Request, file: NewFile | None) -> Report:
-    """Measure a captioner on a file of captions and its pictures, or on builtin scenes.
+    """Measure a captioner on a file of captions and its images, or on builtin scenes.
 
     Arguments:
-        request: its places are a file of captions and a folder or zip of pictures, or `scenes`; its settings are of decoding.
+        request: its places are a file of captions and a folder or zip of images, or `scenes`; its settings are of decoding.
         file: where to write the captions, one in each line.
 
     Raises:

@@ -114,7 +114,7 @@ def _missing_code(place: Path) -> str:
 
 
 def _without_code(path: Path, place: Path, missing: str) -> dict[str, Any]:
-    """What a folder says of a model without the user's own code that the model needs: what stands in its files.
+    """What a folder says of a model without the user's own code that the model needs: what is in its files.
 
     Raises:
         InputError: for files that are damaged.
@@ -268,7 +268,7 @@ def _data_text(data: Mapping[str, Any]) -> str:
         return f"builtin dates, {dates['size']:,} {spoken}, {dates['typo_rate']:.0%} with a typo"
     if data.get("builtin"):
         return f"builtin {data['builtin'].replace('_', ' ')}"
-    if "train" not in data:  # drawn, and never read from a file
+    if "train" not in data:  # sampled, and never read from a file
         return "builtin, " + ", ".join(f"{name} {value}" for name, value in data.items())
     train = data.get("train")
     if train is None:

@@ -1,4 +1,4 @@
-"""What a command reads: its model on the device asked for, and the texts, pictures and pieces of music that are named."""
+"""What a command reads: its model on the device asked for, and the texts, images and pieces of music that are named."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def columns_trained_on(model: Path) -> list[str]:
 
 
 def read_texts(arguments: Sequence[str], file: Path | None) -> Iterator[Text]:
-    """The texts, one by one: the arguments, or the lines of a file (perhaps gzip), or those of standard input.
+    """The texts, one by one: the arguments, or the lines of a file (optionally gzipped), or those of standard input.
 
     The file is opened, and its beginning checked, by the call itself.
 
@@ -193,7 +193,7 @@ def _standard_input() -> Iterator[Line]:
         yield Line(number, content, len(content) > LONGEST_LINE)
 
 
-# Pictures that are named on the command line: files, folders, zip archives, and builtin scenes.
+# Images that are named on the command line: files, folders, zip archives, and builtin scenes.
 
 
 BUILTIN_PICTURES = re.compile(r"(scenes|digits)(?::(\d+))?")
@@ -202,11 +202,11 @@ USUAL_DIGITS = 10
 
 @dataclass(frozen=True, slots=True)
 class PictureText(Text):
-    """A picture, and what it is called in answers: a file's name, or a number's of builtin scenes.
+    """An image, and what it is called in answers: a file's name, or a number's of builtin scenes.
 
     Arguments:
         picture: as a captioner takes it.
-        caption: the right one, or class, of a builtin picture; empty where nobody knows.
+        caption: the right one, or class, of a builtin image; empty where nobody knows.
     """
 
     picture: Picture
@@ -218,25 +218,25 @@ def _named(name: str, picture: Picture, caption: str = "") -> PictureText:
 
 
 def pictures_named(places: Sequence[str], model: ReaderOfPictures) -> list[PictureText]:
-    """The pictures at some places, in order.
+    """The images at some places, in order.
 
     Arguments:
-        places: picture files; folders and zip archives, of which all pictures are taken; of a captioner `scenes`, the first ten
-            of its own builtin test pictures, or `scenes:4`, the fifth alone; of a classifier `digits` or `digits:4`
+        places: image files; folders and zip archives, of which all images are taken; of a captioner `scenes`, the first ten
+            of its own builtin test images, or `scenes:4`, the fifth alone; of a classifier `digits` or `digits:4`
             likewise.
         model: who is to read them.
 
     Raises:
-        InputError: for a place where there is nothing, or builtin pictures that are not for this model.
+        InputError: for a place where there is nothing, or builtin images that are not for this model.
     """
     return [found for place in places for found in _at(place, model)]
 
 
 def labelled_pictures(place: Path) -> list[tuple[Picture, str]]:
-    """The pictures in a folder or archive, each with the name of the folder it lies in.
+    """The images in a folder or archive, each with the name of the folder it lies in.
 
     Raises:
-        InputError: for a picture in no folder, or one that cannot be read.
+        InputError: for an image in no folder, or one that cannot be read.
     """
     from regard.data.pictures import open_pictures
 
@@ -288,7 +288,7 @@ def _scenes(captioner: Captioner, number: int | None) -> list[PictureText]:
 
 
 def scenes_to_test(captioner: Captioner, size: int) -> Scenes:
-    """So many of the builtin pictures that the model has not seen, as it was trained on them.
+    """So many of the builtin images that the model has not seen, as it was trained on them.
 
     Raises:
         InputError: for a model that was trained on files.

@@ -220,7 +220,7 @@ def _writing(
 
 
 def _classifying(model: Path, picture: str, layers: list[str] | None) -> AttentionView:
-    """The maps of a classifier over a picture, and where it has a class token the rollout of all its layers."""
+    """The maps of a classifier over an image, and where it has a class token the rollout of all its layers."""
     from regard.inspection import look as recording
     from regard.inspection.analysis.rollout import with_rollout
     from regard.tasks.loading import load
@@ -234,7 +234,7 @@ def _classifying(model: Path, picture: str, layers: list[str] | None) -> Attenti
 
 
 def _learning(model: Path, picture: str, layers: list[str] | None, support: Path | None) -> AttentionView:
-    """The maps of a model that learns the classes of an episode while it reads the pictures shown and the one asked about."""
+    """The maps of a model that learns the classes of an episode while it reads the images shown and the one asked about."""
     from regard.inspection.episodes import learnt_view
 
     classifier, shown, asked = _episode(model, picture, support)
@@ -242,7 +242,7 @@ def _learning(model: Path, picture: str, layers: list[str] | None, support: Path
 
 
 def _episode(model: Path, picture: str, support: Path | None) -> tuple[Any, list[Any], Any]:
-    """A few-shot classifier, the labelled pictures it learns from, and the one it is asked about."""
+    """A few-shot classifier, the labelled images it learns from, and the one it is asked about."""
     from regard.tasks.loading import load
 
     classifier = load(model, task="few_shot")
@@ -256,7 +256,7 @@ def _episode(model: Path, picture: str, support: Path | None) -> tuple[Any, list
 
 
 def _one_picture(place: str, model: Any) -> Any:
-    """The picture at a place.
+    """The image at a place.
 
     Raises:
         InputError: where there are several, or none.

@@ -74,7 +74,7 @@ def regard(
         print(context.get_help())
 
 
-# What follows MODEL, options too, is for the command that is found: so nothing may stand in front of it.
+# What follows MODEL, options too, is for the command that is found: so nothing may be in front of it.
 WHOLE = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
 for _command in (

@@ -1,4 +1,4 @@
-"""`regard map`: vectors of words or texts as points of a picture, on one page."""
+"""`regard map`: word embeddings or texts as points of an image, on one page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from regard.word_embeddings.store import WordVectors
 
 TABLES = (".jsonl", ".parquet")
-"""What `regard embed` writes with the texts beside their vectors."""
+"""What `regard embed` writes with the texts next to their vectors."""
 
 
 def map(

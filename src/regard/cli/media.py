@@ -1,4 +1,4 @@
-"""Models of pictures and music: `regard caption` and `regard compose`."""
+"""Models of images and music: `regard caption` and `regard compose`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 MOST_SHOWN = 64
-"""Pictures that one page shows; a batch is as large."""
+"""Images that one page shows; a batch is as large."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +52,7 @@ class Pictures(Run):
     ] = False
 
     def named(self, captioner: Captioner) -> list[PictureText]:
-        """The pictures; or one, of all their frames."""
+        """The images; or one, of all their frames."""
         found = pictures_named(self.pictures, captioner)
         if not self.frames:
             return found

@@ -32,7 +32,7 @@ NOTHING: Given = {}
 
 FIRST = ("input_file", "text_column", "output")
 LAST = ("device", "dtype", "batch_size", "as_json")
-"""Options that stand at the beginning and at the end of every --help, in this order."""
+"""Options that are at the beginning and at the end of every --help, in this order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from regard.cli.settings import DType
 from regard.errors import InputError
 
 MOST_BESIDE = 2**30
-"""Bytes of weights of the checkpoints that are loaded beside a run's model where nobody asked for them."""
+"""Bytes of weights of the checkpoints that are loaded next to a run's model where nobody asked for them."""
 
 
 def with_checkpoints(folders: dict[str, str]) -> dict[str, str]:

@@ -122,7 +122,7 @@ DIFFERS = 1
 
 
 def _prove(recipe: Path, overrides: list[str], output: Path | None, as_json: bool) -> None:
-    """Say whether resuming is exact for this recipe; the runs stand beside the output, on its disk."""
+    """Say whether resuming is exact for this recipe; the runs are next to the output, on its disk."""
     from regard.training.proof import prove_resume
 
     try:
@@ -139,7 +139,7 @@ def _prove(recipe: Path, overrides: list[str], output: Path | None, as_json: boo
 
 @contextlib.contextmanager
 def _shown(output: Path, studio: bool, port: int, browser: bool) -> Iterator[StudioBeside | None]:
-    """The page of the training beside it, where one is asked for; of several processes the first has it."""
+    """The page of the training next to it, where one is asked for; of several processes the first has it."""
     if not studio or not speaking():
         yield None
         return

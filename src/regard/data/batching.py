@@ -86,8 +86,8 @@ class Mixing:
         rate_m = min(e_m, K)^(1/T) / sum_n min(e_n, K)^(1/T),   e_m examples in data set m
 
     An epoch holds sum_n min(e_n, K) examples, each data set its rate of them. Of a data set that is larger than its part another
-    stretch comes in every epoch, in random order, until all of it was learnt from and it begins anew; one that is smaller comes
-    several times.
+    stretch comes in every epoch, in random order, until all of it was learned from and it begins again; one that is smaller
+    comes several times.
 
     Arguments:
         limit: K; None for none.

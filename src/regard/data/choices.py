@@ -34,11 +34,11 @@ _ENDINGS = ("ending0", "ending1", "ending2", "ending3")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChoiceQuestion:
-    """A context and some ways to go on, one of them right.
+    """A context and some ways to continue, one of them right.
 
     Arguments:
         context: what is read first.
-        question: what stands before each choice: a question, or how the next sentence begins; empty where there is none.
+        question: what is before each choice: a question, or how the next sentence begins; empty where there is none.
         choices: two or more.
         answer: the right one, counted from 0; None in data without answers.
         file: where it was read.

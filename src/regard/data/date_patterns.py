@@ -73,7 +73,7 @@ Reading = tuple[str, int]  # the order of the numbers ("dy", "yMd", ...) and the
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Form:
-    """One way to write any date: pieces in order, digits from `zero` up, drawn in proportion to `weight`."""
+    """One way to write any date: pieces in order, digits from `zero` up, sampled in proportion to `weight`."""
 
     locale: str
     style: str

@@ -219,7 +219,7 @@ def _two_digits(source: str, span: Span) -> tuple[Span, Span]:
 
 
 def _draw_edit(example: DateExample, rng: Random) -> tuple[int, int, str] | None:
-    """An edit as (start, end, letters to put there), or None where the letter drawn cannot be edited so."""
+    """An edit as (start, end, letters to put there), or None where the letter sampled cannot be edited so."""
     source = example.source
     position = one_of(rng, [place for place, character in enumerate(source) if character.isalpha()])
     letter = source[position]
@@ -275,7 +275,7 @@ def _check_language(code: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Forms to draw from, those with letters first, and the running sum of their weights."""
+    """Forms to sample from, those with letters first, and the running sum of their weights."""
 
     forms: tuple[Form, ...]
     cumulative: tuple[float, ...]

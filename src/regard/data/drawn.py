@@ -1,4 +1,4 @@
-"""Builtin data that is drawn when it is read, and the chance it is drawn by: what all such data sets share."""
+"""Builtin data that is sampled when it is read, and the chance it is sampled by: what all such data sets share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST = 100_000_000
 """Examples of a data set: all are read before training begins."""
 
 ATTEMPTS = 2_000
-"""A tenth of all examples are in the smallest splits: that so many draws meet none of them has chance 1e-91."""
+"""A tenth of all examples are in the smallest splits: that so many samples meet none of them has chance 1e-91."""
 
 Example = TypeVar("Example", covariant=True)
 Option = TypeVar("Option")
@@ -26,7 +26,7 @@ Option = TypeVar("Option")
 class Drawn(Sequence[Example]):
     """`size` examples of one split; example i is a pure function of the settings, seed, split and i.
 
-    A data set says what it is called and draws one example. Settings are kept under the names that `__init__` has for them.
+    A data set says what it is called and samples one example. Settings are kept under the names that `__init__` has for them.
 
     Arguments:
         split: "train", "validation" or "test".
@@ -80,7 +80,7 @@ class Drawn(Sequence[Example]):
         return repr(getattr(self, name))
 
     def chance(self, index: int) -> Random:
-        """What example `index` is drawn by.
+        """What example `index` is sampled by.
 
         Raises:
             IndexError: where there is no such example.

@@ -58,7 +58,7 @@ class LabelledFormat:
             label is a test file.
         columns: the columns of files without a header; None where every file has one.
         ragged: whether rows may have further columns.
-        values: how the labels stand in the file; empty where any text may stand there.
+        values: how the labels are in the file; empty where any text may be there.
         labels: what each of the values means, in the usual order of the classes.
         number: whether the label is a number.
         label_file: what in a file's name is replaced by what to name the file whose lines are the labels.
@@ -232,7 +232,7 @@ def read_labelled(
         header: whether the first line of a table names the columns; `auto`: where a column is given by name, or the first line
             looks like one; where that is doubtful, the file is refused.
         number: whether the label is a number.
-        labels: the classes there are; a row with another one is malformed. None: whatever stands there.
+        labels: the classes there are; a row with another one is malformed. None: whatever is there.
         labelled: whether labels are read. If not, every label is None, and files without them can be read.
         label_file: a file whose lines are the labels of the rows of `path`. Known sets of two files (`wic`, `coarsewsd-20`) find
             it by its name.

@@ -1,4 +1,4 @@
-"""Pictures with a class, with captions, or of single characters; and episodes of few-shot classification."""
+"""Images with a class, with captions, or of single characters; and episodes of few-shot classification."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PICTURE_KEYS, LABEL_KEYS = ("image", "img", "picture"), ("label", "labels", "fin
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LabelledPicture:
-    """A picture and its class.
+    """An image and its class.
 
     Arguments:
         picture: (Y, X, C) or (Y, X) uint8; or what gives it when it is called.
@@ -50,12 +50,12 @@ class LabelledPicture:
 def read_labelled_pictures(
     place: str | os.PathLike[str] | None, part: Part = "train", *, colour: bool = True
 ) -> Sequence[LabelledPicture]:
-    """Pictures with their classes.
+    """Images with their classes.
 
     | place | what it is | part |
     |---|---|---|
     | a folder with `train-images-idx3-ubyte.gz` and so on | MNIST's, or another set's in its format | `train`, or `test` (t10k) |
-    | another folder, or a zip archive | pictures in folders, each called as their class | all of it |
+    | another folder, or a zip archive | images in folders, each called as their class | all of it |
     | `hub:owner/name[:configuration][@split]` | a dataset of the Hugging Face hub | the split that is named, else of that name |
     | None | scikit-learn's 1,797 digits of 8 x 8 pixels | the first 1,437, or the last 360 |
 
@@ -126,7 +126,7 @@ def _of_hub(name: str, *, colour: bool) -> Iterator[LabelledPicture]:
 
 
 def _pixels(value: Any, where: str, *, colour: bool) -> np.ndarray:
-    """A picture of a dataset: encoded bytes, or one that the library has opened by Pillow."""
+    """An image of a dataset: encoded bytes, or one that the library has opened by Pillow."""
     if isinstance(value, dict) and isinstance(value.get("bytes"), bytes):
         return decoded_picture(value["bytes"], where, colour=colour)
     save = getattr(value, "save", None)
@@ -146,7 +146,7 @@ class CaptionLine:
     """One caption.
 
     Arguments:
-        picture: the name of the picture it is of; several captions may be of one.
+        picture: the name of the image it is of; several captions may be of one.
         text: the caption.
         file, line: where it was read, from 1.
     """
@@ -160,7 +160,7 @@ class CaptionLine:
 def read_captions(
     path: str | os.PathLike[str], *, on_error: str = "skip", malformed: MalformedRows | None = None
 ) -> Iterator[CaptionLine]:
-    r"""The captions in a table of two columns, the picture's name and the caption.
+    r"""The captions in a table of two columns, the image's name and the caption.
 
     Tabs part the columns, as in Flickr8k's own files, where the number of the caption follows the name (`dog.jpg#3`) and is left
     out here; or commas, in a file that is called .csv or begins with the header `image,caption`.
@@ -206,11 +206,11 @@ def _found(name: str, lines: Iterator[Line]) -> Iterator[CaptionLine | Malformed
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Characters:
-    """Pictures of characters, those of a class next to one another.
+    """Images of characters, those of a class next to one another.
 
     Arguments:
         pixels: (M, side, side) uint8, ink bright on black.
-        classes: (M,) int64, which never falls: the number of each picture's class, from 0.
+        classes: (M,) int64, which never falls: the number of each image's class, from 0.
         names: of the classes, `GROUP/CLASS`.
     """
 
@@ -226,7 +226,7 @@ def alphabets_of(place: str | os.PathLike[str]) -> tuple[str, ...]:
     """The groups of classes in a folder or archive, sorted: what the folders are called in which those of the classes stand.
 
     Raises:
-        InputError: for pictures that do not lie in folders, GROUP/CLASS/PICTURE.
+        InputError: for images that do not lie in folders, GROUP/CLASS/PICTURE.
     """
     return tuple(sorted({group for group, _ in map(_group_and_class, open_pictures(place))}))
 
@@ -236,15 +236,15 @@ def read_characters(
 ) -> Characters:
     """The characters in a folder or zip archive laid out as Omniglot's: ALPHABET/CHARACTER/PICTURE, in any folder above.
 
-    Pictures that are bright at their edge, as ink on paper is, are inverted.
+    Images that are bright at their edge, as ink on paper is, are inverted.
 
     Arguments:
         place: such as `images_background.zip`.
         alphabets: which; all where None.
-        side: rows and columns to shrink the pictures to, in pixels.
+        side: rows and columns to shrink the images to, in pixels.
 
     Raises:
-        InputError: for an alphabet that is not there, with the nearest, or a picture that cannot be read.
+        InputError: for an alphabet that is not there, with the nearest, or an image that cannot be read.
     """
     pictures = open_pictures(place)
     by_class: dict[str, list[str]] = {}
@@ -288,21 +288,21 @@ def _group_and_class(name: str) -> tuple[str, str]:
 
 
 def with_bright_ink(picture: np.ndarray) -> np.ndarray:
-    """A picture, (Y, X) uint8, or its negative where most of its edge is bright, as ink on paper is."""
+    """An image, (Y, X) uint8, or its negative where most of its edge is bright, as ink on paper is."""
     edge = np.concatenate((picture[0], picture[-1], picture[:, 0], picture[:, -1]))
     return 255 - picture if np.median(edge) > 127 else picture
 
 
-# Episodes: a few classes, a few pictures of each with labels that hold for this episode alone, and others to be classified.
+# Episodes: a few classes, a few images of each with labels that hold for this episode alone, and others to be classified.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Episode:
-    """One problem of learning from a few examples, as places in a store of pictures.
+    """One problem of learning from a few examples, as places in a store of images.
 
     Arguments:
-        pictures: (N K + Q,) int64, which pictures, the Q that are asked about last.
-        turns: (N K + Q,) int64, by how many quarters each is turned; all pictures of a class alike.
+        pictures: (N K + Q,) int64, which images, the Q that are asked about last.
+        turns: (N K + Q,) int64, by how many quarters each is turned; all images of a class alike.
         labels: (N K + Q,) int64, the last Q of them those to predict.
     """
 
@@ -313,14 +313,14 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Episodes:
-    """Draws episodes of pictures whose classes stand next to one another.
+    """Samples episodes of images whose classes are next to one another.
 
     Arguments:
-        classes: (M,) int64, which never falls: the number of each picture's class.
+        classes: (M,) int64, which never falls: the number of each image's class.
         ways: N, classes of an episode.
-        shots: K, labelled pictures of each.
+        shots: K, labelled images of each.
         turned: whether a class turned by a quarter, a half or three quarters is another class.
-        asked: Q, pictures asked about, of each class as many as of the others, give or take one.
+        asked: Q, images asked about, of each class as many as of the others, give or take one.
 
     >>> episodes = Episodes(np.repeat(np.arange(6), 4), ways=3, shots=1, turned=False)
     >>> episode = episodes.about(5, draw=0)
@@ -336,25 +336,25 @@ class Episodes:
 
     @property
     def too_few(self) -> str:
-        """What keeps episodes from being drawn, as half a sentence; empty where nothing does."""
+        """What keeps episodes from being sampled, as half a sentence; empty where nothing does."""
         counts = np.bincount(self.classes)
         kinds = len(counts) * (4 if self.turned else 1)
         if kinds < self.ways:
             return f"{kinds} classes are too few for episodes of {self.ways}"
-        asked = -(-self.asked // self.ways)  # of the class of the picture an episode is about, that picture among them
+        asked = -(-self.asked // self.ways)  # of the class of the image an episode is about, that image among them
         if (
             self.turned and self.ways > 1
-        ):  # the same class turned may be another of the classes, and leaves that picture out
+        ):  # the same class turned may be another of the classes, and leaves that image out
             asked = max(asked, 1 + -(-(self.asked - 1) // self.ways))
         if counts.min() < self.shots + asked:
             return f"a class has {counts.min()} pictures, and {self.shots} to show and {asked} to ask about are wanted"
         return ""
 
     def about(self, picture: int, draw: int) -> Episode:
-        """The episode that asks about a picture, and about others where `asked` is above 1: a pure function of it and of `draw`.
+        """The episode that asks about an image, and about others where `asked` is above 1: a pure function of it and of `draw`.
 
-        The other classes are drawn from all, the pictures shown and asked about from those of each class, and labels and order
-        anew.
+        The other classes are sampled from all, the images shown and asked about from those of each class, and labels and order
+        again.
         """
         random = np.random.Generator(np.random.Philox(key=[picture, draw]))
         turns = 4 if self.turned else 1
@@ -363,7 +363,7 @@ class Episodes:
         own = int(self.classes[picture]) * turns + int(random.integers(turns))
         others = random.choice(len(counts) * turns - 1, size=self.ways - 1, replace=False)
         kinds = np.concatenate(([own], others + (others >= own)))
-        of = np.arange(self.asked) % self.ways  # which of the kinds each picture that is asked about is of
+        of = np.arange(self.asked) % self.ways  # which of the kinds each image that is asked about is of
         shown, asked = [], np.full(self.asked, picture)
         for place, kind in enumerate(kinds.tolist()):
             there = first[kind // turns] + np.arange(int(counts[kind // turns]))

@@ -42,7 +42,7 @@ def objects_of_jsonl(name: str, lines: Iterator[Line]) -> Iterator[Object]:
 
 
 def values_of(name: str, line: int, row: dict, keys: Sequence[str]) -> list[object] | MalformedRow:
-    """What stands under some keys of an object, or the first key that is missing; "a.b" reaches into nested objects."""
+    """What is under some keys of an object, or the first key that is missing; "a.b" reaches into nested objects."""
     values = [_lookup(row, key) for key in keys]
     for key, value in zip(keys, values, strict=True):
         if value is _MISSING:
@@ -83,7 +83,7 @@ def objects_of_hub(name: str) -> Iterator[Object]:
     what_to_do = "check the name and the connection, or download the data and give the path of a file"
     try:
         rows = iter(datasets.load_dataset(dataset, configuration or None, split=split or "train", streaming=True))
-    except Exception as error:  # the library passes on whatever the network, the hub or a file raised
+    except Exception as error:  # the library passes on for any network, the hub or a file raised
         raise InputError(f"{name}: the dataset cannot be opened ({_first_line(error)}); {what_to_do}") from None
     return _numbered(name, rows, what_to_do)
 

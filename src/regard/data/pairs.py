@@ -1,4 +1,4 @@
-"""Pairs of texts read in a stream: TSV, CSV, JSONL, two parallel files, each perhaps gzip, or a hub dataset."""
+"""Pairs of texts read in a stream: TSV, CSV, JSONL, two parallel files, each optionally gzipped, or a hub dataset."""
 
 from __future__ import annotations
 

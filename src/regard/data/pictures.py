@@ -1,4 +1,4 @@
-"""Pictures as uint8 arrays: encoded files (by Pillow, which is optional), MNIST's idx files, folders and zip archives."""
+"""Images as uint8 arrays: encoded files (by Pillow, which is optional), MNIST's idx files, folders and zip archives."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from regard.models.config import check
 from regard.reading import check_regular, read_bytes
 
 MOST_PIXELS = 50_000_000
-"""A picture with more is refused: so many take 150 MB, and several times that while they are decoded; a small file may unpack to
+"""An image with more is refused: so many take 150 MB, and several times that while they are decoded; a small file may unpack to
 any number. The largest of most cameras have fewer."""
 
 
 def decoded_picture(
     content: bytes, name: str, *, colour: bool = True, formats: tuple[str, ...] | None = None
 ) -> np.ndarray:
-    r"""The pixels of an encoded picture, upright as its camera meant it: (Y, X, 3) uint8, or (Y, X, 1) without colour.
+    r"""The pixels of an encoded image, upright as its camera meant it: (Y, X, 3) uint8, or (Y, X, 1) without colour.
 
-    What is see-through stands before white.
+    What is see-through is before white.
 
     Arguments:
         content: the bytes of a JPEG, a PNG, or whatever else Pillow reads.
@@ -42,7 +42,7 @@ def decoded_picture(
         formats: those that are read, by Pillow's names; None for all but PostScript, which would start another program.
 
     Raises:
-        InputError: where Pillow is not installed, or the bytes are no picture, are cut short or unpack to too many pixels.
+        InputError: where Pillow is not installed, or the bytes are no image, are cut short or unpack to too many pixels.
 
     >>> from regard.data.pictures import decoded_picture
     >>> decoded_picture(b"text", "notes.jpg")
@@ -82,7 +82,7 @@ ROWS_AT_ONCE = 256
 
 
 def _pixels(picture: Any, mode: str) -> np.ndarray:
-    """The pixels of Pillow's picture in its mode `RGB` or `L`, some rows at a time: a large one would be held several times."""
+    """The pixels of Pillow's image in its mode `RGB` or `L`, some rows at a time: a large one would be held several times."""
     from PIL import Image
 
     transparent = picture.has_transparency_data
@@ -100,7 +100,7 @@ def _pixels(picture: Any, mode: str) -> np.ndarray:
 
 
 def read_picture(path: str | os.PathLike[str], *, colour: bool = True) -> np.ndarray:
-    """The pixels of a picture in a file, as `decoded_picture` gives them.
+    """The pixels of an image in a file, as `decoded_picture` gives them.
 
     Raises:
         InputError: for a file that is not there or cannot be read, and as `decoded_picture`.
@@ -109,18 +109,18 @@ def read_picture(path: str | os.PathLike[str], *, colour: bool = True) -> np.nda
     return decoded_picture(read_bytes(path, "give the path of a picture"), name, colour=colour)
 
 
-# Pictures of any size to one size.
+# Images of any size to one size.
 
 
 Fit = Literal["crop", "pad", "stretch"]
 
 
 def fitted(picture: np.ndarray, height: int, width: int, fit: Fit = "crop") -> np.ndarray:
-    """A picture at another size, smoothed where it becomes smaller.
+    """An image at another size, smoothed where it becomes smaller.
 
-    | fit | what becomes of a picture with other proportions |
+    | fit | what becomes of an image with other proportions |
     |---|---|
-    | `crop` | it fills the frame, and what stands over on two sides is cut off |
+    | `crop` | it fills the frame, and what is over on two sides is cut off |
     | `pad` | all of it is seen, with black around it |
     | `stretch` | its proportions change |
 
@@ -150,7 +150,7 @@ def fitted(picture: np.ndarray, height: int, width: int, fit: Fit = "crop") -> n
 
 
 def _framed(picture: np.ndarray, height: int, width: int) -> np.ndarray:
-    """The middle of a picture, and black where it has nothing."""
+    """The middle of an image, and black where it has nothing."""
     framed = np.zeros((height, width, picture.shape[2]), np.uint8)
     (top, rows, above), (left, columns, before) = (
         (max(0, (size - room) // 2), min(size, room), max(0, (room - size) // 2))
@@ -173,10 +173,10 @@ class PictureSteps:
     """Resizing, then cutting out the middle; either may be left out.
 
     Arguments:
-        size: height and width that every picture is resized to; or one number, of pixels along the shorter side, and then
-            proportions stay; empty = pictures are not resized.
+        size: height and width that every image is resized to; or one number, of pixels along the shorter side, and then
+            proportions stay; empty = images are not resized.
         resample: how they are resized.
-        crop: height and width of the middle that is cut out, with black where a picture is smaller; empty = all of it stays.
+        crop: height and width of the middle that is cut out, with black where an image is smaller; empty = all of it stays.
 
     >>> PictureSteps(size=(2, 2), resample="box")(np.array([[[0], [4]], [[8], [8]]], np.uint8).repeat(2, 1))[..., 0].tolist()
     [[0, 4], [8, 8]]
@@ -190,7 +190,7 @@ class PictureSteps:
         """(Y, X, C) uint8 to (height, width, C) uint8.
 
         Raises:
-            InputError: where a picture is to be resized and Pillow is not installed.
+            InputError: where an image is to be resized and Pillow is not installed.
         """
         return self._cut(self._resized(picture) if self.size else picture)
 
@@ -214,7 +214,7 @@ class PictureSteps:
             return picture
         for axis, room in enumerate(self.crop):
             size = picture.shape[axis]
-            # Where a picture is smaller the odd pixel of black goes before it, and where it is larger that of the picture behind.
+            # Where an image is smaller the odd pixel of black goes before it, and where it is larger that of the image behind.
             before = -((size - room) // 2) if size < room else 0
             black = [(0, 0)] * 3
             black[axis] = (before, max(0, room - size - before))
@@ -339,18 +339,18 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
 
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-"""How files that are taken for pictures end, in either case."""
+"""How files that are taken for images end, in either case."""
 
 MOST_BYTES = 1 << 28
 """A file in an archive that unpacks to more is refused."""
 
 
 class PicturePlace(ABC):
-    """Pictures by name, read one at a time.
+    """Images by name, read one at a time.
 
     Arguments:
         path: of the folder or archive.
-        names: of the pictures, sorted; parts of a path are joined by `/`, whatever the system.
+        names: of the images, sorted; parts of a path are joined by `/`, for any system.
     """
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
@@ -359,7 +359,7 @@ class PicturePlace(ABC):
         self._by_last_part: dict[str, str | None] = {}
         for name in self.names:
             last = PurePosixPath(name).name
-            # None where several folders have a picture of that name: then the name alone says too little.
+            # None where several folders have an image of that name: then the name alone says too little.
             self._by_last_part[last] = None if last in self._by_last_part else name
         self._known = frozenset(self.names)
 
@@ -373,11 +373,11 @@ class PicturePlace(ABC):
         return isinstance(name, str) and self.found(name) is not None
 
     def found(self, name: str) -> str | None:
-        """The full name of a picture that is asked for by it, or by its last part where only one is called so; else None."""
+        """The full name of an image that is asked for by it, or by its last part where only one is called so; else None."""
         return name if name in self._known else self._by_last_part.get(name)
 
     def read(self, name: str, *, colour: bool = True) -> np.ndarray:
-        """The pixels of one picture, as `decoded_picture` gives them.
+        """The pixels of one image, as `decoded_picture` gives them.
 
         Raises:
             InputError: where there is none of that name, or it is damaged.
@@ -389,11 +389,11 @@ class PicturePlace(ABC):
 
     @abstractmethod
     def _content(self, name: str) -> bytes:
-        """The bytes of the picture of that full name."""
+        """The bytes of the image of that full name."""
 
 
 class _Folder(PicturePlace):
-    """All pictures in a folder and the folders in it."""
+    """All images in a folder and the folders in it."""
 
     def __init__(self, path: Path) -> None:
         files = (file for file in path.rglob("*") if _is_picture(file.relative_to(path)) and file.is_file())
@@ -404,7 +404,7 @@ class _Folder(PicturePlace):
 
 
 class _Archive(PicturePlace):
-    """All pictures in a zip archive, which stays open: reading its list of members anew would take longer than a picture."""
+    """All images in a zip archive, which stays open: reading its list of members again would take longer than an image."""
 
     def __init__(self, path: Path) -> None:
         check_regular(path, "give a zip archive, or a folder")
@@ -434,10 +434,10 @@ class _Archive(PicturePlace):
 
 
 def open_pictures(path: str | os.PathLike[str]) -> PicturePlace:
-    """The pictures in a folder (and the folders in it) or in a zip archive, by name; none is read yet.
+    """The images in a folder (and the folders in it) or in a zip archive, by name; none is read yet.
 
     Raises:
-        InputError: where there is nothing, something else, or no picture in it.
+        InputError: where there is nothing, something else, or no image in it.
     """
     place = Path(path)
     if place.is_dir():
@@ -452,6 +452,6 @@ def open_pictures(path: str | os.PathLike[str]) -> PicturePlace:
 
 
 def _is_picture(name: Path | PurePosixPath) -> bool:
-    """Whether a file is taken for a picture; what systems hide next to files, as `._a.jpg` in `__MACOSX`, is not."""
+    """Whether a file is taken for an image; what systems hide next to files, as `._a.jpg` in `__MACOSX`, is not."""
     hidden = any(part.startswith(".") or part == "__MACOSX" for part in name.parts)
     return not hidden and name.suffix.lower() in SUFFIXES

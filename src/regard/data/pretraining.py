@@ -135,7 +135,7 @@ def _whole_words(continues: np.ndarray, free: np.ndarray, order: np.ndarray, cou
     """The places of words in random order, as long as they fit into `count`.
 
     Arguments:
-        continues: (L,) bool, whether each piece goes on with the word before it.
+        continues: (L,) bool, whether each piece continues the word before it.
         free: the places that may be chosen, rising.
         order: (L,), by which words are ordered: that of a word's first piece.
     """
@@ -285,7 +285,7 @@ class SpanCorruption:
 def spans_of_target(target: Sequence[int] | np.ndarray, sentinels: Sequence[int]) -> list[list[int] | None]:
     """What a target tells of each sentinel: the ids behind it up to the next, None where the sentinel is not in it.
 
-    What stands before the first sentinel is lost, and where a sentinel comes twice the first counts.
+    What is before the first sentinel is lost, and where a sentinel comes twice the first counts.
 
     >>> spans_of_target([99, 5, 6, 97, 7], [99, 98, 97])
     [[5, 6], None, [7]]
@@ -383,7 +383,7 @@ class Cutting:
 
         Sentences of one document are gathered until they fill an input. Chance says after how many of them the first text ends.
         The second is the rest of them; or else, as often as `random_share` says and wherever one sentence alone fills an input or
-        ends the document, what stands in another document from some sentence on, and the rest is put back, to be cut into the
+        ends the document, what is in another document from some sentence on, and the rest is put back, to be cut into the
         next input. As long as both together are too long, the longer loses a token, from its front or its end as chance says.
 
         Arguments:

@@ -86,7 +86,7 @@ def read_questions(
     r"""The questions in a file, or in several one after another, in order.
 
     Files are UTF-8, plain or gzip (by content). A SQuAD document is held in memory as a whole, a JSONL file is not. Where
-    an answer is not what stands at its place in the context, the question is malformed; nothing is put right silently.
+    an answer is not what is at its place in the context, the question is malformed; nothing is put right silently.
 
     Arguments:
         path: a file or several.

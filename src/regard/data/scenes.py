@@ -1,4 +1,4 @@
-"""Builtin pictures with captions: things that have names, drawn where the scene says, so that the place of each is known."""
+"""Builtin images with captions: things that have names, drawn where the scene says, so that the place of each is known."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
-    """One picture, or short sequence of frames, with its caption.
+    """One image, or short sequence of frames, with its caption.
 
     Arguments:
         frames: (F, Y, X, C) uint8.
@@ -79,7 +79,7 @@ class Scenes(Drawn[Scene]):
         cell: height and width of a cell in pixels.
         fewest, most: things in a grid or line, drawn uniformly, both ends included.
         frames: of `moving`.
-        row_words: of `grid`: whether `top`, `middle` or `bottom` stands before the first thing of a row.
+        row_words: of `grid`: whether `top`, `middle` or `bottom` is before the first thing of a row.
         size: number of scenes; they are made when read, so any number costs nothing.
         seed: another seed gives other scenes.
 
@@ -246,7 +246,7 @@ def _glyphs(objects: str, side: int, mnist: str | None) -> Glyphs:
     return ShapeGlyphs(side) if objects == "shapes" else DigitGlyphs(side, mnist)
 
 
-# What scenes show: small pictures of things with names, handwritten digits or coloured shapes.
+# What scenes show: small images of things with names, handwritten digits or coloured shapes.
 
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -266,7 +266,7 @@ class Glyphs(ABC):
     Arguments:
         names: of each thing, a word or two.
         channels: of a picture: 1 for grey ones, 3 for colours.
-        side: a picture is at most so many pixels high and wide.
+        side: an image is at most so many pixels high and wide.
     """
 
     def __init__(self, names: tuple[str, ...], channels: int, side: int) -> None:
@@ -276,7 +276,7 @@ class Glyphs(ABC):
 
     @abstractmethod
     def drawn(self, number: int, split: str, rng: Random) -> np.ndarray:
-        """A picture of a thing, (side, side, channels) uint8 on black; another one each time.
+        """An image of a thing, (side, side, channels) uint8 on black; another one each time.
 
         Arguments:
             split: no two of `train`, `validation` and `test` get the same handwriting.

@@ -42,17 +42,17 @@ class Sequences(Drawn[SequenceExample]):
     | `dictionary` | `s3 s1 s2` | each symbol's word in another language, `t...`, in order |
     | `reversed_dictionary` | `s3 s1 s2` | the same words, the last first |
     | `recall` | `s3 s1 s2` | `s3`: the first symbol, whatever follows it |
-    | `association` | `k2 v5 k7 v1 k2` | `v5`: the value that stands next to the key asked for |
+    | `association` | `k2 v5 k7 v1 k2` | `v5`: the value that is next to the key asked for |
 
     A source belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a hash of its text: whatever
-    the seeds, sizes and lengths, no source of one split is ever in another. Within a split sources are drawn one by one,
+    the seeds, sizes and lengths, no source of one split is ever in another. Within a split sources are sampled one by one,
     so a few may come twice.
 
     Arguments:
         split: "train", "validation" or "test".
         kind: the problem; see the table.
         symbols: how many different symbols there are; for `association` so many keys, and as many values.
-        shortest, longest: the number of symbols of a source, drawn uniformly from this range, both ends included. For
+        shortest, longest: the number of symbols of a source, sampled uniformly from this range, both ends included. For
             `recall` the symbols after the first; for `association` the pairs, whose keys are all different.
         size: number of examples; they are made when read, so any number costs nothing.
         seed: another seed gives other examples.
@@ -207,7 +207,7 @@ def _sources(kind: str, symbols: int, shortest: int, longest: int, enough: int) 
     return total
 
 
-# Maps, to learn in context: each text is pairs (x, f(x)) of one map f, drawn for this text alone.
+# Maps, to learn in context: each text is pairs (x, f(x)) of one map f, sampled for this text alone.
 
 
 Pair = tuple[str, str]
@@ -216,8 +216,9 @@ Pair = tuple[str, str]
 class Maps(Drawn[str]):
     """`size` texts of one split; text i is a pure function of the numbers, seed, split and i.
 
-    A text is `a3 b1 a2 b5 a3 b1 ...`: symbols x drawn uniformly, each followed by its image. The map is drawn anew for each text,
-    every image uniformly and apart from the others. Whoever reads can know f(x) only from an x that stood there before: after k
+    A text is `a3 b1 a2 b5 a3 b1 ...`: symbols x sampled uniformly, each followed by its image. The map is sampled again for
+        each text,
+    every image uniformly and apart from the others. Whoever reads can know f(x) only from an x that was there before: after k
     pairs at most 1 - (1 - 1/n)^(k+1) of the images can be predicted, n the number of symbols.
 
     A map belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a hash: whatever the seeds and sizes, no map
@@ -271,14 +272,14 @@ class Maps(Drawn[str]):
         return [(f"a{x}", f"b{images[x - 1]}") for x in numbers(rng, self.symbols, self.pairs)]
 
 
-# Repeats: texts that say everything twice, so that what comes next stands in the first half, however far back.
+# Repeats: texts that say everything twice, so that what comes next is in the first half, however far back.
 
 
 class Repeats(Drawn[str]):
     """`size` texts of one split, each `0 w 0 w`, w a row of symbols (Kitaev et al. 2020, section 4, "duplication task").
 
-    Every symbol of w is drawn uniformly from s1 .. sN. The first w cannot be predicted; the second can, wholly, by looking back
-    as far as w is long. Text i is a pure function of the numbers, seed, split and i.
+    Every symbol of w is sampled uniformly from s1 .. sN. The first w cannot be predicted; the second can, wholly, by looking
+    back as far as w is long. Text i is a pure function of the numbers, seed, split and i.
 
     Arguments:
         split: "train", "validation" or "test".
@@ -325,10 +326,10 @@ Numbers = tuple[int, ...]
 class BitCopies(Drawn[Numbers]):
     """`size` sequences of one split; sequence i is a pure function of the numbers, seed, split and i.
 
-    A sequence is a tuple of numbers below 2^width, each a vector of so many bits, the lowest first. Lengths are drawn uniformly
-    from `shortest` to `longest`, and then every bit with chance one half. A sequence belongs to "train" (eight tenths),
-    "validation" or "test" (a tenth each) by a hash: whatever the seeds, sizes and lengths, no sequence of one split is ever in
-    another.
+    A sequence is a tuple of numbers below 2^width, each a vector of so many bits, the lowest first. Lengths are sampled
+    uniformly from `shortest` to `longest`, and then every bit with chance one half. A sequence belongs to "train" (eight
+    tenths), "validation" or "test" (a tenth each) by a hash: for any seeds, sizes and lengths, no sequence of one split is ever
+    in another.
 
     Arguments:
         split: "train", "validation" or "test".
@@ -403,7 +404,7 @@ class Motifs(Drawn[str]):
         m, m + t, m, m + t, ...
 
     After the motif and the first note of the answer all that follows can be predicted: the answer from the motif, later notes
-    from those that stood there before, always the same number of notes back. With t = 0 it is one motif again and again.
+    from those that was there before, always the same number of notes back. With t = 0 it is one motif again and again.
 
     A motif belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a hash of its shape: none of one split is
     ever in another, in whatever key.

@@ -63,7 +63,7 @@ def csv_rows(name: str, lines: Iterator[Line]) -> Iterator[Row]:
         except StopIteration:
             return
         except csv.Error as error:
-            # An unclosed quote swallows what follows; only the line it stands in is lost.
+            # An unclosed quote swallows what follows; only the line it is in is lost.
             physical.give_back()
             first = physical.taken[0]
             yield malformed_row(name, first.number, "broken quoting", f"{error}: {short(first.content[:40])}")
@@ -246,7 +246,7 @@ _NAME = re.compile(r"[^\W\d][\w .#/()-]{0,39}")
 def has_header(name: str, sample: Sequence[Row], advice: str | None) -> bool:
     """Whether the first row names the columns.
 
-    It does where at least two of its cells, or all, are usual names of columns; or where all look like names and one stands above
+    It does where at least two of its cells, or all, are usual names of columns; or where all look like names and one is above
     numbers, or without a digit above cells that all have some, such as dates and ids. It does not where a cell of it is a number,
     or stands again below, or two are equal.
 

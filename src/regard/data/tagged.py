@@ -67,7 +67,7 @@ def words_of(text: str) -> list[Span]:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    # What stands on or joins the letters of many scripts is no letter to `re`.
+    # What is on or joins the letters of many scripts is no letter to `re`.
     joined = [code for code in range(0x300, 0x10000) if unicodedata.category(chr(code)) in ("Mn", "Mc", "Me", "Cf")]
     letter = rf"(?:(?![{_CHINESE}])[\w{''.join(map(chr, joined))}])"
     return re.compile(
@@ -209,7 +209,7 @@ def read_tagged(
         word, tag: the columns of words and tags, from 0, or from the last as -1 (default 0 and -1). In JSONL and hub datasets
             their keys (default "words" or "tokens", "tags" or "labels").
         tagged: whether there are tags. If not, every sentence has none, and files without them can be read.
-        tags: the tags there are; a sentence with another one is malformed. None: whatever stands there.
+        tags: the tags there are; a sentence with another one is malformed. None: whatever is there.
         on_error: what a malformed sentence does: `skip` (it is recorded and left out) or `stop` (`InputError`).
         malformed: where malformed sentences are recorded.
 

@@ -33,9 +33,9 @@ def spans_of(tags: Sequence[str], scheme: Scheme | str = "BIO") -> list[Span]:
     """The spans that tags mark, in order.
 
     Broken sequences are read as the CoNLL evaluation script `conlleval` reads them: a span begins at every B, and at every other
-    mark that does not go on with a span of its own type (so at an I after O, or after another type); it ends before O, before
+    mark that does not continue a span of its own type (so at an I after O, or after another type); it ends before O, before
     the next beginning, and at the end. So BIO and IOB1 are read alike. In BIOES and BILOU a span also begins and ends at S (U),
-    and ends at E (L); there the script, which does not know S and lets a B after E go on, is given the same spans by tags
+    and ends at E (L); there the script, which does not know S and lets a B after E continue, is given the same spans by tags
     that were converted to BIO.
 
     Arguments:

@@ -1,4 +1,4 @@
-"""The columns of a table, or keys of objects, that hold a text, its pair and its label, as they stand there, not yet checked."""
+"""The columns of a table, or keys of objects, that hold a text, its pair and its label, as they are there, not yet checked."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ LabelColumn = Column | tuple[int | str, ...]
 
 
 class Parts(NamedTuple):
-    """What stands in the columns of one row."""
+    """What is in the columns of one row."""
 
     text: object
     pair: object

@@ -113,7 +113,7 @@ class TokenStore:
         for name, column in columns.items():
             file, sums = root / f"{name}.bin", None
             offsets[name] = _map(root / f"{name}.offsets.bin", _OFFSET_TYPE, rows + 1)
-            if "checks" in column:  # stores of before there were any go on being read
+            if "checks" in column:  # stores of before there were any continue being read
                 sums = _map(root / f"{name}.sums.bin", _SUM_TYPE, -(-column["tokens"] // _BLOCK))
                 for ending, array in (("offsets", offsets[name]), ("sums", sums)):
                     if zlib.crc32(array.data) != column["checks"][ending]:
@@ -138,7 +138,7 @@ class TokenStore:
         return tuple(self._tokens)
 
     def lengths(self, column: str) -> np.ndarray:
-        """The number of ids in each sequence of a column: (rows,) int64, computed anew on each call."""
+        """The number of ids in each sequence of a column: (rows,) int64, computed again on each call."""
         return np.diff(self._of(self._offsets, column))
 
     def numbers(self, column: str) -> np.ndarray:

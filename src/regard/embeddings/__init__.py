@@ -1,4 +1,4 @@
-"""What an encoder's vectors are used for: features of words, vectors of texts, search by meaning."""
+"""What an encoder's vectors are used for: features of words, text embeddings, search by meaning."""
 
 from regard.embeddings.features import LAYER_NAMES, Features, WordFeatures, features, layer_choice
 from regard.embeddings.pooling import Nearest, PoolingMode, nearest, normalised, pool, unit

@@ -30,8 +30,8 @@ class WordFeatures:
     """The words of a text and a vector of each.
 
     Arguments:
-        words: as they stand in the text, or as they were given.
-        spans: where each stands in the text, (start, end) in characters; empty where words were given.
+        words: as they are in the text, or as they were given.
+        spans: where each is in the text, (start, end) in characters; empty where words were given.
         array: (W, D) float32; (W, layers, D) where layers were stacked.
     """
 
@@ -47,7 +47,7 @@ class Features:
     Arguments:
         text: what was read; the words where these were given.
         tokens: for display, such as "##able".
-        spans: where each token stands in the text, (start, end) in characters; empty where words were given.
+        spans: where each token is in the text, (start, end) in characters; empty where words were given.
         words: which word each token is of, from 0.
         array: (L, D) float32; (L, layers, D) where layers were stacked.
     """
@@ -286,7 +286,7 @@ class Window:
 def windows_of(length: int, room: int) -> list[Window]:
     """The windows of a text of so many tokens, from which every token is taken once.
 
-    Windows overlap by half, the last one is filled with what stands before it, and a token is taken from that window in which
+    Windows overlap by half, the last one is filled with what is before it, and a token is taken from that window in which
     it stands farther from the nearer end, so that it has the most context on its poorer side (the rule of the authors' code
     for questions over long texts, Devlin et al. 2019, section 4.2).
 

@@ -50,7 +50,7 @@ FOOTER = (
 
 
 def about(vectors: VectorMap) -> str:
-    """What the picture shows and what it does not, in sentences."""
+    """What the image shows and what it does not, in sentences."""
     count = f"{len(vectors):,} vectors of {vectors.width:,} numbers, laid out by {NAMES[vectors.method]}"
     if vectors.shares is None:
         shown = f"{count}, which draws those together that are near; sizes of groups and distances between them mean little."

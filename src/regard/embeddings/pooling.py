@@ -28,7 +28,7 @@ PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_length", "weighted_mean",
 """
 
 POOLER: tuple[PoolingMode, ...] = ("pooler",)
-"""The model's own vector, which nothing is put beside."""
+"""The model's own vector, which nothing is put next to."""
 
 MODES: tuple[PoolingMode, ...] = tuple(mode for mode in get_args(PoolingMode) if mode not in POOLER)
 """What `pool` does with the vectors of tokens."""
@@ -37,11 +37,11 @@ MODES: tuple[PoolingMode, ...] = tuple(mode for mode in get_args(PoolingMode) if
 def pool(hidden: Tensor, valid: Tensor | None, modes: Sequence[PoolingMode]) -> Tensor:
     """One vector of each text; special tokens count as all others do, padding never does.
 
-    Sums are in float32 (float64 for float64 vectors), whatever the vectors are.
+    Sums are in float32 (float64 for float64 vectors), for any vectors.
 
     Arguments:
         hidden: (B, L, D), the tokens' vectors.
-        valid: (B, L) bool, True = a real token; None = all are. Padding may stand on either side.
+        valid: (B, L) bool, True = a real token; None = all are. Padding may be on either side.
         modes: one or more, whose vectors stand one after another.
 
     Returns:
@@ -105,7 +105,7 @@ def _pooled(hidden: Tensor, valid: Tensor | None, mode: PoolingMode) -> Tensor:
     weights = torch.ones(hidden.shape[:2], dtype=exact, device=hidden.device) if valid is None else valid.to(exact)
     if mode == "weighted_mean":
         weights = weights * weights.cumsum(dim=1)
-    if valid is not None:  # what stands at padding may be no number at all
+    if valid is not None:  # what is at padding may be no number at all
         hidden = hidden.masked_fill(~valid.unsqueeze(-1), 0.0)
     total = torch.einsum("bl,bld->bd", weights, hidden.to(exact))
     count = weights.sum(dim=1, keepdim=True).clamp_min(1.0)
@@ -246,7 +246,7 @@ def nearest(
     for start in range(0, len(vectors), chunk):
         piece = unit(np.asarray(vectors[start : start + chunk], dtype=np.float32))
         found, there = _largest(wanted @ piece.T, count)
-        # What was found before stands before, so a stable order keeps the first of those alike.
+        # What was found before is before, so a stable order keeps the first of those alike.
         rows = np.concatenate([rows, there + start], axis=1)
         cosines = np.concatenate([cosines, found], axis=1)
         best = np.argsort(-cosines, axis=1, kind="stable")[:, :count]

@@ -1,6 +1,6 @@
 """Many texts through an encoder, in batches of like length: by the model as it is, or by a copy prepared for inference.
 
-`Readers` says which: the copy is made once where it can be, and anew where the model has changed.
+`Readers` says which: the copy is made once where it can be, and again where the model has changed.
 """
 
 from __future__ import annotations

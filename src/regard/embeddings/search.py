@@ -296,7 +296,7 @@ LENGTH = 800
 """Characters after which a passage ends with the line; about as many as an encoder of sentences reads."""
 
 HEADING = re.compile(r"#{1,6} [^\n]*|[^\n]+\n([=\-~^*#])\1{2,}")
-"""A heading of Markdown or reStructuredText: it goes with the paragraph below. Other paragraphs stand alone, however short."""
+"""A heading of Markdown or reStructuredText: it goes with the paragraph below. Other paragraphs are alone, however short."""
 
 TABLES = {".csv": ",;", ".tsv": "\t", ".jsonl": ""}
 """Files of rows by their suffix, with the separators that their columns may have: each row is a passage."""
@@ -469,7 +469,7 @@ def _no_column(path: Path, column: str, names: list[str], line: int) -> str:
 def files_of(folder: Path, patterns: Sequence[str] = PATTERNS) -> list[Path]:
     """The text files in a folder and all folders in it, in the order of their names; what begins with a dot is left out.
 
-    Of a file it is the file alone, whatever its name.
+    Of a file it is the file alone, for any name.
 
     Raises:
         InputError: where there is no such folder or file, or no such file in the folder.

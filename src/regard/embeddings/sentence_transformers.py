@@ -1,4 +1,4 @@
-"""How sentence-transformers writes down what stands behind an encoder: `modules.json` and a folder for each module, both ways.
+"""How sentence-transformers writes down what is behind an encoder: `modules.json` and a folder for each module, both ways.
 
 The library itself is not needed. Its older and its newer spellings are read; what is written is the older one, which every
 release reads.
@@ -144,7 +144,7 @@ def _inside(folder: Path, path: str) -> Path:
 
 
 def write_modules(folder: Path, modules: SentenceModules, *, width: int, maximum: int) -> None:
-    """Write all that sentence-transformers needs beside the encoder's own files into an existing folder.
+    """Write all that sentence-transformers needs besides the encoder's own files into an existing folder.
 
     Arguments:
         width: D, of the encoder's vectors.

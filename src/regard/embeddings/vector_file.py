@@ -1,4 +1,4 @@
-"""A file of vectors that is written as they come, and gone on with after a stop: .npy, .jsonl or .parquet."""
+"""A file of vectors that is written as they come, and continued after a stop: .npy, .jsonl or .parquet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Format(Protocol):
     """How rows become bytes of the file that grows, and that file the one wanted."""
 
     def begin(self, width: int) -> bytes:
-        """What stands before the rows."""
+        """What is before the rows."""
         ...
 
     def rows(self, texts: Sequence[str], vectors: Vectors) -> bytes:
@@ -141,16 +141,16 @@ def line_of(text: str, vector: Vectors) -> str:
 
 
 class VectorFile:
-    """A file of vectors that appears when it is whole; until then what is done stands beside it, and is gone on with.
+    """A file of vectors that appears when it is whole; until then what is done is next to it, and is continued.
 
     `NAME.partial` grows, and `NAME.partial.json` says how much of it counts and of what run it is. A process that dies, for
-    whatever reason, leaves these two; the next one of the same run goes on after the last rows that are safely there, and the
+    whatever reason, leaves these two; the next one of the same run continues after the last rows that are safely there, and the
     file becomes the one that it would have been.
 
     Arguments:
         path: where to; its ending says the format.
         width: W, of the vectors.
-        origin: what decides every row, as JSON values: model, input, settings. None for a run that cannot be gone on with,
+        origin: what decides every row, as JSON values: model, input, settings. None for a run that cannot be continued,
             because its texts are not to be had again.
 
     Raises:
@@ -179,7 +179,7 @@ class VectorFile:
 
     @property
     def resumable(self) -> bool:
-        """Whether a run that was stopped can be gone on with."""
+        """Whether a run that was stopped can be continued."""
         return self._origin is not None
 
     def __enter__(self) -> VectorFile:

@@ -1,6 +1,6 @@
-"""A map of vectors: each one a point of a picture, with its nearest neighbours in the space that the picture is of.
+"""A map of vectors: each one a point of an image, with its nearest neighbours in the space that the image is of.
 
-Two numbers cannot say what hundreds do. PCA's picture is a shadow of the space and says how much of the variance is in it; UMAP's
+Two numbers cannot say what hundreds do. PCA's image is a shadow of the space and says how much of the variance is in it; UMAP's
 and t-SNE's keep those together that are near, and nothing else: sizes of groups and distances between them mean little. So the
 neighbours of a point are never read off the picture: they are those with the largest cosines, every vector looked at.
 """
@@ -30,7 +30,7 @@ Method = Literal["pca", "umap", "tsne"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
 Progress = Callable[[int, int | None, str], None]
-"""Is told how many are done, of how many where that is known, and of which stage."""
+"""Is called with how many are done, of how many where that is known, and of which stage."""
 
 CHUNK = 1 << 13
 """Vectors that are made float64 together."""
@@ -50,7 +50,7 @@ class VectorMap:
         points: (N, 2) float32.
         method: how they were laid out.
         width: of the vectors.
-        shares: of the variance that the picture's two directions have, of PCA; None of another method.
+        shares: of the variance that the image's two directions have, of PCA; None of another method.
         neighbours: rows (N, K) int64 and cosines (N, K) float32 of the vectors nearest to each in the whole space, itself left
             out; rows of -1 for a vector of zeros, which is in no direction. None where they were not looked for.
         columns: what else is known of the points, by name; each has N values. Numbers are float, an unknown one NaN.
@@ -99,7 +99,7 @@ def map_vectors(
         columns: as of `VectorMap`.
         title: of the map.
         seed: of what UMAP and t-SNE draw; PCA draws nothing.
-        progress: is told how far it is.
+        progress: is called with how far it is.
 
     Raises:
         InputError: for vectors that are not finite or too few, sizes that do not fit, an unknown method, or where the method's
@@ -153,10 +153,10 @@ class Components(NamedTuple):
 
 
 def principal_components(vectors: Vectors) -> Components:
-    """The picture of vectors in the two directions in which they vary most: exact, in float64.
+    """The image of vectors in the two directions in which they vary most: exact, in float64.
 
     A direction and its opposite are alike. Here the entry with the largest magnitude, of equal ones the first, is above zero, so
-    that the picture is the same every time.
+    that the image is the same every time.
 
     Arguments:
         vectors: (N, W), finite.
@@ -208,7 +208,7 @@ def all_neighbours(
     Arguments:
         vectors: (N, W), finite.
         count: K; fewer where there are not so many others.
-        progress: is told how many are done.
+        progress: is called with how many are done.
         block: vectors that are looked up together; it changes memory and speed.
 
     Returns:
@@ -240,7 +240,7 @@ def all_neighbours(
     return Nearest(rows, cosines.clip(-1, 1))
 
 
-# UMAP and t-SNE, by others' libraries. Both begin with PCA's picture and are given the exact neighbours.
+# UMAP and t-SNE, by others' libraries. Both begin with PCA's image and are given the exact neighbours.
 
 
 def check_method(method: str) -> Any:
@@ -272,7 +272,7 @@ def _needed(method: Method, count: int, title: str) -> int:
 
 
 def _known(near: Nearest) -> Nearest:
-    """The neighbours without the -1 of vectors of zeros: these are drawn beside the first ones, as at a right angle to them."""
+    """The neighbours without the -1 of vectors of zeros: these are drawn next to the first ones, as at a right angle to them."""
     others = np.where(np.arange(len(near.rows))[:, None] > np.arange(near.rows.shape[1]), 0, 1)
     spread = np.arange(near.rows.shape[1])[None, :] + others
     return Nearest(np.where(near.rows < 0, spread, near.rows), near.cosines)

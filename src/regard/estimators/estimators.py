@@ -214,7 +214,7 @@ def column_of(y: Any) -> np.ndarray:
 
 
 class TextClassifier(ClassifierMixin, TextEstimator):
-    """Fine-tunes a model that reads whole texts, and tells the classes of others: texts in, labels out.
+    """Fine-tunes a model that reads whole texts, and predicts the classes of others: texts in, labels out.
 
     Its arguments are `TextEstimator`'s.
 
@@ -347,10 +347,10 @@ class TextRegressor(RegressorMixin, TextEstimator):
 
 
 class TextTagger(TextEstimator):
-    """Fine-tunes a model that reads whole texts, and tells the tags of words: lists of words in, lists of tags out.
+    """Fine-tunes a model that reads whole texts, and predicts the tags of words: lists of words in, lists of tags out.
 
     Its arguments are `TextEstimator`'s. The tags may be of any scheme that `regard train` reads; those that come out are of the
-    scheme that the model learnt, BIO unless `overrides` say otherwise.
+    scheme that the model learned, BIO unless `overrides` say otherwise.
 
     Attributes:
         model_: the fitted predictor.
@@ -412,7 +412,7 @@ def _sentences(given: Any, name: str) -> list[list[str]]:
 
 
 class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextInput, BaseEstimator):
-    """The vectors that a trained model gives texts, as features for what stands behind it in a pipeline: texts in, an array out.
+    """The vectors that a trained model gives texts, as features for what is behind it in a pipeline: texts in, an array out.
 
     Nothing is trained: `fit` reads the model.
 

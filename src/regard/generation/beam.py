@@ -263,7 +263,7 @@ class _BeamSearch(Generic[S]):
         totals, index = leading_sums(
             log_probabilities.view(sentences, width, vocabulary),
             beams.paths.totals.view(sentences, width),
-            max(2, 1 + len(self.ends)) * self.beam,  # so that as many go on as may end
+            max(2, 1 + len(self.ends)) * self.beam,  # so that as many continue as may end
         )
         check_choosable(totals[:, 0], beams.paths.length)
         first = torch.arange(0, rows, width, device=index.device)[:, None]
@@ -362,7 +362,7 @@ class _BeamSearch(Generic[S]):
         )
 
     def done(self, sentence: int, total: float, length: int) -> bool:
-        """Whether a sentence whose best live hypothesis has this log-probability and length need not go on."""
+        """Whether a sentence whose best live hypothesis has this log-probability and length need not continue."""
         best = self.results[sentence]
         bound = total / self.length_penalty(length if self.estimated else self.limits[sentence])
         proven = best.room == 0 and best.threshold >= bound

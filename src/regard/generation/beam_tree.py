@@ -45,7 +45,7 @@ class BeamTree:
         self._step = 0
 
     def search_started(self, source: Any) -> None:
-        """Begin anew."""
+        """Begin again."""
         self.tried, self.hypotheses, self._step = [], [], 0
         self._rows = {self.source: None}
 

@@ -1,4 +1,4 @@
-"""How the next token is picked from logits: the best, or a draw; and the leading ones of a beam."""
+"""How the next token is picked from logits: the best, or a sample; and the leading ones of a beam."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Choice = Callable[[Tensor, Paths], Tensor]
 
 
 class Chooser(Protocol):
-    """A way to pick tokens. It begins anew with each search, so one chooser may serve many."""
+    """A way to pick tokens. It begins again with each search, so one chooser may serve many."""
 
     def begin(self, count: int) -> Choice:
         """The choice function for a search over `count` sources."""
@@ -43,9 +43,9 @@ class Greedy:
 
 
 class Sample:
-    """A draw from softmax(logits).
+    """A sample from softmax(logits).
 
-    Every source row has a random stream of its own, which depends on one draw from `generator` per search
+    Every source row has a random stream of its own, which depends on one sample from `generator` per search
     and on the row's number, and on nothing else: a row's sample does not change with who else is in the
     batch, nor when others finish. The same generator state gives the same samples. The global random state
     is neither read nor changed.
@@ -62,14 +62,14 @@ class Sample:
         self.generator = generator
 
     def begin(self, count: int) -> Choice:
-        """A draw whose row streams start here."""
+        """A sample whose row streams start here."""
         device = self.generator.device
         base = int(torch.randint(2**62, (), generator=self.generator, device=device))
         return _drawing([base + row for row in range(count)])
 
 
 class SampleRows:
-    """As `Sample`, each source row with a seed of its own: where a text stands in a batch, and in which, changes no draw.
+    """As `Sample`, each source row with a seed of its own: where a text is in a batch, and in which, changes no sample.
 
     Arguments:
         seeds: one for each source row.
@@ -83,7 +83,7 @@ class SampleRows:
         self.seeds = tuple(seeds)
 
     def begin(self, count: int) -> Choice:
-        """A draw whose row streams start here.
+        """A sample whose row streams start here.
 
         Raises:
             ValueError: for another number of rows than there are seeds.
@@ -99,7 +99,7 @@ def _drawing(seeds: Sequence[int]) -> Choice:
 
 
 class _Streams:
-    """One uniform number per source row and step, drawn a block of steps at a time."""
+    """One uniform number per source row and step, sampled a block of steps at a time."""
 
     block = 64
 
@@ -121,7 +121,7 @@ def inverse_transform(logits: Tensor, uniform: Tensor) -> Tensor:
     """The token at which the cumulative distribution passes `uniform`.
 
     Arguments:
-        logits: (N, V); minus infinity is never drawn.
+        logits: (N, V); minus infinity is never sampled.
         uniform: (N,) float64 in [0, 1).
 
     Returns:

@@ -74,7 +74,7 @@ class Continuation(Generic[S]):
 
     Arguments:
         model: the language model.
-        before: its state after a text that stands before every prompt, of one row; none where None. It is left as it is, so
+        before: its state after a text that is before every prompt, of one row; none where None. It is left as it is, so
             that one reading of it serves any number of prompts.
         batch_invariant: whether the logits of a text have the same bits alone and in any batch, on a processor
             (`regard.attention.BatchInvariant`). In float32 a text alone takes longer for it, some two times as long with a GPT-2;
@@ -233,7 +233,7 @@ class Speculation(Generic[S, D]):
     The draft proposes x_1 .. x_n, each from its own distribution q_i; the model reads them in one go and gives p_1 .. p_{n+1}.
 
         keep x_i with probability min(1, p_i(x_i) / q_i(x_i)), up to the first that is not kept;
-        in its place draw from max(0, p_i - q_i), normalised; after n kept ones draw from p_{n+1}
+        in its place sample from max(0, p_i - q_i), normalised; after n kept ones sample from p_{n+1}
 
     What comes out is distributed as if the model had been asked token by token, whatever the draft is (their appendix A.1); only
     the time depends on it. Without a generator both take the most probable token, and what comes out is greedy search's.
@@ -275,7 +275,7 @@ class Speculation(Generic[S, D]):
             prompt: token ids, one at least.
             most: tokens to write, the end token among them.
             least: tokens before the end token is allowed.
-            generator: of the draws; greedy where None.
+            generator: of the sampling; greedy where None.
 
         Raises:
             InputError: for a model or draft whose state cannot go back, and for logits that are not finite.
@@ -320,7 +320,7 @@ class Speculation(Generic[S, D]):
     def _guess(
         self, guessing: _Reading, last: Tensor, text: _Text, count: int, generator: torch.Generator | None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """So many tokens by the draft, and the distribution each was drawn from."""
+        """So many tokens by the draft, and the distribution each was sampled from."""
         proposals: list[Tensor] = []
         beliefs: list[Tensor] = []
         for _ in range(count):
@@ -398,7 +398,7 @@ class _Text:
 
 
 def _chosen(allowed: Tensor, generator: torch.Generator | None) -> Tensor:
-    """(1,): the best token, or a draw."""
+    """(1,): the best token, or a sample."""
     if generator is None:
         return allowed.argmax(dim=-1)
     return inverse_transform(allowed, torch.rand(1, generator=generator, dtype=torch.float64))
@@ -407,7 +407,7 @@ def _chosen(allowed: Tensor, generator: torch.Generator | None) -> Tensor:
 def _judged(
     allowed: Tensor, believed: tuple[Tensor, Tensor] | None, generator: torch.Generator | None
 ) -> tuple[Tensor, bool]:
-    """The token that the model lets stand at a place, (1,), and whether it is the proposed one.
+    """The token that the model lets are at a place, (1,), and whether it is the proposed one.
 
     Arguments:
         allowed: the model's logits, (1, V).

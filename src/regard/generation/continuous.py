@@ -1,7 +1,7 @@
 """Continuous batching: texts join a batch and leave it between any two steps, and none changes another.
 
 Orca (Yu et al. 2022, section 3.1) schedules a language model by the step and not by the batch: a text that ends leaves at once,
-and one that waits takes its place. Here a text and its log-probabilities also have the same bits alone and beside any others:
+and one that waits takes its place. Here a text and its log-probabilities also have the same bits alone and next to any others:
 
     each prompt is read as if by itself, in chunks that begin at multiples of `chunk`, so its keys and values depend on it alone
     (`CausalStack.read_texts`, `regard.attention.BatchInvariant`);
@@ -72,7 +72,7 @@ class Told:
         token: its id.
         log_probability: natural log, the model's own.
         top: the most probable tokens at its place, where asked for.
-        end: `stop` where the text ended by itself or at a stop, `length` where it came to its limit; empty where it goes on.
+        end: `stop` where the text ended by itself or at a stop, `length` where it came to its limit; empty where it continues.
     """
 
     key: Hashable
@@ -181,7 +181,7 @@ class ContinuousBatch:
         self._active: list[_Row] = []
         self._state: Any = None
         self._places: list[int] | None = None
-        """Where the rows that are active stand in the state; None where those are all of its rows."""
+        """Where the rows that are active are in the state; None where those are all of its rows."""
         self._kept = KeptPrompts(kept_bytes)
         self._invariant = isinstance(model, CausalStack) and model.batch_invariant_steps
         self.in_parts = bool(getattr(model, "reads_in_parts", True))
@@ -383,7 +383,7 @@ class ContinuousBatch:
 
     def _step(self) -> list[Event]:
         try:
-            if self._places is not None:  # joined anew, which leaves out the columns that only those saw who are gone
+            if self._places is not None:  # joined again, which leaves out the columns that only those saw who are gone
                 self._state = join(self._staying())
             with self._exact():
                 logits, self._state = self.model.step(torch.tensor([row.token for row in self._active]), self._state)
@@ -465,7 +465,7 @@ def top_of(log_probabilities: Tensor, count: int) -> Top:
 
 
 class KeptPrompts:
-    """States after prompts that were read, so that a prompt with the same beginning goes on from there.
+    """States after prompts that were read, so that a prompt with the same beginning continues from there.
 
     Only whole chunks are reused, so what is read after them is read in the chunks that it would be read in without: the bits are
     the same. What was used longest ago is forgotten first.

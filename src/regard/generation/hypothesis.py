@@ -167,7 +167,7 @@ class SearchObserver(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SearchStep:
-    """One step of a beam search: the continuations that it ranked, and which of them go on.
+    """One step of a beam search: the continuations that it ranked, and which of them continue.
 
     Arguments:
         sources: R source rows, those that are not done.

@@ -245,7 +245,7 @@ def search(
         decoder: the model.
         source: B sentences.
         settings: how.
-        observer: called at the beginning and the end. When several samples are drawn per sentence, it sees
+        observer: called at the beginning and the end. When several samples are sampled per sentence, it sees
             each sentence so many times in a row.
         forbid: ids that are never emitted, besides padding and start.
         limit: in place of the settings' own.
@@ -253,7 +253,7 @@ def search(
         before: what the rows had read of the language they write, see `GenerationSettings.changes`.
 
     Returns:
-        For each source row its hypotheses: best first, or samples in the order they were drawn.
+        For each source row its hypotheses: best first, or samples in the order they were sampled.
 
     Raises:
         InputError: for a coverage penalty where the decoder has no attention, NaN or infinite logits, where every token is
@@ -321,7 +321,7 @@ def search(
 
 
 OF_SAMPLING: Mapping[str, object] = MappingProxyType({"temperature": 1.0, "top_k": None, "top_p": None, "min_p": None})
-"""Settings that only change what is drawn, each with the value that changes nothing."""
+"""Settings that only change what is sampled, each with the value that changes nothing."""
 
 OF_SINGLE_TEXTS: Mapping[str, object] = MappingProxyType(
     {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "logit_bias": ()}

@@ -31,7 +31,7 @@ class Step:
     """What one call of the decoder gave.
 
     Arguments:
-        sources: the source row of each row still in the batch; where several are drawn, counted over all draws.
+        sources: the source row of each row still in the batch; where several are sampled, counted over all samples.
         tokens: the token each of them emitted, end tokens included.
         log_probabilities: of these tokens, the model's own.
         left: by source row, the hypotheses that this step completed; their rows are gone from the next step.
@@ -169,7 +169,7 @@ def stream(
         paths = Paths.begin(len(rows), device)
         tokens = torch.full((len(rows),), config.start_id, dtype=torch.long, device=device)
         state = decoder.start(source)
-        if draws > 1:  # what was read once goes on as often
+        if draws > 1:  # what was read once continues as often
             state = state.select(rows)
         sources = tuple(range(len(rows)))
         paused = getattr(observer, "search_paused", None)
@@ -227,7 +227,7 @@ def generate(
     Arguments:
         decoder: the model.
         source: B sentences.
-        draws: answers for each, which go on from one reading of it.
+        draws: answers for each, which continue from one reading of it.
         choose: `Greedy()` where None, or `Sample(generator)`.
         transforms: changes to the logits, in order, after the standing ones: padding and start are never
             emitted.
@@ -242,7 +242,7 @@ def generate(
         observer: called at the beginning and the end; a `PauseObserver` after each step too.
 
     Returns:
-        B hypotheses in the order of the source; of B * draws, those of one sentence next to one another.
+        B hypotheses in the order of the source; of B * samples, those of one sentence next to one another.
 
     Raises:
         InputError: for NaN or infinite logits, and where every token is forbidden.

@@ -235,7 +235,7 @@ Biases = tuple[tuple[int | str, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class LogitBias:
-    """A number added to the logits of some tokens, whatever the text.
+    """A number added to the logits of some tokens, for any text.
 
     Arguments:
         amounts: ids, and what is added to the logit of each; 100 makes one all but certain, -100 all but impossible.
@@ -334,7 +334,7 @@ def _id(text: str, tokenizer: Tokenizer) -> int:
     )
 
 
-# Changes to logits by what stands in the text already: no n-gram twice, repetition, presence and frequency penalties.
+# Changes to logits by what is in the text already: no n-gram twice, repetition, presence and frequency penalties.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -374,7 +374,7 @@ class RepetitionPenalty:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoRepeatedNgrams:
-    """No n tokens that stood in this order before (Paulus et al. 2018, section 2.5, for n = 3).
+    """No n tokens that was in this order before (Paulus et al. 2018, section 2.5, for n = 3).
 
     Arguments:
         size: n, at least 1.

@@ -1,4 +1,4 @@
-"""Looking inside: the recorder, its record, pictures of attention; changing what is inside, and what comes of it."""
+"""Looking inside: the recorder, its record, images of attention; changing what is inside, and what comes of it."""
 
 from regard.inspection.editing import MeanHeads, ScaleHeads, SetHeads, SetOutput, SetWeights, ablate, change, patch
 from regard.inspection.editing.edits import prune

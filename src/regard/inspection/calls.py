@@ -318,7 +318,7 @@ def _of_rows(inputs: AttentionInputs, rows: Tensor) -> AttentionInputs:
         key=inputs.key[rows],
         mask=mask,
         positions=inputs.positions.select(rows),
-        # What is the same for all rows may stand there once.
+        # What is the same for all rows may be there once.
         record={
             name: tensor if len(tensor) == 1 < len(inputs.query) else tensor[rows]
             for name, tensor in inputs.record.items()

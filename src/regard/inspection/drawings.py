@@ -30,7 +30,7 @@ SPREAD = 0.6  # of the distance of two tokens: how far the lines of the first an
 FAINTEST = 0.02  # of the largest weight: what is weaker is not drawn
 SPACE = visible(" ")
 DARKEST = 0.75  # of the light that is taken from where nothing is seen
-GREYEST = 0.35  # how far black and white of a picture are brought to grey under colours
+GREYEST = 0.35  # how far black and white of an image are brought to grey under colours
 OPAQUE = 0.9  # the colour of the largest weight
 
 
@@ -105,13 +105,13 @@ def overlay_figure(
     head: int | None = None,
     queries: Sequence[int] | None = None,
 ) -> Figure:
-    """The figure of a picture as each query token sees it: bright where its weights are, as in "Show, attend and tell".
+    """The figure of an image as each query token sees it: bright where its weights are, as in "Show, attend and tell".
 
-    Weights that may be negative, such as those of a lambda layer, are colours over the picture in grey: violet below zero, orange
+    Weights that may be negative, such as those of a lambda layer, are colours over the image in grey: violet below zero, orange
     above it, with a line around what has more than half of the largest. A query that is a patch itself has a crimson frame.
 
     Arguments:
-        view: has the picture, and a map whose keys are patches of it.
+        view: has the image, and a map whose keys are patches of it.
         address: of that map.
         example: which of the view's examples.
         head: which head; their mean where None.
@@ -121,7 +121,7 @@ def overlay_figure(
         A figure that is not known to pyplot; write it with `regard.inspection.plots.write_figure`.
 
     Raises:
-        InputError: the map's keys are no patches, there is no picture, head or query of that number, or matplotlib is
+        InputError: the map's keys are no patches, there is no image, head or query of that number, or matplotlib is
             not installed.
 
     """
@@ -164,7 +164,7 @@ def overlay_figure(
 
 
 def _signed(axes: Axes, picture: np.ndarray, seen: np.ndarray, ends: tuple[float, float, float, float]) -> None:
-    """Weights of both signs over a picture in grey, between dark and bright, so that both colours show on any."""
+    """Weights of both signs over an image in grey, between dark and bright, so that both colours show on any."""
     from matplotlib import colormaps
     from matplotlib.patheffects import withStroke
 
@@ -231,11 +231,11 @@ MARGIN = 3
 
 
 def save_roll(piece: Piece, path: str | os.PathLike[str], *, border: float | None = None, title: str = "") -> None:
-    """Write the piano roll of a piece as a picture, .png or .svg.
+    """Write the piano roll of a piece as an image, .png or .svg.
 
     Arguments:
         border: where in time a prompt ends and its continuation begins: the two have colours of their own; None for one piece.
-        title: to stand above.
+        title: to be above.
 
     Raises:
         InputError: for another suffix, a piece without notes, matplotlib not installed, or a place that cannot be written to. A

@@ -20,10 +20,10 @@ def learnt_view(
     asked: Picture,
     addresses: Sequence[str] | None = None,
 ) -> AttentionView:
-    """The maps of an episode: each picture by its class, the one that is asked about last.
+    """The maps of an episode: each image by its class, the one that is asked about last.
 
-    Beside the attention stands what the convolutions read, as the paper draws it (Mishra et al. 2018, figure 1): each convolution
-    of a block is a head, and a place that it reads counts 1. Those are connections, not weights.
+    In addition to the attention stands what the convolutions read, as the paper draws it (Mishra et al. 2018, figure 1): each
+    convolution of a block is a head, and a place that it reads counts 1. Those are connections, not weights.
 
     Arguments:
         classifier: what `regard.load` gives.

@@ -110,7 +110,7 @@ def marks_of(
     Arguments:
         calls: of the layer, in order.
         row: which batch row.
-        path: in a search, in which row the answer stood at each step.
+        path: in a search, in which row the answer was at each step.
         queries, keys: the places of the map, padding left out.
     """
     mechanism, kept = calls[0].called.mechanism, [call.inputs for call in calls]

@@ -228,7 +228,7 @@ def memory_figure(trace: MemoryTrace, *, title: str = "") -> Figure:
     """The figure of a neural Turing machine's memory over time, as figure 6 of its paper.
 
     Each column is a step. From the top: inputs and outputs, the vectors added and read (violet below zero, orange above it), and
-    the weights of the write and of the read heads over the slots of the memory. Several heads stand under one another.
+    the weights of the write and of the read heads over the slots of the memory. Several heads are under one another.
 
     Returns:
         A figure that is not known to pyplot; write it with `regard.inspection.plots.write_figure`.

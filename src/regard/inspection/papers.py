@@ -1,6 +1,6 @@
 """Figures as the papers draw them, of models whose papers draw no matrix: shaded sentences, and what a reader remembers.
 
-The figure of a memory over time stands in `regard.inspection.memory`, pictures under weights in `regard.inspection.drawings`.
+The figure of a memory over time is in `regard.inspection.memory`, images under weights in `regard.inspection.drawings`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ShadedWord:
         text: as it is printed.
         shade: from 0, white, to 1.
         chosen: whether it is the one that looks.
-        glued: whether it goes on the word before, without a space.
+        glued: whether it continues the word before, without a space.
     """
 
     text: str
@@ -139,10 +139,10 @@ def reading_figure(view: AttentionView, address: str | None = None, *, head: int
 
 
 def signed_figure(view: AttentionView) -> Figure:
-    """The last layer of a picture's classifier over the picture, for the places in the middle of a 3 x 3 grid over it.
+    """The last layer of an image's classifier over the image, for the places in the middle of a 3 x 3 grid over it.
 
     Raises:
-        InputError: where the view has no picture, or matplotlib is not installed.
+        InputError: where the view has no image, or matplotlib is not installed.
     """
     item = view.map(view.addresses[-1])
     patches = item.query_patches
@@ -156,8 +156,8 @@ def signed_figure(view: AttentionView) -> Figure:
 def buckets_figure(view: AttentionView, address: str | None = None, *, head: int = 0, example: int = 0) -> Figure:
     """The figure of one head's hashing (Kitaev et al. 2020, figure 2): each round's map with its places in the order of buckets.
 
-    Beside rows and columns stands the bucket of each place by colour; lines are the borders of chunks. Weights then lie in the
-    chunks on the diagonal and in those before them.
+    In addition to rows and columns stands the bucket of each place by colour; lines are the borders of chunks. Weights then lie
+    in the chunks on the diagonal and in those before them.
 
     Arguments:
         view: of a Reformer.

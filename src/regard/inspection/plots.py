@@ -42,7 +42,7 @@ BUCKET_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E
 
 
 def save_plot(view: AttentionView, path: str | os.PathLike[str]) -> None:
-    """Write a view as a picture (.png, .svg) or as its exact numbers (.json).
+    """Write a view as an image (.png, .svg) or as its exact numbers (.json).
 
     The figure has the source on top and the output down the side. Several heads are small multiples, a row
     for each map where there are several. All panels share one scale.
@@ -121,7 +121,7 @@ def figure(view: AttentionView) -> Figure:
     scale = ScalarMappable(Normalize(-largest if signed else 0, largest), colours)
     for i, panel in enumerate(panels):
         axes = drawing.add_axes(places.of(i))
-        # Coloured here, one pixel a cell: matplotlib would colour every pixel of the finished picture.
+        # Coloured here, one pixel a cell: matplotlib would colour every pixel of the finished image.
         axes.imshow(scale.to_rgba(panel.weights, bytes=True), aspect="auto", interpolation="none")
         _label(axes, panel, places.cell, places.font, write)
         if panel.marks is not None:
@@ -339,7 +339,7 @@ def draw_marks(axes: Axes, marks: Marks, head: int, size: tuple[int, int], *, na
 
 
 def bucket_colour(bucket: int) -> str:
-    """One of seven colours that people with any colour vision can tell apart; they come again."""
+    """One of seven colours that people with any colour vision can distinguish; they come again."""
     return BUCKET_COLOURS[bucket % len(BUCKET_COLOURS)]
 
 

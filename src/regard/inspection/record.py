@@ -1,4 +1,4 @@
-"""`regard.look`: see the attention of a model while it runs. Its record gives weights by address, and pictures of them."""
+"""`regard.look`: see the attention of a model while it runs. Its record gives weights by address, and images of them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Record:
 
         Arguments:
             runs: which, in order.
-            rows: (answers, passes), in which batch row each answer stood in each pass, -1 after its end: the `beam_indices`
+            rows: (answers, passes), in which batch row each answer was in each pass, -1 after its end: the `beam_indices`
                 that `generate` of `transformers` gives with `return_dict_in_generate=True, output_scores=True`. Hidden states
                 are left out then.
 
@@ -124,7 +124,7 @@ class Record:
 
         A forward pass that called the layer once per step (a recurrent decoder) and a search give one map all the same, a
         row for each step. In a search, row b is the `hypothesis`-th best answer to source b, followed back through every
-        step to the beam it then stood in; steps after its end are zero, and so are keys that a growing cache did not yet have.
+        step to the beam it then was in; steps after its end are zero, and so are keys that a growing cache did not yet have.
 
         Arguments:
             address: such as `decoder.layers.0.cross_attention`; see `addresses`.
@@ -277,12 +277,12 @@ class Record:
             tokens: of one row, padding among them, where no task knows them: what a bare model or another library's module
                 read. Ids or numbers stand for them where None.
             target_tokens: likewise what its decoder read, where it has one.
-            image: the picture that it read, PNG bytes or a uint8 array (Y, X, 3), to lay weights over. What a captioner read is
+            image: the image that it read, PNG bytes or a uint8 array (Y, X, 3), to lay weights over. What a captioner read is
                 known, and shown as it read it.
-            patches: which of the places that it read are patches of that picture.
+            patches: which of the places that it read are patches of that image.
 
         Raises:
-            InputError: for a row, run, hypothesis or address that is not there, tokens or a picture without a single row, or
+            InputError: for a row, run, hypothesis or address that is not there, tokens or an image without a single row, or
                 patches that do not fit.
         """
         given = any(one is not None for one in (tokens, target_tokens, image))

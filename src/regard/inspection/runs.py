@@ -1,6 +1,6 @@
 """What was seen of one forward pass or search (`Run`): its calls put together as one map, and the tokens of rows and columns.
 
-A search calls its model once for each token: `followed` takes an answer's row from the rows in which it stood at each step, and
+A search calls its model once for each token: `followed` takes an answer's row from the rows in which it was at each step, and
 `Joined` joins several passes of another library's model. `Labels` names the rows and columns of a map.
 """
 
@@ -96,7 +96,7 @@ class Joined:
 
     Arguments:
         offsets: by address, for each call the place of its first key: above 0 where a cache let the oldest keys go.
-        rows: (answers, passes), in which batch row an answer stood in each pass, -1 after its end; None where rows stay.
+        rows: (answers, passes), in which batch row an answer was in each pass, -1 after its end; None where rows stay.
         width: how many batch rows there are in the last pass.
     """
 
@@ -232,9 +232,9 @@ class Run:
         calls: by address, in the order they were made.
         hidden: outputs of the modules that were asked for, by address, in the order they were made.
         source, target: what the model read; the target only in a forward pass.
-        grid: rows and columns of places in one frame, where it read pictures.
-        leading: how many vectors stand before those of the places, such as a class token's.
-        hypotheses: of a search, per source row, best first; `rows` in them says where each stood at every step.
+        grid: rows and columns of places in one frame, where it read images.
+        leading: how many vectors are before those of the places, such as a class token's.
+        hypotheses: of a search, per source row, best first; `rows` in them says where each was at every step.
         predictions: what the hypotheses became, where a task made something of them.
         joined: how calls of several passes make one map, where it is of several.
     """

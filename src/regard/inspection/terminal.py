@@ -39,7 +39,7 @@ def render(
     """The heatmap of every map in a view, for `rich.print` or `Console.print`.
 
     Rows are the query (output) tokens, columns the key (source) tokens, written downwards. A source too long
-    for the width goes on in a further block. In a causal map, tokens that cannot be attended have a dot.
+    for the width continues in a further block. In a causal map, tokens that cannot be attended have a dot.
 
     Arguments:
         view: what to show.

@@ -104,12 +104,12 @@ def _sentence(weight: float, own: np.ndarray, words: AttentionMap, coloured: boo
 
 
 def _bare(token: str, *, glued: bool) -> str:
-    """A token's text as it is printed, without the space that a word begins with or the mark that it goes on with."""
+    """A token's text as it is printed, without the space that a word begins with or the mark that it continues."""
     return visible(token.removeprefix(" ") or token).removeprefix("##" if glued else "")
 
 
 MARKED = ("masked", "pretraining")
-"""The heads of models that were trained to tell what stands at `[MASK]`."""
+"""The heads of models that were trained to tell what is at `[MASK]`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,7 +153,7 @@ class TextReader:
             raise InputError(
                 f"{folder}: a {config.model_type} does not read texts as a whole; give an encoder such as a bert or a roberta"
             )
-        if (place / CARD).is_file():  # ours: the task knows what its texts stand between, whatever tokenizer.json says
+        if (place / CARD).is_file():  # ours: the task knows what its texts are between, whatever tokenizer.json says
             predictor: Any = load(place)
             return cls(predictor.model, predictor.task.tokenizer)
         return cls(read_model(place), tokenizer_from_hf(place, config))

@@ -1,4 +1,4 @@
-"""Numbers over the steps of a run that are drawn beside its attention on one axis of time, such as what a memory was given."""
+"""Numbers over the steps of a run that are drawn next to its attention on one axis of time, such as what a memory was given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every picture of attention is drawn from: weights, the tokens they join, and pictures cut into patches.
+"""What every image of attention is drawn from: weights, the tokens they join, and images cut into patches.
 
 Nothing here knows a model. Weights from any library can be shown: see `AttentionView.of`.
 """
@@ -36,7 +36,7 @@ class Patches:
     Arguments:
         rows: patches from top to bottom.
         columns: patches from left to right.
-        first: the position of the top left patch's token: 1 where a CLS token stands before the patches.
+        first: the position of the top left patch's token: 1 where a CLS token is before the patches.
 
     Raises:
         InputError: a number is not a whole one, or too small.
@@ -64,7 +64,7 @@ class Patches:
 
 
 def png(image: Any) -> bytes:
-    r"""A picture as PNG: bytes of one as they are, an array encoded.
+    r"""An image as PNG: bytes of one as they are, an array encoded.
 
     Arguments:
         image: PNG bytes, or an array of shape (Y, X, 3) of uint8: rows from the top, red, green and blue.
@@ -102,7 +102,7 @@ def png(image: Any) -> bytes:
 
 
 SMALLEST = 240
-"""Pixels that a picture that is shown has at least from top to bottom, or from left to right."""
+"""Pixels that an image that is shown has at least from top to bottom, or from left to right."""
 
 
 CLASS = "[CLS]"
@@ -113,7 +113,7 @@ def places_named(pictures: Pictures, row: int, grid: tuple[int, int], leading: i
     """Every place of one row's real frames, named `patch row,column`, counted from 1, after the frame where there are several.
 
     Arguments:
-        leading: how many vectors stand before those of the places, each called `[CLS]`.
+        leading: how many vectors are before those of the places, each called `[CLS]`.
 
     >>> import torch
     >>> pictures = Pictures(torch.zeros(1, 1, 3, 8, 8, dtype=torch.uint8), torch.ones(1, 1, dtype=torch.bool))
@@ -134,7 +134,7 @@ def places_named(pictures: Pictures, row: int, grid: tuple[int, int], leading: i
 
 
 def episode_names(labels: Sequence[str]) -> tuple[str, ...]:
-    """The places of an episode: the labels of the pictures shown, numbered where one has several, and the picture asked about.
+    """The places of an episode: the labels of the images shown, numbered where one has several, and the image asked about.
 
     >>> episode_names(["cat", "dog", "cat"])
     ('cat 1', 'dog', 'cat 2', 'asked')
@@ -150,7 +150,7 @@ def episode_names(labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def shown(pictures: Pictures, row: int, grid: tuple[int, int], leading: int = 0) -> tuple[np.ndarray, Patches]:
-    """One row's picture, its frames side by side, (Y, X, 3) uint8, and the patches that its places are."""
+    """One row's image, its frames side by side, (Y, X, 3) uint8, and the patches that its places are."""
     strip = pictures.strip(row)
     times = max(1, -(-SMALLEST // max(strip.shape[:2])))
     enlarged = strip.repeat(times, axis=0).repeat(times, axis=1)
@@ -175,7 +175,7 @@ class AttentionMap:
         query_words: for each query token the number of the word it is a piece of, never falling; see
             `regard.inspection.words.word_numbers`. None where tokens are not pieces, or nobody knows.
         key_words: the same of the keys.
-        query_patches: which query tokens are patches of the example's picture; None where none are.
+        query_patches: which query tokens are patches of the example's image; None where none are.
         key_patches: the same of the keys.
         marks: windows, buckets and chunks that are drawn over the map; None where there are none.
 
@@ -287,13 +287,13 @@ class AttentionView:
         maps: at least one; an address occurs once for each example.
         note: a sentence shown under the title.
         examples: a label for each example; where none are given they are numbered.
-        images: a picture for each example, or None for one without: PNG bytes or a uint8 array (Y, X, 3), kept as
+        images: an image for each example, or None for one without: PNG bytes or a uint8 array (Y, X, 3), kept as
             PNG bytes. Empty where no example has one.
         tracks: what else is known of each step, on the axis of the maps' queries: see `regard.inspection.tracks`.
 
     Raises:
         InputError: there is no map, two maps share an address and an example, or an example has no label; a
-            picture is none; a track has not as many steps as its example's maps have queries.
+            image is none; a track has not as many steps as its example's maps have queries.
 
     >>> view = AttentionView.of([[0.9, 0.1], [0.2, 0.8]], ["la", "maison"], ["the", "house"], title="en-fr")
     >>> view.map("attention").weights.shape
@@ -330,7 +330,7 @@ class AttentionView:
             if (item.example, item.address) in places:
                 raise InputError(f"maps: {item.address!r} occurs twice in example {item.example}; rename one")
             places.add((item.example, item.address))
-        # An array is a sequence of its rows: one picture alone would pass as many.
+        # An array is a sequence of its rows: one image alone would pass as many.
         if not isinstance(self.images, list | tuple):
             raise InputError(f"images: {type(self.images).__name__} given; give a list with a picture for each example")
         if self.images and len(self.images) != len(examples):
@@ -420,10 +420,10 @@ class AttentionView:
             address: what to call the layer.
             kind: "self" or "cross"; by default "self" where the two token sequences are equal.
             note: a sentence shown under the title.
-            image: a picture that queries or keys are patches of: PNG bytes or a uint8 array (Y, X, 3).
+            image: an image that queries or keys are patches of: PNG bytes or a uint8 array (Y, X, 3).
             query_words: for each query token the number of its word.
             key_words: the same of the keys.
-            query_patches: which query tokens are patches of the picture.
+            query_patches: which query tokens are patches of the image.
             key_patches: which key tokens are.
 
         Raises:

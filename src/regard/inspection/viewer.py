@@ -21,7 +21,7 @@ from regard.web import framed, page
 
 
 def html_page(view: AttentionView) -> str:
-    """The page that shows a view: a heatmap, lines between tokens, all layers and heads, coloured text, a picture's patches.
+    """The page that shows a view: a heatmap, lines between tokens, all layers and heads, coloured text, an image's patches.
 
     It is one file without any link to another, opens from a disk without a network, and says so to the
     browser (a content security policy that allows nothing else). Weights are stored on a logarithmic scale
@@ -142,7 +142,7 @@ def _described(
         "kind": item.kind,
         "causal": item.is_causal,
         "kinds": kinds,
-        # A head that rests stands after all others, whatever its remaining weights tell.
+        # A head that rests is after all others, whatever its remaining weights tell.
         "telling": (telling(item) - [kind in RESTING for kind in kinds]).round(4).tolist(),
         "cells": telling_cells(item),
         "marks": None if item.marks is None else item.marks.to_json(),

@@ -159,7 +159,7 @@ def watched(predictor: Predictor[Any], data: TokenStore, rows: Sequence[int]) ->
 
 
 def _labelled(label: str, row: int, number: int) -> str:
-    """A label that tells examples apart, where a record knows no text of what was read."""
+    """A label that distinguishes examples, where a record knows no text of what was read."""
     plain = re.fullmatch(r"(example|image) \d+", label)
     return f"{plain[1]} {row + 1}" + (f", part {number + 1}" if number else "") if plain else label
 

@@ -18,7 +18,7 @@ VIEWS = ("heatmap", "heads", "model", "text", "image", "document", "memory")
 class AttentionWidget(anywidget.AnyWidget):
     """The viewer's page in a notebook; what it shows is read and set in Python.
 
-    The weights travel once, as the levels that a page holds, beside the page. `view`, `layer`, `head`, `query` and `key` have
+    The weights travel once, as the levels that a page holds, next to the page. `view`, `layer`, `head`, `query` and `key` have
     the values of the page's address (docs/looking.md): `view` one of `VIEWS`; `layer`
     an address; `head` a number or `"mean"`; `query` and `key` the chosen row and column. They are None until the page is
     shown, which begins where there is something to see, or at what was set before. `observe` calls a function when somebody

@@ -20,7 +20,7 @@ def word_numbers(tokens: Sequence[str]) -> tuple[int, ...] | None:
     """The number of its word for each token, from 0, or None where the tokens have no marks to tell by.
 
     Known marks: WordPiece's `##` (continues a word), SentencePiece's `▁` and byte-level BPE's `Ġ` (begin one), `@@` at the end
-    (the word goes on) and `</w>` at the end (it ends here). A special token such as `[CLS]` or `</s>` is a word of its own.
+    (the word continues) and `</w>` at the end (it ends here). A special token such as `[CLS]` or `</s>` is a word of its own.
 
     >>> word_numbers(["[CLS]", "tired", "##ness", "wins"])
     (0, 1, 1, 2)
@@ -59,7 +59,7 @@ def token_texts(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 def shown_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
-    r"""How each token of a sequence is shown, in every picture and table: `token_texts` with what cannot be seen made visible.
+    r"""How each token of a sequence is shown, in every image and table: `token_texts` with what cannot be seen made visible.
 
     >>> shown_tokens(["The", "Ġcat", "Ċ"]), shown_tokens(["▁the", "▁"]), shown_tokens(["a b", "##do"])
     (('The', '␣cat', '⏎'), ('␣the', '␣'), ('a␣b', '##do'))
@@ -168,7 +168,7 @@ def visible(token: str) -> str:
 
     A token may hold anything a tokenizer cut out of a text: a lone accent, half a code point, a terminal's
     escape sequence or a mark that reverses the reading direction of what follows. None of these may act on
-    the picture around it.
+    the image around it.
 
     >>> visible("a b\n"), visible(""), visible("\x1b[31m"), visible("\u0301")
     ('a␣b⏎', '∅', '\\x1b[31m', '◌́')
@@ -183,7 +183,7 @@ def visible(token: str) -> str:
         elif category in ("Mn", "Me", "Mc") and not shown:
             character = "◌" + character
         shown.append(character)
-    # A joiner at either end would act on whatever the picture puts next to the token.
+    # A joiner at either end would act on whatever the image puts next to the token.
     text = "".join(shown)
     inside = text.strip(_JOINERS)
     before, _, after = text.partition(inside) if inside else (text, "", "")

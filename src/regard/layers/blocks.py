@@ -1,7 +1,7 @@
 """The Transformer's repeated blocks and their parts besides attention.
 
 First the parts: activations, dropout, feed-forward nets, residual connections. Then the blocks of an encoder, of a decoder
-without a source (GPT's), and of a decoder with one. At the end low-rank adapters, which stand in place of linear layers.
+without a source (GPT's), and of a decoder with one. At the end low-rank adapters, which are in place of linear layers.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ChunkedFeedForward(FeedForward):
 
         FFN(X) = [FFN(X_1); ...; FFN(X_c)]
 
-    The F numbers of a position stand in memory for one chunk alone, in the backward pass too, which computes them again.
+    The F numbers of a position are in memory for one chunk alone, in the backward pass too, which computes them again.
 
     Arguments:
         chunk: positions at a time; 0 = all.
@@ -214,7 +214,7 @@ class NoSkip(Residual):
 
         output = after(dropout(sublayer(before(x))))
 
-    It has the parameters of a `Residual`, under the same names, so one can stand where the other stood.
+    It has the parameters of a `Residual`, under the same names, so one can be where the other stood.
     """
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], *, reads: Tensor | None = None) -> Tensor:
@@ -251,7 +251,7 @@ class EncoderBlock(nn.Module):
         Arguments:
             x: (B, L, D).
             mask: over (B, H, L, L), True = may attend.
-            positions: where each token stands in its text; None for 0, 1, 2 and so on.
+            positions: where each token is in its text; None for 0, 1, 2 and so on.
             record: as for `AttentionLayer`.
 
         Returns:
@@ -309,7 +309,7 @@ class CausalBlock(nn.Module):
             x: (B, L, D).
             mask: over (B, H, L, past + L), True = may attend.
             past: keys and values of the tokens before.
-            positions: where the L tokens and the past + L keys stand in their texts; None for the last of 0, 1, 2 and so on.
+            positions: where the L tokens and the past + L keys are in their texts; None for the last of 0, 1, 2 and so on.
 
         Returns:
             (B, L, D); keys and values of past and present tokens.
@@ -377,8 +377,8 @@ class DecoderBlock(nn.Module):
             mask: over (B, H, L, past + L), True = may attend.
             source_mask: over (B, H, L, S), True = may attend.
             past: keys and values of the tokens before.
-            positions: where the L tokens and the past + L keys stand in the target; None for the last of 0, 1, 2 and so on.
-            source_positions: where the L tokens stand in the target and the S keys in the source; None for where `positions` has
+            positions: where the L tokens and the past + L keys are in the target; None for the last of 0, 1, 2 and so on.
+            source_positions: where the L tokens are in the target and the S keys in the source; None for where `positions` has
                 the former, and for 0, 1, 2 and so on.
             record: what self-attention needs besides, as for `AttentionLayer`.
 
@@ -430,8 +430,8 @@ class LowRankLinear(nn.Linear):
 
         y = W x + b + (alpha / r) B A D(x),   A (r, I), B (O, r), D is dropout
 
-    A is drawn as PyTorch draws a linear layer, B is zero, so at the start y is what it was. Of W (O, I) no gradient is computed,
-    and an optimiser keeps moments for r (I + O) numbers instead of I O.
+    A is sampled as PyTorch initialises a linear layer, B is zero, so at the start y is what it was. Of W (O, I) no gradient is
+    computed, and an optimiser keeps moments for r (I + O) numbers instead of I O.
 
     Arguments:
         base: the map to adapt; its weight and bias are taken over, frozen, under the names that they have.

@@ -59,7 +59,7 @@ class CausalConfig(Protocol):
 
     @property
     def end_id(self) -> int:
-        """The id that ends a text, and stands before the first token of one."""
+        """The id that ends a text, and is before the first token of one."""
         ...
 
 
@@ -83,7 +83,7 @@ class Entered:
     Arguments:
         x: (B, L, D), the embedded tokens; (R, W, D) where each of W hypotheses about R texts takes one.
         masks: one for each block, True = may attend.
-        positions: where the L tokens and all C + L columns stand in their texts, the same for all blocks.
+        positions: where the L tokens and all C + L columns are in their texts, the same for all blocks.
         after: the state after, its cache still to be filled.
     """
 
@@ -181,7 +181,7 @@ class CausalStack(nn.Module):
 
         Arguments:
             texts: of each row (n,) int64.
-            before: the state, of one row, after what stands before every text; none where None.
+            before: the state, of one row, after what is before every text; none where None.
 
         Raises:
             InputError: where a text is longer than the model has positions for.
@@ -205,7 +205,7 @@ class CausalStack(nn.Module):
         return state
 
     def _read_packed(self, texts: Sequence[Tensor]) -> list[CausalState]:
-        """The state after each of some texts that stand in one row."""
+        """The state after each of some texts that are in one row."""
         lengths, nothing = [len(text) for text in texts], self.start(1)
         if self.maximum_length is not None:
             check_length(max(lengths), self.maximum_length, "text")
@@ -381,7 +381,7 @@ class CausalClassifier(CausalStack):
 
         p(class | x_1 .. x_m) = softmax(W h_m),   h the last block's vectors, x_m the token that asks for the class
 
-    Beside the class it can tell the next token at any place, for the auxiliary loss.
+    In addition to the class it can predict the next token at any place, for the auxiliary loss.
 
     Arguments:
         config: its sizes.
@@ -413,7 +413,7 @@ class CausalClassifier(CausalStack):
         """Vectors and logits of a batch of texts.
 
         Arguments:
-            tokens: (B x readings, L), special tokens included; padding may stand on either side.
+            tokens: (B x readings, L), special tokens included; padding may be on either side.
             segments: not looked at: a token between two texts parts them.
             at: (M,) int64, the places, as indices into rows x L, whose next token is predicted; None = none.
             readings: how many rows, one after another, are the same example read in different ways, such as a pair in both

@@ -73,10 +73,10 @@ def token_embedding(vocabulary: int, width: int, *, padding: int | None = None) 
 
 BYTES = 256
 MARK = 0x20
-"""The byte that stands before each word; no word has it in it."""
+"""The byte that is before each word; no word has it in it."""
 
 BEGIN, END, BLANK = 258, 259, 260
-"""What a word's letters stand between, and what fills its row; below are the bytes, 256 and 257 begin and end a text."""
+"""What a word's letters are between, and what fills its row; below are the bytes, 256 and 257 begin and end a text."""
 
 SYMBOLS = 261
 
@@ -87,7 +87,7 @@ class SpeltWords(NamedTuple):
     Arguments:
         letters: (U, C) int64 in [0, SYMBOLS), each different word once.
         which: (B, W) int64, the row of `letters` that each word of each text is; of no meaning where there is none.
-        valid: (B, W) bool, True = a word; those of a text stand first.
+        valid: (B, W) bool, True = a word; those of a text are first.
         word_of: (B, L) int64, the word of its text that each token is of; 0 at padding before the first.
         begins: (B, L) bool, True = the first token of a word.
     """
@@ -135,7 +135,7 @@ def spelt_words(tokens: Tokens, characters: int) -> SpeltWords:
     places = torch.arange(length, device=ids.device).expand(rows, length)
     start = places.where(begins, 0).cummax(dim=1).values
     marked = ids.gather(1, start) == MARK
-    place = places - start + (~marked).long()  # BEGIN stands where the mark does
+    place = places - start + (~marked).long()  # BEGIN is where the mark does
     kept = valid & (place > 0) & (place <= characters - 2)
     letters = ids.new_full((rows * count, characters), BLANK)
     letters[:, :1] = BEGIN
@@ -151,7 +151,7 @@ def spelt_words(tokens: Tokens, characters: int) -> SpeltWords:
 
 
 AT_ONCE = 1024
-"""Words whose convolutions stand in memory together."""
+"""Words whose convolutions are in memory together."""
 
 
 class Highway(nn.Module):
@@ -171,7 +171,7 @@ class Highway(nn.Module):
         self.activation = activation
         for part in (self.gate, self.transform):
             nn.init.normal_(part.weight, std=width**-0.5)
-        nn.init.constant_(self.gate.bias, -2.0)  # the input passes, mostly, before anything is learnt
+        nn.init.constant_(self.gate.bias, -2.0)  # the input passes, mostly, before anything is learned
         nn.init.zeros_(self.transform.bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -280,7 +280,7 @@ class VocabularyOutput(nn.Linear):
         return constant
 
     def reset_parameters(self) -> None:
-        """Draw W Glorot-uniformly, the row of what is ruled out zero, and a trained bias zero."""
+        """Sample W Glorot-uniformly, the row of what is ruled out zero, and a trained bias zero."""
         nn.init.xavier_uniform_(self.weight)
         if self.bias is not None:
             nn.init.zeros_(self.bias)

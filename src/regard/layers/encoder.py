@@ -1,6 +1,6 @@
 """Models that read whole texts: the interface, the stack of BERT's family, the heads on it, and the choice of layers.
 
-`LayerChoice` and `ScalarMix` make one vector of those of several layers, by choice or by a learnt mixture.
+`LayerChoice` and `ScalarMix` make one vector of those of several layers, by choice or by a learned mixture.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ScalarMix(nn.Module):
 
         mix = gamma sum_k s_k h_k,   s = softmax(w)
 
-    All layers weigh the same, and gamma is 1, before anything is learnt.
+    All layers weigh the same, and gamma is 1, before anything is learned.
 
     Arguments:
         layers: how many there are, the embedding among them.
@@ -117,7 +117,7 @@ class ScalarMix(nn.Module):
         return self.weights.square().sum()
 
     def choice(self) -> LayerChoice:
-        """What was learnt, as a choice of layers with their weights.
+        """What was learned, as a choice of layers with their weights.
 
         Raises:
             ValueError: where layers are normalised, which no choice of layers does.
@@ -141,7 +141,7 @@ class Encoded(NamedTuple):
     """What an encoder makes of a batch of texts.
 
     Arguments:
-        hidden: (B, L, D), the last layer's vector of each token; what stands at padding means nothing.
+        hidden: (B, L, D), the last layer's vector of each token; what is at padding means nothing.
         pooled: (B, D), the vector of the whole text; None where the model has no pooler. Of several readings of an example one.
         logits, next_sentence: as `HeadLogits`.
         next_token: (M, V), of the token after each place asked for, from a decoder; None from others.
@@ -174,7 +174,7 @@ class EncoderConfig(Protocol):
 
     @property
     def segments(self) -> int:
-        """How many segments the model tells apart; 0 where none."""
+        """How many segments the model distinguishes; 0 where none."""
         ...
 
     @property
@@ -211,7 +211,8 @@ class TextEmbedding(nn.Module):
     Arguments:
         tokens: E.
         positions: P, learned, not sinusoids.
-        segments: S; None for a model that tells no segments apart. One that has a single vector for them tells none apart either.
+        segments: S; None for a model that tells no segments apart. One that has a single vector for them distinguishes none
+            either.
         epsilon: added to the variance in the layer norm.
         dropout: probability of dropping an entry in training.
         projection: from vectors of the table's width to those of the blocks', after all else (ELECTRA); None where they are one.
@@ -248,7 +249,7 @@ class TextEmbedding(nn.Module):
 
 
 class OneSegment(nn.Embedding):
-    """A table of segments of which every token has the first row: RoBERTa's, whose texts are not told apart by it."""
+    """A table of segments of which every token has the first row: RoBERTa's, whose texts are not distinguished by it."""
 
     def forward(self, input: Tensor) -> Tensor:
         """(B, L) of any integers to (B, L, D)."""
@@ -349,7 +350,7 @@ class TextEncoder(nn.Module):
             if window is None or (window >= length - 1 and not torch.compiler.is_exporting()):
                 masks[window] = mask
                 continue
-            # Padding may stand between two tokens that are near.
+            # Padding may be between two tokens that are near.
             somewhere = tokens.padding_side == "somewhere"
             near = padding & (Near(places, window) if somewhere else Window(before=window, after=window))
             masks[window] = near.materialize(batch=batch, queries=length, keys=length, device=x.device)
@@ -362,7 +363,7 @@ class TextEncoder(nn.Module):
 
 
 class SequenceClassifier(Protocol):
-    """A model that tells a class, or a number, of one or two texts: an encoder, or a decoder with a head.
+    """A model that predicts a class, or a number, of one or two texts: an encoder, or a decoder with a head.
 
     The vector that the head reads is that of the first token in an encoder (`[CLS]`), and of the last in a decoder, which is the
     only one there that has seen all.
@@ -395,8 +396,8 @@ class SequenceClassifier(Protocol):
 
         Arguments:
             tokens: (B x readings, L), special tokens included.
-            segments: (B x readings, L) int64, which text each token is of, for models that tell them apart.
-            at: (M,) int64, places as indices into rows x L, whose logits over the vocabulary are wanted beside the head's.
+            segments: (B x readings, L) int64, which text each token is of, for models that distinguish them.
+            at: (M,) int64, places as indices into rows x L, whose logits over the vocabulary are wanted next to the head's.
             readings: how many rows, one after another, are one example; what the head reads is the sum of their vectors.
         """
         ...
@@ -408,7 +409,7 @@ HeadKind = Literal[
 """What a model's head tells of:
 
 `none`            nothing: the model gives vectors.
-`masked`          which token stands where one is masked.
+`masked`          which token is where one is masked.
 `next_sentence`   whether the second text followed the first.
 `pretraining`     both of these.
 `replaced`        whether each token was put in place of another (ELECTRA alone).
@@ -448,7 +449,7 @@ class NoHead(nn.Module):
 
 
 class MaskedHead(nn.Module):
-    """Logits of the token that stands at each place (Devlin et al. 2019, section 3.1, task 1).
+    """Logits of the token that is at each place (Devlin et al. 2019, section 3.1, task 1).
 
         t = LayerNorm(f(W h + b)),   logits = t E^T + c,   E the embedding table itself, c a number for each token
 

@@ -56,7 +56,7 @@ class LongShortTermMemoryCell(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Weights U(-1/sqrt(n), 1/sqrt(n)), as PyTorch draws an LSTM's; biases zero but the forget gate's."""
+        """Weights U(-1/sqrt(n), 1/sqrt(n)), as PyTorch samples an LSTM's; biases zero but the forget gate's."""
         for weight in (
             self.input.weight,
             self.recurrent.weight,
@@ -111,7 +111,7 @@ class LongShortTermMemoryCell(nn.Module):
 
         Arguments:
             x: (B, S, input_width).
-            valid: (B, S) bool, True = a real token; in every row the real ones stand first. None = all are real.
+            valid: (B, S) bool, True = a real token; in every row the real ones are first. None = all are real.
             state: h and c before the first token, (B, n) each.
             context: (B, S, context_width).
 
@@ -255,7 +255,7 @@ class LSTMStack(nn.Module):
             valid: (B, S) bool, True = a real token.
             states: before the first token; zeros where None.
             context: a_t for every t, (B, S, context_width).
-            backwards: read each row's real tokens from the last to the first. Outputs still stand beside their tokens.
+            backwards: read each row's real tokens from the last to the first. Outputs still are next to their tokens.
 
         Returns:
             The top layer's x_t (B, S, n), of no meaning at padding, and every layer's state after the last token read.
@@ -350,7 +350,7 @@ class TwoWayLSTM(nn.Module):
     Arguments:
         width: P, of each half.
         cells: n.
-        residual: whether the input is added to the output; h itself, which goes on to the next word, is not residual.
+        residual: whether the input is added to the output; h itself, which continues to the next word, is not residual.
         cell_clip, projection_clip: c and h are kept in [-clip, clip]; None = as they are.
         dropout: probability of dropping an entry of the input in training, also of what is added to the output, as in the
             authors' code.
@@ -383,7 +383,7 @@ class TwoWayLSTM(nn.Module):
 
         Arguments:
             x: (B, S, 2P).
-            valid: (B, S) bool, True = a word. Padding may stand on either side.
+            valid: (B, S) bool, True = a word. Padding may be on either side.
 
         Returns:
             (B, S, 2P), of no meaning at padding.

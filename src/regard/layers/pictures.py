@@ -17,12 +17,12 @@ from regard.layers.blocks import Dropout
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pictures:
-    """A batch of pictures of one size, or of short sequences of them.
+    """A batch of images of one size, or of short sequences of them.
 
     Arguments:
-        pixels: (B, F, C, Y, X) uint8, F frames of C channels, rows from the top; a picture by itself is one frame. What stands at
+        pixels: (B, F, C, Y, X) uint8, F frames of C channels, rows from the top; an image by itself is one frame. What is at
             a frame of padding is never looked at.
-        valid: (B, F) bool, True = a real frame. In every row the real ones stand first, one at least.
+        valid: (B, F) bool, True = a real frame. In every row the real ones are first, one at least.
 
     Raises:
         ValueError: where the shapes do not fit together or a dtype is wrong.
@@ -54,7 +54,7 @@ class Pictures:
         return cls(torch.from_numpy(pixels).permute(0, 1, 4, 2, 3), torch.from_numpy(valid))
 
     def to(self, device: torch.device | str) -> Pictures:
-        """The same pictures on another device."""
+        """The same images on another device."""
         return Pictures(self.pixels.to(device), self.valid.to(device))
 
     def select(self, rows: Tensor) -> Pictures:
@@ -84,7 +84,7 @@ Grid = tuple[int, int]
 """Rows and columns of patches."""
 
 POSITION_INIT_STD = 0.02
-"""Of the normal distribution that positions are drawn from, in the paper."""
+"""Of the normal distribution that positions are sampled from, in the paper."""
 
 
 class PatchEmbedding(nn.Module):
@@ -100,9 +100,9 @@ class PatchEmbedding(nn.Module):
         width: D.
         patch: P, from side to side.
         grid: rows and columns of patches.
-        token: whether there is x_class, which is learnt.
+        token: whether there is x_class, which is learned.
         positions: whether there is E_pos; without it patches are a set, and their order means nothing.
-        init_std: of the normal distribution that positions are drawn from.
+        init_std: of the normal distribution that positions are sampled from.
 
     >>> PatchEmbedding(3, 8, patch=4, grid=(2, 3))(torch.zeros(5, 3, 8, 12)).shape
     torch.Size([5, 7, 8])
@@ -147,9 +147,9 @@ class PatchEmbedding(nn.Module):
 
 
 def resized_positions(positions: Tensor, before: Grid, after: Grid) -> Tensor:
-    """Positions learnt for one grid of patches, for another (Dosovitskiy et al. 2021, section 3.2).
+    """Positions learned for one grid of patches, for another (Dosovitskiy et al. 2021, section 3.2).
 
-    They are resized as a picture is, bicubically in two dimensions. What stands before the patches, the class token's, stays.
+    They are resized as an image is, bicubically in two dimensions. What is before the patches, the class token's, stays.
 
     Arguments:
         positions: (1, T + N, D), the last N those of patches, row by row.
@@ -172,13 +172,13 @@ GROUP = 8
 
 
 class PictureEncoder(nn.Module):
-    """Pictures to one vector for each place of a grid laid over them.
+    """Images to one vector for each place of a grid laid over them.
 
         f  = CNN(pixels)                                blocks of convolution 4 x 4 in steps of 2, group norm, ReLU
         a_i = ReLU(W (f_i + row_i + column_i + frame_i) + b)
 
     Each block halves height and width, so n blocks make a grid of Y / 2^n rows and X / 2^n columns. A place sees the part of the
-    picture around it, not all: so its place is added, by learnt vectors for its row, column and frame.
+    image around it, not all: so its place is added, by learned vectors for its row, column and frame.
 
     The frames of a sequence stand side by side, as in a strip of film: places are numbered row by row through the strip. Group
     norm (Wu and He 2018) looks at one frame alone, so neither the batch nor padding changes what comes out.
@@ -187,8 +187,8 @@ class PictureEncoder(nn.Module):
         channels: of the pictures: 3, or 1 for grey ones.
         convolutions: channels of each block.
         width: D, of an annotation.
-        height, picture_width: of the pictures in pixels; each divides by 2^n.
-        frames: the most frames of a sequence; 1 for pictures.
+        height, picture_width: of the images in pixels; each divides by 2^n.
+        frames: the most frames of a sequence; 1 for images.
         dropout: probability of dropping an entry of an annotation in training.
 
     >>> encoder = PictureEncoder(3, (8, 16), 12, height=8, picture_width=16)
@@ -222,16 +222,16 @@ class PictureEncoder(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the vectors of places N(0, 0.5^2): about as large as what a normalised feature is told apart by."""
+        """Initialise the vectors of places N(0, 0.5^2): about as large as what a normalised feature is distinguished by."""
         for table in (self.row, self.column, self.frame):
             if table is not None:
                 nn.init.normal_(table.weight, std=0.5)
 
     def forward(self, pictures: Pictures) -> tuple[Tensor, Tensor]:
-        """Pictures (B, F, C, Y, X) to annotations (B, S, D) and which are of real frames (B, S), S = rows x F x columns.
+        """Images (B, F, C, Y, X) to annotations (B, S, D) and which are of real frames (B, S), S = rows x F x columns.
 
         Raises:
-            ValueError: for pictures of another size, or more frames than there are vectors for.
+            ValueError: for images of another size, or more frames than there are vectors for.
         """
         count, frames = pictures.valid.shape
         if tuple(pictures.pixels.shape[2:]) != self.size or frames > self.frames:
@@ -268,7 +268,7 @@ def halving_block(before: int, after: int) -> nn.Sequential:
 
 
 def halving_blocks(channels: int, convolutions: Sequence[int]) -> nn.Sequential:
-    """Such a block for each of the numbers of channels, one behind the other; none leave pictures as they are."""
+    """Such a block for each of the numbers of channels, one behind the other; none leave images as they are."""
     return nn.Sequential(*(halving_block(*pair) for pair in itertools.pairwise([channels, *convolutions])))
 
 
@@ -277,12 +277,12 @@ class PictureClassifierConfig(Protocol):
 
     @property
     def picture_height(self) -> int:
-        """Rows of a picture, in pixels."""
+        """Rows of an image, in pixels."""
         ...
 
     @property
     def picture_width(self) -> int:
-        """Columns of a picture, in pixels."""
+        """Columns of an image, in pixels."""
         ...
 
     @property
@@ -297,7 +297,7 @@ class PictureClassifierConfig(Protocol):
 
 
 class PictureClassifier(Protocol):
-    """A model that tells a class of a whole picture."""
+    """A model that predicts a class of a whole image."""
 
     @property
     def config(self) -> PictureClassifierConfig:
@@ -305,7 +305,7 @@ class PictureClassifier(Protocol):
         ...
 
     def __call__(self, pictures: Pictures) -> Tensor:
-        """Pictures of one frame each to (B, outputs) logits."""
+        """Images of one frame each to (B, outputs) logits."""
         ...
 
 
@@ -314,12 +314,12 @@ SCALE = 1 / 255
 
 
 class Pixels(nn.Module):
-    """Pictures of one size as numbers about zero.
+    """Images of one size as numbers about zero.
 
         x = (scale pixels - mean) / std
 
     Arguments:
-        size: (C, Y, X) of a picture.
+        size: (C, Y, X) of an image.
         mean, std: one number for all channels, or one for each; with 0.5 and 0.5 numbers lie between -1 and 1.
         scale: what pixels, which are 0 to 255, are multiplied by before.
 
@@ -343,10 +343,10 @@ class Pixels(nn.Module):
         self.scale = scale
 
     def forward(self, pictures: Pictures, dtype: torch.dtype = torch.float32) -> Tensor:
-        """B pictures to (B, C, Y, X).
+        """B images to (B, C, Y, X).
 
         Raises:
-            ValueError: for pictures of another size, or of several frames.
+            ValueError: for images of another size, or of several frames.
         """
         found = tuple(pictures.pixels.shape[2:])
         if found != self.size or pictures.pixels.shape[1] != 1:
@@ -377,12 +377,12 @@ class FewShotConfig(Protocol):
 
     @property
     def shots(self) -> int:
-        """K, the labelled pictures of each class."""
+        """K, the labelled images of each class."""
         ...
 
     @property
     def side(self) -> int:
-        """Rows and columns of a picture, in pixels."""
+        """Rows and columns of an image, in pixels."""
         ...
 
 
@@ -395,7 +395,7 @@ class FewShotLearner(Protocol):
         ...
 
     def __call__(self, pictures: Tensor, labels: Tensor) -> Tensor:
-        """The class of the last picture of each episode.
+        """The class of the last image of each episode.
 
         Arguments:
             pictures: (B, T, Y, X) uint8, T - 1 labelled ones and the one that is asked about.

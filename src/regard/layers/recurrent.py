@@ -40,7 +40,7 @@ class RecurrentCell(nn.Module, ABC):
         """The layers from state to state, their (n, n) matrices stacked."""
 
     def reset_parameters(self) -> None:
-        """Recurrent matrices orthogonal, as in both papers; the input's as PyTorch draws them; biases zero."""
+        """Recurrent matrices orthogonal, as in both papers; the input's as PyTorch samples them; biases zero."""
         self.input.reset_parameters()
         nn.init.zeros_(self.input.bias)
         for layer in self.recurrent:
@@ -318,7 +318,7 @@ class BidirectionalGRU(nn.Module):
 
 
 def _read(gru: nn.GRU, x: Tensor, order: Tensor | None) -> Tensor:
-    """The states beside their tokens: in the order of reading padding comes last, where it reaches no real token."""
+    """The states next to their tokens: in the order of reading padding comes last, where it reaches no real token."""
     return put_back(gru(in_order(x, order))[0], order)
 
 

@@ -60,7 +60,7 @@ class ReversibleBlock(nn.Module):
             first, second: X1 and X2, (B, L, D).
             mask: over (B, H, L, past + L), True = may attend.
             past: keys and values of the tokens before.
-            positions: where the L tokens and the past + L keys stand in their texts; None for the last of 0, 1, 2 and so on.
+            positions: where the L tokens and the past + L keys are in their texts; None for the last of 0, 1, 2 and so on.
 
         Returns:
             Y1 and Y2, (B, L, D); keys and values of past and present tokens.
@@ -112,7 +112,7 @@ class Seen:
 def through_reversibly(blocks: Sequence[ReversibleBlock], x: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
     """Both streams, begun alike, through all blocks: memory for the backward pass does not grow with their number.
 
-    The backward pass computes each block's input from its output, drawing again what was random from the same state of the
+    The backward pass computes each block's input from its output, sampling again what was random from the same state of the
     generators, with what attention decided between near numbers as it was, and autocast as it was.
 
     Arguments:

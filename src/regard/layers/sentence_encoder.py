@@ -31,10 +31,10 @@ class SentenceEncoderConfig(EncoderConfig, Protocol):
 
 
 class SentenceVectors(NamedTuple):
-    """What a model makes of texts that stand alone.
+    """What a model makes of texts that are alone.
 
     Arguments:
-        hidden: (B, L, H), a vector of each token; what stands at padding means nothing.
+        hidden: (B, L, H), a vector of each token; what is at padding means nothing.
         vector: (B, D), the vector of each text.
     """
 
@@ -48,7 +48,8 @@ class SentenceEncoderModel(nn.Module, ABC):
         one text:    logits = head(u)
         two texts:   logits = head([u ; v ; |u - v| ; u * v])        (Conneau et al. 2017, section 3.1)
 
-    The two texts of a pair never see each other: v is what the second would have as a text alone. So what was learnt on pairs is
+    The two texts of a pair never see each other: v is what the second would have as a text alone. So what was learned on pairs
+        is
     a vector of one text.
 
     Arguments:
@@ -81,7 +82,7 @@ class SentenceEncoderModel(nn.Module, ABC):
 
     @abstractmethod
     def hidden_states(self, tokens: Tokens, segments: Tensor | None = None) -> tuple[Tensor, ...]:
-        """The embedded tokens and what each layer makes of them, (B, L, H) each, of texts that stand alone.
+        """The embedded tokens and what each layer makes of them, (B, L, H) each, of texts that are alone.
 
         Arguments:
             tokens: (B, L), padding on either side.
@@ -93,7 +94,7 @@ class SentenceEncoderModel(nn.Module, ABC):
         """The last layer's vectors of tokens (B, L, H) to those of their texts (B, D)."""
 
     def read(self, tokens: Tokens) -> SentenceVectors:
-        """Texts that stand alone: the vectors of their tokens, and their own."""
+        """Texts that are alone: the vectors of their tokens, and their own."""
         hidden = self.hidden_states(tokens)[-1]
         return SentenceVectors(hidden, self.vector(hidden, tokens))
 
@@ -103,7 +104,7 @@ class SentenceEncoderModel(nn.Module, ABC):
         """Vectors and logits of a batch of texts, or of pairs of texts.
 
         Arguments:
-            tokens: (B x readings, L), special tokens included; padding may stand on either side.
+            tokens: (B x readings, L), special tokens included; padding may be on either side.
             segments: (B x readings, L) int64, 1 from the second text on, where the head reads two; without them each row is
                 a text alone, and such a head says nothing.
             at: not looked at: there is no head over the vocabulary.
@@ -121,7 +122,7 @@ class SentenceEncoderModel(nn.Module, ABC):
         return Encoded(hidden, pooled, found.logits, None)
 
     def _pair(self, tokens: Tokens, segments: Tensor) -> SentenceVectors:
-        """Both texts of each row, read one beside the other in one batch of twice as many."""
+        """Both texts of each row, read one next to the other in one batch of twice as many."""
         apart = [_text(tokens, segments, number) for number in (0, 1)]
         longest = max(each.ids.shape[1] for each, _ in apart)
         found = self.read(
@@ -150,7 +151,7 @@ def compared(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _text(tokens: Tokens, segments: Tensor, number: int) -> tuple[Tokens, Tensor | None]:
-    """One text of each row as if it stood alone, and the order in which its tokens came out of the row.
+    """One text of each row as if it was alone, and the order in which its tokens came out of the row.
 
     The row's first token, which starts its first text, starts the second one too.
     """

@@ -51,7 +51,7 @@ class DecoderState:
     """All that decoding carries from one step to the next: N hypotheses about R sources.
 
     A model's own state adds its fields, each marked `SOURCE` (tensors with R rows on the first axis), `TARGET` (with N)
-    or `CACHE`. The hypotheses about one source stand next to one another, `width` of them, so N = R * width. A model whose
+    or `CACHE`. The hypotheses about one source are next to one another, `width` of them, so N = R * width. A model whose
     step reads the source brings the two together with `by_source` or `for_each_row`: hypotheses about one sentence are so
     many queries over one and the same memory.
 
@@ -221,7 +221,7 @@ class DecoderState:
 
 
 def _in_place(rows: Tensor, count: int) -> bool:
-    """Whether every row goes on where it stands, so that nothing is copied; not asked on a graphics card, which would wait."""
+    """Whether every row continues where it stands, so that nothing is copied; not asked on a GPU, which would wait."""
     return rows.device.type == "cpu" and len(rows) == count and torch.equal(rows, torch.arange(count))
 
 
@@ -239,7 +239,7 @@ def _cropped(part: Any, length: int, cut: Callable[[Any, int], Any]) -> Any:
 
 @torch.no_grad()
 def join(states: Sequence[D]) -> D:
-    """One state of all rows of several, which may have come to different lengths; what each goes on with is as alone.
+    """One state of all rows of several, which may have come to different lengths; what each continues is as alone.
 
     No gradient passes through it.
 
@@ -383,15 +383,15 @@ class CausalLMConfig(Protocol):
 
     @property
     def end_id(self) -> int:
-        """The id that ends a text, and stands before the first token of one."""
+        """The id that ends a text, and is before the first token of one."""
         ...
 
 
 class CausalLM(Protocol[S]):
     """A language model: p(x_t | x_1 .. x_{t-1}) for every place t of a text.
 
-    `forward` reads whole texts, `read` goes on from a state and hands the next one back, `prefill` hands back that alone, `step`
-    reads one token; all are the same function.
+    `forward` reads whole texts, `read` continues from a state and hands the next one back, `prefill` hands back that alone,
+    `step` reads one token; all are the same function.
     """
 
     @property
@@ -468,8 +468,8 @@ class LeftToRight(nn.Module, Generic[S]):
         """Logits of every next token, or what becomes of them.
 
         Arguments:
-            tokens: (B, L), the end token of the text before first; padding may stand on either side.
-            reduce: applied in place of the last projection, so that the logits need not stand in memory.
+            tokens: (B, L), the end token of the text before first; padding may be on either side.
+            reduce: applied in place of the last projection, so that the logits need not be in memory.
 
         Returns:
             (B, L, V); place t tells of token t + 1. Where `reduce` is given, what it returns.

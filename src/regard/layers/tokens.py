@@ -37,7 +37,7 @@ class Source(Protocol):
 
 
 PaddingSide = Literal["nowhere", "right", "somewhere"]
-"""Where padding stands in a batch, as far as its maker knows."""
+"""Where padding is in a batch, as far as its maker knows."""
 
 PADDING_SIDES = get_args(PaddingSide)
 
@@ -48,11 +48,11 @@ class Tokens:
     """A padded batch of token sequences.
 
     Arguments:
-        ids: (B, L) int64; what stands at padding is never looked at.
-        valid: (B, L) bool, True = a real token, False = padding. Padding may stand on either side.
-        padding_side: where padding stands, as far as is known without reading `valid`, which on a graphics card would mean to
+        ids: (B, L) int64; what is at padding is never looked at.
+        valid: (B, L) bool, True = a real token, False = padding. Padding may be on either side.
+        padding_side: where padding stands, as far as is known without reading `valid`, which on a GPU would mean to
             wait. What reads from the left needs no mask where padding only follows.
-        documents: (B, L) integers that never fall, the document that each token is of, where several stand in one row and none is
+        documents: (B, L) integers that never fall, the document that each token is of, where several are in one row and none is
             to see another; None where a row is one. For models whose `parts_documents` is true.
 
     Raises:
@@ -115,7 +115,7 @@ class Tokens:
         return Tokens(self.ids.index_select(0, rows), self.valid.index_select(0, rows), self.padding_side, documents)
 
     def parted(self, end_id: int) -> Tokens:
-        """The same tokens, each row parted into documents: one begins at every end token, which stands before its first.
+        """The same tokens, each row parted into documents: one begins at every end token, which is before its first.
 
         >>> Tokens.pad([[7, 8, 2, 5, 6, 2, 9]]).parted(2).documents.tolist()
         [[0, 0, 1, 1, 1, 2, 2]]
@@ -124,7 +124,7 @@ class Tokens:
 
     @property
     def places(self) -> Tensor | None:
-        """(B, L) int64, where each token stands in its sequence; None where that is known to be its column, or it is padding."""
+        """(B, L) int64, where each token is in its sequence; None where that is known to be its column, or it is padding."""
         return positions_of(self.valid) if self.padding_side == "somewhere" else None
 
     @property
@@ -151,7 +151,7 @@ def reading_order(valid: Tensor, *, backwards: bool = False) -> Tensor | None:
         backwards: from the last real token to the first.
 
     Returns:
-        (B, S) int64, a permutation of each row's places; None where the batch stands in that order already.
+        (B, S) int64, a permutation of each row's places; None where the batch is in that order already.
 
     >>> valid = torch.tensor([[True, True, True], [False, True, True]])
     >>> reading_order(valid, backwards=True).tolist()
@@ -167,7 +167,7 @@ def reading_order(valid: Tensor, *, backwards: bool = False) -> Tensor | None:
 
 
 def in_order(x: Tensor, order: Tensor | None) -> Tensor:
-    """What stands at the places of `order` (B, S), in that order: x (B, S, ...) to the same shape; x itself where it is None."""
+    """What is at the places of `order` (B, S), in that order: x (B, S, ...) to the same shape; x itself where it is None."""
     if order is None:
         return x
     rows = torch.arange(len(order), device=order.device).unsqueeze(1) * order.shape[1]
@@ -185,7 +185,7 @@ class SentencesOf:
     """The sentences of a batch of documents.
 
     Arguments:
-        words: (B, L) bool, True = a word: a real token that does not stand between sentences.
+        words: (B, L) bool, True = a word: a real token that does not be between sentences.
         number: (B, L) int64, the sentence that each word is of, from 0; of no meaning elsewhere.
         places: (B, L) int64, the place of each word in its sentence, from 0; of no meaning elsewhere.
         counts: (B,) int64, sentences of each document; none is empty.
@@ -209,7 +209,7 @@ class SentencesOf:
 
         Arguments:
             tokens: (B, L), padding on either side.
-            boundaries: ids that are no words: a sentence is what stands between two of them.
+            boundaries: ids that are no words: a sentence is what is between two of them.
         """
         words = tokens.valid & ~torch.isin(tokens.ids, torch.tensor(boundaries, device=tokens.ids.device))
         begins = words.clone()
@@ -231,7 +231,7 @@ class SentencesOf:
         return (self.number.unsqueeze(1) == sentences.unsqueeze(1)) & self.words.unsqueeze(1)
 
     def read(self, x: Tensor, reader: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """What a reader makes of every sentence by itself, beside its words: x (B, L, D) to (B, L, H), zeros elsewhere.
+        """What a reader makes of every sentence by itself, next to its words: x (B, L, D) to (B, L, H), zeros elsewhere.
 
         Sentences of like length are read together, so that a long one does not make all others as long.
 

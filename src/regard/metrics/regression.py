@@ -36,14 +36,14 @@ def bootstrap_interval(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Interval:
-    """The percentile interval of a score over examples drawn again with replacement.
+    """The percentile interval of a score over examples sampled again with replacement.
 
     Arguments:
         values: one row for each example: its score, or whatever the statistic needs of it, such as gold and prediction.
         statistic: from rows to the score; their mean unless given.
         level: how much of the bootstrap lies between the ends.
-        resamples: how often the examples are drawn anew.
-        seed: of the drawing; the same seed gives the same interval.
+        resamples: how often the examples are sampled again.
+        seed: of the sampling; the same seed gives the same interval.
 
     Raises:
         InputError: no values, a level outside (0, 1), or no resamples.

@@ -39,7 +39,7 @@ class AttentionStackConfig:
         feedforward_width: F, inside the feed-forward nets.
         layers: number of blocks.
         maximum_positions: the longest text, in tokens.
-        skips: whether what a sub-layer gives is added to what it was given, or stands in its place.
+        skips: whether a sub-layer has a skip connection.
         feedforward: whether a feed-forward net follows each attention.
         norm: `post` normalises after each sub-layer; `none` nowhere but in the embedding.
         activation: of the feed-forward nets and the masked head.
@@ -47,8 +47,8 @@ class AttentionStackConfig:
         attention_dropout: of attention weights.
         head_dropout: in front of the head of a task; as `dropout` where null.
         norm_epsilon: added to the variance in layer norms.
-        init_std: standard deviation of the normal distribution, cut at two of it, that all matrices are drawn from; where null
-            1/sqrt(D), which keeps vectors about as long as they are where no skip connection does.
+        init_std: standard deviation of the normal distribution, cut at two of it, that all matrices are sampled from; where
+            null 1/sqrt(D), which keeps vectors about as long as they are where no skip connection does.
         padding_id: the id that fills padding.
         pruned_heads: (layer, head) of each head that is not there.
         head: what the model outputs for a text: `none`, `masked`, `sequence`, `tokens`, `spans` or `choice`. Set by the task.

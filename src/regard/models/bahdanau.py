@@ -51,8 +51,9 @@ class BahdanauConfig:
             score or mechanism of your own, between projections n' wide.
         alignment: how scores become weights: `softmax`, or an alignment of your own.
         dropout: probability of dropping an entry of embeddings and of the maxout layer in training; 0 in the paper.
-        initialization: `paper` draws weights N(0, 0.01^2) and the alignment network's N(0, 0.001^2) as published, which barely
-            trains in a short run; `standard` draws linear layers as PyTorch does. Recurrent matrices are orthogonal in both.
+        initialization: `paper` initialises weights N(0, 0.01^2) and the alignment network's N(0, 0.001^2) as published, which
+            barely trains in a short run; `standard` initialises linear layers as PyTorch does. Recurrent matrices are
+            orthogonal in both.
         padding_id, start_id, end_id: special tokens of the target.
 
     Raises:

@@ -46,7 +46,7 @@ class BertConfig:
         heads: H; divides the width.
         feedforward_width: F, inside the feed-forward nets: 4 D in every released model.
         layers: number of blocks.
-        maximum_positions: the longest text, in tokens; each position has a vector that is learnt.
+        maximum_positions: the longest text, in tokens; each position has a vector that is learned.
         segments: how many texts of one input have segment embeddings of their own.
         activation: of the feed-forward nets and the head: `gelu` is the exact one, `gelu_tanh` the approximation in the authors'
             later code.
@@ -55,7 +55,7 @@ class BertConfig:
         head_dropout: in front of the head of a task; where null none for spans and next sentences, and as `dropout` for the
             others, as published.
         norm_epsilon: added to the variance in layer norms.
-        init_std: standard deviation of the normal distribution, cut at two of it, that all matrices are drawn from.
+        init_std: standard deviation of the normal distribution, cut at two of it, that all matrices are sampled from.
         padding_id: the id that fills padding.
         pruned_heads: (layer, head) of each head that was taken out for good, counted as before any was.
         pooler: whether a tanh layer makes one vector of the whole text; heads that need it have it in any case, others of a task

@@ -20,7 +20,7 @@ class Drawn:
 
     Arguments:
         places: (B, L) int64, the place each word looked at.
-        valid: (B, L) bool, True = it was drawn; a word that took the mean of all places drew none.
+        valid: (B, L) bool, True = it was sampled; a word that took the mean of all places drew none.
         baseline: a scalar of the model's, moved in place by whoever knows the loss; see `regard.tasks.caption_data`.
     """
 
@@ -35,10 +35,10 @@ class Captioned:
 
     Arguments:
         logits: (B, L, V); row l predicts word l + 1.
-        weights: (B, L, S) float32, alpha_ti: how probable each place is for each word, before anything is drawn, with a gradient;
-            None where they were not asked for, or there is no attention.
+        weights: (B, L, S) float32, alpha_ti: how probable each place is for each word, before anything is sampled, with a
+            gradient; None where they were not asked for, or there is no attention.
         places: (B, S) bool, True = a place of a real frame; where there are weights.
-        drawn: what was drawn, by hard attention in training.
+        drawn: what was sampled, by hard attention in training.
     """
 
     logits: Tensor
@@ -48,11 +48,11 @@ class Captioned:
 
 
 class PictureDecoder(nn.Module, ABC, Generic[S]):
-    """A model that reads pictures and writes: a `Decoder` whose source is `Pictures`.
+    """A model that reads images and writes: a `Decoder` whose source is `Pictures`.
 
     Arguments:
         config: the model's sizes.
-        encoder: what reads the pictures.
+        encoder: what reads the images.
     """
 
     has_alignment: bool = False
@@ -86,7 +86,7 @@ class PictureDecoder(nn.Module, ABC, Generic[S]):
 
     @abstractmethod
     def start(self, source: Pictures) -> S:
-        """Read the pictures."""
+        """Read the images."""
 
     @abstractmethod
     def step(self, tokens: Tensor, state: S) -> tuple[Tensor, S]:

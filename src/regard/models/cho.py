@@ -44,8 +44,8 @@ class ChoConfig:
         cell: `gru` is the paper's gated unit; `gru_after` resets after the matrix product, as `torch.nn.GRU` does; `tanh` has no
             gates. The last two are there to be compared with it.
         dropout: probability of dropping an entry of embeddings and of the maxout layer in training; 0 in the paper.
-        initialization: `paper` draws weights N(0, 0.01^2) as published; `standard` draws linear layers as PyTorch does and
-            embeddings N(0, 0.1^2). Recurrent matrices are orthogonal in both.
+        initialization: `paper` initialises weights N(0, 0.01^2) as published; `standard` initialises linear layers as PyTorch
+            does and embeddings N(0, 0.1^2). Recurrent matrices are orthogonal in both.
         padding_id, start_id, end_id: special tokens of the target.
 
     Raises:
@@ -189,7 +189,7 @@ class Cho(RecurrentEncoderDecoder[ChoConfig, ChoEncoder, ChoDecoder, ChoState]):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights as `config.initialization` says; recurrent matrices are left as their cells draw them."""
+        """Initialise the weights as `config.initialization` says; recurrent matrices are left as their cells sample them."""
         paper = self.config.initialization == "paper"
         for module in (self.encoder.embedding, self.decoder.embedding):
             nn.init.normal_(module.weight, std=0.01 if paper else 0.1)

@@ -85,7 +85,7 @@ def check_sizes(config: Any, *names: str) -> None:
 
 
 class _NothingDrawn(TorchFunctionMode):
-    """Leaves parameters as they are where they would be drawn, and joins shapes."""
+    """Leaves parameters as they are where they would be sampled, and joins shapes."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -110,7 +110,7 @@ def _joined(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 def shapes_only() -> Iterator[None]:
     """A model that is made inside has parameters with shapes and dtypes, and no numbers.
 
-    `torch.device("meta")` alone does that too, but drawing and joining there import PyTorch's compiler, which takes a second.
+    `torch.device("meta")` alone does that too, but sampling and joining there import PyTorch's compiler, which takes a second.
 
     >>> with shapes_only():
     ...     layer = nn.Linear(2, 3)
@@ -250,7 +250,7 @@ def check_picture_classifier(config: Any, *sizes: str, least: int = 1) -> None:
 
 
 def check_divides(config: Any, name: str, step: int, why: str) -> None:
-    """Refuse pictures that cannot be cut into whole steps.
+    """Refuse images that cannot be cut into whole steps.
 
     Arguments:
         name: of the setting that says the step.

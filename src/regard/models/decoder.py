@@ -72,9 +72,9 @@ class DecoderConfig:
         dropout: probability of dropping an entry of each sub-layer's output and of the embeddings in training.
         attention_dropout: of attention weights.
         norm_epsilon: added to the variance or the mean square in norms.
-        init_std: standard deviation of the normal distribution that matrices are drawn from.
+        init_std: standard deviation of the normal distribution that matrices are sampled from.
         padding_id: the token that fills padding.
-        end_id: the token that ends a text, and stands before the first of one.
+        end_id: the token that ends a text, and is before the first of one.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -156,7 +156,7 @@ class Decoder(CausalTransformer):
                 nn.Embedding(config.vocabulary, config.width),
                 added(config.width, config.maximum_positions),
                 dropout=config.dropout,
-                # fixed vectors have entries of about 0.7, beside which those of a fresh table would be lost
+                # fixed vectors have entries of about 0.7, next to which those of a fresh table would be lost
                 scale=config.width**0.5 if config.positions == "sinusoidal" else 1.0,
             ),
             layers=_blocks(config),

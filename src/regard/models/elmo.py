@@ -292,7 +292,7 @@ class MixtureHead(nn.Module):
         self.output = nn.Linear(2 * inner or config.width, config.outputs)
 
     def forward(self, states: tuple[Tensor, ...], valid: Tensor, readings: int) -> tuple[Tensor | None, Tensor]:
-        """Every layer's vectors of words (B, W, D) to the vector of the text, the mean over words, and logits.
+        """Every layer's word embeddings (B, W, D) to the vector of the text, the mean over words, and logits.
 
         Returns:
             None and (B, W, outputs) of a head for words; (B, D') and (B, outputs) of one for texts.

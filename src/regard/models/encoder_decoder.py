@@ -23,7 +23,7 @@ S = TypeVar("S", bound=DecoderState)
 
 
 class RecurrentEncoderDecoder(nn.Module, ABC, Generic[C, E, D, S]):
-    """An encoder that reads a source, and a decoder that goes on from its state word by word.
+    """An encoder that reads a source, and a decoder that continues from its state word by word.
 
     A paper's model, of its own types of config, encoder, decoder and state, adds `start` and `step`, and `alignment` where
     it has attention. Its decoder, called with a state and a target, is teacher forcing.
@@ -146,13 +146,13 @@ class DecoderStack(nn.Module, ABC):
         """What self-attention needs besides; nothing, if not overridden.
 
         Arguments:
-            here: (R, 1), where the queries about each source stand; (1, 1) where all stand at one place.
+            here: (R, 1), where the queries about each source stand; (1, 1) where all are at one place.
             places: (R, C) or (1, C) likewise, where each key stands.
         """
         return None
 
     def memory(self, source: Tensor, places: Tensor | None = None) -> tuple[KeysValues, ...]:
-        """Per block, keys and values of the encoder's output (B, S, D), whose tokens stand at (B, S); None: in order."""
+        """Per block, keys and values of the encoder's output (B, S, D), whose tokens are at (B, S); None: in order."""
         return tuple(layer.cross_attention.keys_values(source, places) for layer in self.layers)  # type: ignore[union-attr, operator]
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState, list[Tensor]]:

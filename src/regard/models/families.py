@@ -62,7 +62,7 @@ class Family:
             can have none.
         spelling: whether it reads words by their letters, for which there is one tokenizer alone.
         sentences: whether it reads a text sentence by sentence, with a token between two of them.
-        input_tokens: whether it reads its inputs between tokens of their own, learnt with the task: GPT's start, delimiter and
+        input_tokens: whether it reads its inputs between tokens of their own, learned with the task: GPT's start, delimiter and
             extract.
     """
 

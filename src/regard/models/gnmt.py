@@ -49,8 +49,8 @@ class GNMTConfig:
         residual: add to each layer's output its input, from the third layer from the bottom on; false to compare.
         dropout: probability of dropping, in training, an entry of embeddings, of what goes from one layer up to the next, and of
             what the output reads.
-        initialization: `paper` draws every parameter U(-0.04, 0.04); `standard` draws LSTM and linear layers as PyTorch does,
-            with forget biases of 1, and embeddings N(0, 0.1^2).
+        initialization: `paper` initialises every parameter U(-0.04, 0.04); `standard` initialises LSTM and linear layers as
+            PyTorch does, with forget biases of 1, and embeddings N(0, 0.1^2).
         padding_id, start_id, end_id: special tokens of the target.
 
     Raises:
@@ -180,7 +180,7 @@ class GNMTDecoder(nn.Module):
             projected: (N, 4n), the previous word as the cell's `input` projects it.
             bottom: m and c, (N, n) each; those about one sentence, next to one another, are so many queries over its outputs.
             real: (N, 1), 1 = a real token, 0 = padding; None = all real.
-            target_places: (R, N / R), where each state stands in its target.
+            target_places: (R, N / R), where each state is in its target.
             source_places: (R, S), the place of each source token; None where that is its column.
         """
         inputs = self.attention.inputs(
@@ -244,7 +244,7 @@ class GNMT(RecurrentEncoderDecoder[GNMTConfig, GNMTEncoder, GNMTDecoder, GNMTSta
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights as `config.initialization` says."""
+        """Initialise the weights as `config.initialization` says."""
         if self.config.initialization == "paper":
             for parameter in self.parameters():
                 nn.init.uniform_(parameter, -0.04, 0.04)

@@ -30,7 +30,7 @@ from regard.models.config import check, check_shares, check_sizes, check_tokens,
 from regard.structure import renamed
 
 POSITION_SHARE = 0.5
-"""Positions are drawn with this times the standard deviation of the matrices: 0.01 and 0.02 in the authors' code."""
+"""Positions are sampled with this times the standard deviation of the matrices: 0.01 and 0.02 in the authors' code."""
 
 
 @renamed(deviation="init_std")
@@ -44,17 +44,17 @@ class GPTConfig:
         heads: H; divides the width.
         feedforward_width: F, inside the feed-forward nets.
         layers: number of blocks.
-        maximum_positions: the longest text, in tokens; each position has a vector that is learnt.
+        maximum_positions: the longest text, in tokens; each position has a vector that is learned.
         activation: of the feed-forward nets; the authors' code has the approximate GELU.
         dropout: probability of dropping an entry of each sub-layer's output in training.
         embedding_dropout: of the embeddings.
         attention_dropout: of attention weights.
         norm_epsilon: added to the variance in layer norms.
-        init_std: standard deviation of the normal distribution that matrices are drawn from.
-        scaled_residuals: whether the maps at the end of each sub-layer are drawn 1/sqrt(N) times as large, N the number of
+        init_std: standard deviation of the normal distribution that matrices are sampled from.
+        scaled_residuals: whether the maps at the end of each sub-layer are sampled 1/sqrt(N) times as large, N the number of
             sub-layers, as in GPT-2; not in the paper.
         padding_id: the token that fills padding.
-        end_id: the token that ends a text, and stands before the first of one.
+        end_id: the token that ends a text, and is before the first of one.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -345,11 +345,11 @@ def causal_blocks(config: Any, norm: NormPlacement) -> list[CausalBlock]:
 
 
 def draw_causal(model: CausalStack, config: Any, *, scaled_residuals: bool) -> None:
-    """Draw all matrices from a normal distribution; biases are zero.
+    """Sample all matrices from a normal distribution; biases are zero.
 
     Arguments:
-        scaled_residuals: draw the last map of each of the N = 2 n sub-layers 1/sqrt(N) times as large, so that the sum of what
-            they add does not grow with the depth (section 2.3).
+        scaled_residuals: sample the last map of each of the N = 2 n sub-layers 1/sqrt(N) times as large, so that the sum of
+            what they add does not grow with the depth (section 2.3).
     """
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding):

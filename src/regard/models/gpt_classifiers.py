@@ -18,7 +18,7 @@ Head = Literal["sequence", "choice"]
 
 @dataclass(frozen=True, kw_only=True)
 class Headed:
-    """What a config with a head has beside its body's: no slots, so that it can stand before any body's config."""
+    """What a config with a head has besides its body's: no slots, so that it can be before any body's config."""
 
     head: Head = "sequence"
     outputs: int = 2

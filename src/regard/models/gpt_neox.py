@@ -47,9 +47,9 @@ class GPTNeoXConfig:
         dropout: probability of dropping an entry of each sub-layer's output and of the embeddings in training.
         attention_dropout: of attention weights.
         norm_epsilon: added to the variance in layer norms.
-        init_std: standard deviation of the normal distribution that matrices are drawn from.
+        init_std: standard deviation of the normal distribution that matrices are sampled from.
         padding_id: the token that fills padding.
-        end_id: the token that ends a text, and stands before the first of one.
+        end_id: the token that ends a text, and is before the first of one.
 
     Raises:
         InputError: naming the field, its value and what is allowed.

@@ -20,7 +20,7 @@ from regard.layers.sentence_encoder import LONGEST
 from regard.models.config import check, check_sentence_encoder, check_sizes, check_types, vector_head
 
 Gathering = Literal["attention", "average", "maximum"]
-"""How the vectors of words become that of their sentence, and those of sentences that of the document."""
+"""How the word embeddings become that of their sentence, and those of sentences that of the document."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,11 +29,11 @@ class HANConfig:
 
     Arguments:
         vocabulary: V, number of tokens.
-        embedding_width: of the vectors of words.
-        hidden_width: n, of each direction of the recurrent nets; vectors of sentences and of the document are 2n wide.
+        embedding_width: of the word embeddings.
+        hidden_width: n, of each direction of the recurrent nets; sentence embeddings and of the document are 2n wide.
         attention_width: of the context vectors and of what is compared with them.
         gathering: `attention`; or `average` or `maximum`, what it was compared with (HN-AVE and HN-MAX), at both levels.
-        dropout: probability of dropping an entry of the vectors of words and of the document in training; the paper has none.
+        dropout: probability of dropping an entry of the word embeddings and of the document in training; the paper has none.
         padding_id: the id that fills padding.
         boundary_ids: tokens that stand around and between sentences and are no words. Filled in by the task.
         texts: how many documents the head reads, 1 or 2. Filled in by the task.
@@ -72,7 +72,7 @@ class HANConfig:
 
     @property
     def layers(self) -> int:
-        """The words' net is the one whose vectors stand at tokens."""
+        """The words' net is the one whose vectors are at tokens."""
         return 1
 
     @property

@@ -1,4 +1,4 @@
-"""InferSent (Conneau et al. 2017): sentence vectors from a bidirectional LSTM, learnt by telling what follows from what.
+"""InferSent (Conneau et al. 2017): sentence vectors from a bidirectional LSTM, learned by telling what follows from what.
 
 The names in the comments are the paper's (section 3): w_t is a word, h_t the two directions' states at it, u and v are the
 vectors of premise and hypothesis.
@@ -17,7 +17,7 @@ from regard.layers.sentence_encoder import LONGEST
 from regard.models.config import check, check_sentence_encoder, check_sizes, check_types, vector_head
 
 Pooling = Literal["max", "mean", "last"]
-"""How the vectors of words become one (section 3.2): the largest number in each place; their mean; the last state of either
+"""How the word embeddings become one (section 3.2): the largest number in each place; their mean; the last state of either
 direction, each after having read the whole text."""
 
 
@@ -27,12 +27,12 @@ class InferSentConfig:
 
     Arguments:
         vocabulary: V, number of tokens.
-        embedding_width: of the vectors of words.
+        embedding_width: of the word embeddings.
         hidden_width: n, of each direction; the vector of a text is 2n wide.
-        layers: 1; or 0 for no recurrent net: what is pooled are the vectors of words, a bag of them.
-        pooling: how the vectors of words become one.
+        layers: 1; or 0 for no recurrent net: what is pooled are the word embeddings, a bag of them.
+        pooling: how the word embeddings become one.
         classifier_width: of the hidden layer between the comparison of two vectors and the classes; 0 for a linear map.
-        dropout: probability of dropping an entry of the vectors of words, and before each map of the classifier, in training.
+        dropout: probability of dropping an entry of the word embeddings, and before each map of the classifier, in training.
         padding_id: the id that fills padding.
         texts: how many texts the head reads, 1 or 2. Filled in by the task.
         head: what is predicted of them: `none`, `sequence` or `choice`. Filled in by the task.
@@ -90,7 +90,7 @@ class BidirectionalLSTM(nn.Module):
     """Two LSTMs read a text, one from each end: h_t = [forward_t ; backward_t].
 
     Arguments:
-        input_width: of the vectors of words.
+        input_width: of the word embeddings.
         width: n, of each direction.
     """
 
@@ -137,11 +137,11 @@ class InferSent(SentenceEncoderModel):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Of the vectors of words, and of h_t."""
+        """Of the word embeddings, and of h_t."""
         return (self.config.embedding_width, self.config.width)[: 1 + self.config.layers]
 
     def hidden_states(self, tokens: Tokens, segments: Tensor | None = None) -> tuple[Tensor, ...]:
-        """The vectors of words (B, L, E), and h_t (B, L, 2n)."""
+        """The word embeddings (B, L, E), and h_t (B, L, 2n)."""
         del segments
         embedded = self.dropout(self.embedding(tokens.ids))
         return (embedded,) if self.reader is None else (embedded, self.reader(embedded, tokens.valid))

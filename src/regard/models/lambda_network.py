@@ -25,7 +25,7 @@ class LambdaNetworkConfig:
     """The sizes of a lambda network.
 
     Arguments:
-        picture_height, picture_width, picture_channels: of the pictures, in pixels. Filled in by the task.
+        picture_height, picture_width, picture_channels: of the images, in pixels. Filled in by the task.
         outputs: the number of classes. Filled in by the task.
         convolutions: channels of blocks in front, each of which halves height and width; the last is the width of what follows.
         width: d, inside a bottleneck block.
@@ -175,7 +175,7 @@ class LambdaNetwork(nn.Module):
         return self.config.grid
 
     def forward(self, pictures: Pictures) -> Tensor:
-        """Pictures to logits (B, outputs)."""
+        """Images to logits (B, outputs)."""
         x = self.stem(self.pixels(pictures, self.head.weight.dtype)).flatten(2).transpose(1, 2)
         for block in self.blocks:
             x = block(x)
@@ -187,7 +187,7 @@ class ConvolutionalNetworkConfig:
     """The sizes of a convolutional network.
 
     Arguments:
-        picture_height, picture_width, picture_channels: of the pictures, in pixels. Filled in by the task.
+        picture_height, picture_width, picture_channels: of the images, in pixels. Filled in by the task.
         outputs: the number of classes. Filled in by the task.
         convolutions: channels of each block, which halves height and width.
         dropout: probability of dropping a feature in front of the output in training.
@@ -211,7 +211,7 @@ class ConvolutionalNetworkConfig:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns that are left of a picture; at least one of each."""
+        """Rows and columns that are left of an image; at least one of each."""
         halvings = len(self.convolutions)
         return max(1, self.picture_height >> halvings), max(1, self.picture_width >> halvings)
 
@@ -242,6 +242,6 @@ class ConvolutionalNetwork(nn.Module):
         self.head = nn.Linear(config.convolutions[-1] * rows * columns, config.outputs)
 
     def forward(self, pictures: Pictures) -> Tensor:
-        """Pictures to logits (B, outputs)."""
+        """Images to logits (B, outputs)."""
         features = self.blocks(self.pixels(pictures, self.head.weight.dtype))
         return self.head(self.dropout(features.flatten(1)))

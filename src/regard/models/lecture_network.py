@@ -1,7 +1,7 @@
 """The lectures' network for MNIST, as it was given, and over patches: self-attention with no more than one place to look at.
 
-What the lectures call a Vision Transformer lays a picture out as one vector and hands it to self-attention as a sequence of one.
-The softmax over one place is 1 whatever the score is, so the layer is its map of values; queries and keys change nothing and are
+What the lectures call a Vision Transformer lays an image out as one vector and hands it to self-attention as a sequence of one.
+The softmax over one place is 1 for any score, so the layer is its map of values; queries and keys change nothing and are
 never taught anything. Over several patches the same layers do attend.
 """
 
@@ -24,10 +24,10 @@ class LectureNetworkConfig:
     """The sizes of the network; the defaults are the lectures'.
 
     Arguments:
-        picture_height, picture_width, picture_channels: of the pictures, in pixels. Filled in by the task.
+        picture_height, picture_width, picture_channels: of the images, in pixels. Filled in by the task.
         outputs: the number of classes. Filled in by the task.
         widths: of each layer with its attention behind it.
-        patch: pixels from side to side of a square patch, each a place of its own; null for one place that is the whole picture,
+        patch: pixels from side to side of a square patch, each a place of its own; null for one place that is the whole image,
             as in the lectures.
         positions: whether patches have positions; one patch never is.
         query_and_key: whether there are maps of queries and keys. Without them a layer is its map of values, which of one place
@@ -112,7 +112,7 @@ class LectureNetwork(nn.Module):
         return self.config.grid
 
     def forward(self, pictures: Pictures) -> Tensor:
-        """Pictures to logits (B, outputs)."""
+        """Images to logits (B, outputs)."""
         pixels = self.pixels(pictures, self.head.weight.dtype)
         x = self.embedding(pixels.flatten(1).unsqueeze(1) if self.config.patch is None else pixels)
         for place, attention in enumerate(self.attentions):

@@ -1,7 +1,7 @@
 """Recurrent neural network regularization (Zaremba, Sutskever, Vinyals 2014): a language model of stacked LSTM layers.
 
 The names in the comments are the paper's (section 3): x_t the token read at time t, h_t^l the output of layer l, 1 .. L. Dropout
-stands where the paper puts it, on what goes up from layer to layer and never on what goes from one time to the next. Residual
+is where the paper puts it, on what goes up from layer to layer and never on what goes from one time to the next. Residual
 connections are those of Wu et al. 2016 (GNMT), section 3.1, with which deep stacks train.
 """
 
@@ -30,10 +30,10 @@ class LSTMLanguageModelConfig:
         tied: the output matrix is the embedding table; not in the paper. Asks for an embedding as wide as a layer.
         dropout: probability of dropping, in training, an entry of embeddings, of what goes from one layer up to the next, and of
             what the output reads.
-        initialization: `paper` draws every parameter U(-0.05, 0.05) as published; `standard` draws LSTM layers as PyTorch does,
-            with forget biases of 1, and embeddings N(0, 0.1^2).
+        initialization: `paper` initialises every parameter U(-0.05, 0.05) as published; `standard` initialises LSTM layers as
+            PyTorch does, with forget biases of 1, and embeddings N(0, 0.1^2).
         padding_id: the token that fills padding.
-        end_id: the token that ends a text, and stands before the first of one.
+        end_id: the token that ends a text, and is before the first of one.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -112,7 +112,7 @@ class LSTMLanguageModel(LeftToRight[LSTMLanguageModelState]):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights as `config.initialization` says."""
+        """Initialise the weights as `config.initialization` says."""
         if self.config.initialization == "paper":
             for parameter in self.parameters():
                 nn.init.uniform_(parameter, -0.05, 0.05)

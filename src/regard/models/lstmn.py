@@ -31,7 +31,7 @@ class LSTMNConfig:
         dropout: probability of dropping, in training, an entry of embeddings, of what goes from one layer up to the next, and of
             what the output reads.
         padding_id: the token that fills padding.
-        end_id: the token that ends a text, and stands before the first of one.
+        end_id: the token that ends a text, and is before the first of one.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -189,7 +189,7 @@ class LSTMN(LeftToRight[LSTMNState]):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw embeddings N(0, 0.1^2) and v N(0, 1/a), the rest as its layers draw it."""
+        """Initialise embeddings N(0, 0.1^2) and v N(0, 1/a), the rest as its layers sample it."""
         nn.init.normal_(self.embedding.weight, std=0.1)
         # A v of zero, as the score itself starts with, passes no gradient to Wh, Wx and Wh~ in the first step.
         for module in self.modules():

@@ -60,8 +60,8 @@ class LuongConfig:
         reverse_source: whether the encoder reads the source from its last word to its first.
         maximum_source: the longest source in tokens that `location` has places for; without it there is no limit.
         dropout: probability of dropping an entry of embeddings, between layers and of h~ before the output, in training.
-        initialization: `paper` draws every parameter U(-0.1, 0.1) as published; `standard` draws layers as PyTorch does,
-            embeddings N(0, 0.1^2), and opens forget gates.
+        initialization: `paper` initialises every parameter U(-0.1, 0.1) as published; `standard` initialises layers as PyTorch
+            does, embeddings N(0, 0.1^2), and opens forget gates.
         padding_id, start_id, end_id: special tokens of the target.
 
     Raises:
@@ -153,7 +153,7 @@ class LuongEncoder(nn.Module):
         self.reversed = config.reverse_source
 
     def forward(self, source: Tokens) -> tuple[Tensor, LSTMStates]:
-        """Source (B, S) to hs (B, S, n), each beside its word whichever way it was read, and every layer's last state."""
+        """Source (B, S) to hs (B, S, n), each next to its word whichever way it was read, and every layer's last state."""
         embedded = self.dropout(self.embedding(source.ids))
         return self.lstm.read(embedded, source.valid, backwards=self.reversed)
 
@@ -269,9 +269,9 @@ class LuongDecoder(nn.Module):
 
 
 def _held_at(valid: Tensor) -> list[Tensor | None]:
-    """For each step, which rows (B, 1) go on and which are padding and stay as they are; None where it need not be known.
+    """For each step, which rows (B, 1) continue and which are padding and stay as they are; None where it need not be known.
 
-    What comes of padding behind the last real token is never read, so nothing has to be held where all padding stands there.
+    What comes of padding behind the last real token is never read, so nothing has to be held where all padding is there.
     """
     if reading_order(valid) is None:
         return [None] * valid.shape[1]
@@ -302,7 +302,7 @@ class Luong(RecurrentEncoderDecoder[LuongConfig, LuongEncoder, LuongDecoder, Luo
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights as `config.initialization` says."""
+        """Initialise the weights as `config.initialization` says."""
         if self.config.initialization == "paper":
             for parameter in self.parameters():
                 nn.init.uniform_(parameter, -0.1, 0.1)

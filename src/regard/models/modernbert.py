@@ -62,7 +62,7 @@ class ModernBertConfig:
         feedforward_dropout: of inner entries of the feed-forward nets.
         head_dropout: in front of the output of a task's head.
         norm_epsilon: added to the variance in layer norms.
-        init_std: standard deviation of the normal distribution that matrices are drawn from; of those that lead back to the
+        init_std: standard deviation of the normal distribution that matrices are sampled from; of those that lead back to the
             blocks' width it is divided by sqrt(2 layers).
         init_cutoff: at how many standard deviations that is cut.
         padding_id: the id that fills padding.
@@ -327,7 +327,7 @@ def head_of(config: ModernBertConfig, tokens: nn.Embedding) -> nn.Module:
 
 
 def draw(model: ModernBert) -> None:
-    """Draw all matrices from normal distributions, cut, as the authors' code does; biases are zero."""
+    """Sample all matrices from normal distributions, cut, as the authors' code does; biases are zero."""
     config = model.config
     narrow = config.init_std / math.sqrt(2 * config.layers)
     for name, module in model.named_modules():
@@ -338,7 +338,7 @@ def draw(model: ModernBert) -> None:
             if config.head != "masked":
                 std = config.width**-0.5
             elif config.tied_output:
-                std = config.init_std  # the table, which is drawn anew
+                std = config.init_std  # the table, which is sampled again
             else:
                 std = narrow
         cut = config.init_cutoff * std

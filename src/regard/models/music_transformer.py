@@ -52,7 +52,7 @@ class MusicTransformerConfig:
         attention_dropout: of attention weights.
         norm_epsilon: added to the variance in layer norms.
         padding_id: the token that fills padding.
-        end_id: the token that ends a piece, and stands before the first event of one.
+        end_id: the token that ends a piece, and is before the first event of one.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -99,7 +99,7 @@ class MusicTransformer(CausalTransformer):
         attention:  softmax((Q K^T + S_rel) / sqrt(D/H)) V,   S_rel[i, j] = q_i . e_h(j - i)   e a table for each head
         logits = norm(x) E^T
 
-    A motif that comes back is so many events away, wherever in the piece it stands; what is learnt of it at one place, and in
+    A motif that comes back is so many events away, wherever in the piece it stands; what is learned of it at one place, and in
     pieces of one length, holds at another and in longer ones.
 
     Arguments:

@@ -129,7 +129,7 @@ class NTM(nn.Module):
 
     beta is a softplus, g and e are logistic functions, s is a softmax, gamma is 1 + softplus, k and a are as they come. What was
     written at a step can be read from the next one on. The memory starts from slots that are all equal, the heads from weights
-    that are learnt.
+    that are learned.
 
     Arguments:
         config: its sizes.
@@ -154,7 +154,7 @@ class NTM(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the logits of the first weights from N(0, 1): from equal ones no slot would ever differ from another."""
+        """Sample the logits of the first weights from N(0, 1): from equal ones no slot would ever differ from another."""
         nn.init.normal_(self.places)
 
     def forward(self, x: Tensor) -> Tensor:

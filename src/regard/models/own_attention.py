@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def check_attention(score: str, alignment: str) -> None:
-    """Refuse an alignment beside a mechanism of one's own, which has one already.
+    """Refuse an alignment next to a mechanism of one's own, which has one already.
 
     Raises:
         InputError: naming the field, its value and what is allowed.

@@ -71,16 +71,16 @@ class ReformerConfig:
         sets: which keys a query looks among: `bucket`, those of its bucket in these chunks, each once, as in the paper's
             equations; or `chunk`, all in these chunks, as in the released code and in Hugging Face's.
         local_chunk, local_chunks_before: the same of the local layers, over the text as it stands.
-        hash_seed: of the hashes in evaluation; in training they are drawn anew each time.
+        hash_seed: of the hashes in evaluation; in training they are sampled again each time.
         feedforward_chunk: positions that pass a feed-forward net at a time; 0 = all.
         activation: of the feed-forward nets.
         output_bias: whether the logits have a number added for each token; `transformers` 5 reads it and leaves it out.
         dropout: probability of dropping an entry of embeddings and of each sub-layer's output in training.
         attention_dropout, local_attention_dropout: of attention weights.
         norm_epsilon: added to the variance in layer norms.
-        init_std: standard deviation of the normal distribution that matrices are drawn from.
+        init_std: standard deviation of the normal distribution that matrices are sampled from.
         padding_id: the token that fills padding.
-        end_id: the token that ends a text, and stands before the first of one.
+        end_id: the token that ends a text, and is before the first of one.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -187,7 +187,7 @@ class Reformer(CausalStack, LeftToRight[CausalState]):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all matrices from a normal distribution, axial positions from a standard normal one; biases are zero."""
+        """Sample all matrices from a normal distribution, axial positions from a standard normal one; biases are zero."""
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding | LearnedPositions):
                 nn.init.normal_(module.weight, std=self.config.init_std)

@@ -1,6 +1,6 @@
 """Show and tell: a neural image caption generator (Vinyals, Toshev, Bengio, Erhan 2015), NIC.
 
-The names in the comments are the paper's: the picture I, words S_t, word vectors We S_t, inputs x_t and outputs m_t of the LSTM
+The names in the comments are the paper's: the image I, words S_t, word vectors We S_t, inputs x_t and outputs m_t of the LSTM
 (section 3.1).
 """
 
@@ -31,11 +31,11 @@ class ShowAndTellConfig:
 
     Arguments:
         target_vocabulary: number of tokens.
-        picture_height, picture_width, picture_channels: of the pictures, in pixels.
-        frames: the most frames of a sequence; 1 for pictures.
+        picture_height, picture_width, picture_channels: of the images, in pixels.
+        frames: the most frames of a sequence; 1 for images.
         convolutions: channels of each block of the convolutional network, which halves height and width.
-        feature_width: D, of the vector of one place; the picture's vector is their mean.
-        embedding_width: size of a word's vector, and of the picture's.
+        feature_width: D, of the vector of one place; the image's vector is their mean.
+        embedding_width: size of a word's vector, and of the image's.
         hidden_width: size of the LSTM's state.
         dropout: probability of dropping an entry of features, embeddings and outputs in training.
         padding_id, start_id, end_id: special tokens.
@@ -66,7 +66,7 @@ class ShowAndTellConfig:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShowAndTellState(DecoderState):
-    """What the decoder carries; nothing of the picture but what the LSTM made of it.
+    """What the decoder carries; nothing of the image but what the LSTM made of it.
 
     Arguments:
         recurrent: h and c, (N, n) each.
@@ -76,11 +76,11 @@ class ShowAndTellState(DecoderState):
 
 
 class ShowAndTell(PictureDecoder[ShowAndTellState]):
-    """NIC: the picture is the first word, and is shown once.
+    """NIC: the image is the first word, and is shown once.
 
         x_{-1} = CNN(I),   x_t = We S_t,   m_t = LSTM(x_t),   p(S_{t+1}) = softmax(Wp m_t)
 
-    What comes out at t = -1 is thrown away. Shown at every step the picture overfitted, says the paper. The whole picture has to
+    What comes out at t = -1 is thrown away. Shown at every step the image overfitted, says the paper. The whole image has to
     pass through one vector: here the mean over its places, in a linear map to the width of a word.
 
     Arguments:
@@ -113,7 +113,7 @@ class ShowAndTell(PictureDecoder[ShowAndTellState]):
         return Captioned(self.output(self.dropout(outputs[:, 1:])))
 
     def start(self, source: Pictures) -> ShowAndTellState:
-        """Show the pictures."""
+        """Show the images."""
         annotations, valid = self.encoder(source)
         image = self.image(mean_annotation(annotations, valid))
         _, recurrent = self.lstm.step(image, self.lstm.zeros(image))

@@ -1,7 +1,7 @@
 """Show, attend and tell: neural image caption generation with visual attention (Xu et al. 2015).
 
 The names in the comments are the paper's: annotations a_i of L places, states h_t and c_t of the LSTM, alignment e_ti and
-alpha_ti, context z_t, the gate beta_t (sections 3.1 and 4.2), the place s_t that hard attention draws (section 4.1).
+alpha_ti, context z_t, the gate beta_t (sections 3.1 and 4.2), the place s_t that hard attention samples (section 4.1).
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class ShowAttendAndTellConfig:
 
     Arguments:
         target_vocabulary: number of tokens.
-        picture_height, picture_width, picture_channels: of the pictures, in pixels.
-        frames: the most frames of a sequence; 1 for pictures.
+        picture_height, picture_width, picture_channels: of the images, in pixels.
+        frames: the most frames of a sequence; 1 for images.
         convolutions: channels of each block of the convolutional network, which halves height and width: four make 14 x 14 places
             of 224 x 224 pixels.
         feature_width: D, of an annotation.
         embedding_width: m, size of a word's vector.
         hidden_width: n, size of the LSTM's state.
         attention_width: size of the alignment network's hidden layer.
-        attention: `soft` weighs all places; `hard` looks at one, which is drawn in training and the most probable afterwards.
+        attention: `soft` weighs all places; `hard` looks at one, which is sampled in training and the most probable afterwards.
         mean_share: of hard attention in training, for how many captions every word takes the mean of all places in place of a
-            draw.
+            sample.
         dropout: probability of dropping an entry of annotations, embeddings and of the output layer in training.
         padding_id, start_id, end_id: special tokens.
 
@@ -89,18 +89,18 @@ class ShowAttendAndTellConfig:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShowAttendAndTellState(AttendingState):
-    """What the decoder carries, and the picture it looks at.
+    """What the decoder carries, and the image it looks at.
 
     Arguments:
         recurrent: h and c, (N, n) each.
-        memory: keys (R, 1, L, n') and values a_i (R, 1, L, D) of the picture.
+        memory: keys (R, 1, L, n') and values a_i (R, 1, L, D) of the image.
     """
 
     recurrent: LSTMState = field(metadata=TARGET)
 
 
 class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
-    """A captioner that looks at a part of the picture for every word.
+    """A captioner that looks at a part of the image for every word.
 
         a = CNN(I)                                                      L annotations
         c_0 = f_c(mean_i a_i),   h_0 = f_h(mean_i a_i)
@@ -154,14 +154,14 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw embeddings N(0, 0.1^2) and the alignment's v small, so that it learns from the first step on."""
+        """Initialise embeddings N(0, 0.1^2) and the alignment's v small, so that it learns from the first step on."""
         nn.init.normal_(self.embedding.weight, std=0.1)
         for module in self.modules():
             if isinstance(module, Additive):
                 nn.init.normal_(module.weight, std=module.weight.numel() ** -0.5)
 
     def start(self, source: Pictures) -> ShowAttendAndTellState:
-        """Read the pictures."""
+        """Read the images."""
         annotations, valid = self.encoder(source)
         mean = mean_annotation(annotations, valid)
         return ShowAttendAndTellState(
@@ -197,7 +197,7 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
     ) -> tuple[LSTMState, Tensor, AttentionInputs]:
         """One step: E y_{t-1} as the cell projects it (N, 4n), h_{t-1} and c_{t-1} to the next, z_t (N, D) and what was seen.
 
-        States about one picture, next to one another, are so many queries over its places.
+        States about one image, next to one another, are so many queries over its places.
         """
         before = recurrent[0]
         target = before.unflatten(0, (len(memory.key), -1))
@@ -217,7 +217,7 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
         return self.output(self.dropout(embedded + self.from_hidden(hidden) + self.from_context(context)))
 
     def captioned(self, logits: Tensor, seen: list[AttentionInputs], valid: Tensor) -> Captioned:
-        """The weights of all steps at once, and what was drawn in them."""
+        """The weights of all steps at once, and what was sampled in them."""
         query = torch.cat([inputs.query for inputs in seen], dim=2)
         record = {name: torch.cat([inputs.record[name] for inputs in seen], dim=2) for name in seen[0].record}
         inputs = AttentionInputs(query=query, key=seen[0].key, mask=Padding(valid), record=record)

@@ -25,9 +25,9 @@ class SNAILConfig:
 
     Arguments:
         ways: N, the classes of an episode.
-        shots: K, the labelled pictures of each class. A sequence has T = N K + 1 pictures: these and one without a label.
-        side: rows and columns of a picture, in pixels.
-        embedding_channels: of the convolutions that make a vector of each picture, each of which halves rows and columns.
+        shots: K, the labelled images of each class. A sequence has T = N K + 1 images: these and one without a label.
+        side: rows and columns of an image, in pixels.
+        embedding_channels: of the convolutions that make a vector of each image, each of which halves rows and columns.
         embedding_width: of that vector.
         blocks: what the sequence goes through, in order.
         filters: D of each block of convolutions, one number for each.
@@ -77,7 +77,7 @@ class SNAILConfig:
 
     @property
     def length(self) -> int:
-        """T, the pictures that are read one after another."""
+        """T, the images that are read one after another."""
         return self.ways * self.shots + 1
 
 
@@ -151,20 +151,20 @@ class AttentionBlock(nn.Module):
 
 
 class EpisodeNorm(nn.Module):
-    """Batch norm over an episode: each channel of mean 0 and variance 1 over the episode's labelled pictures and all places.
+    """Batch norm over an episode: each channel of mean 0 and variance 1 over the episode's labelled images and all places.
 
-        y = g (x - mean) / sqrt(variance + 1e-5) + b,   mean and variance over the labelled pictures
+        y = g (x - mean) / sqrt(variance + 1e-5) + b,   mean and variance over the labelled images
 
     Unlike the paper's batch norm it keeps nothing, does not depend on other episodes, and is the same in training and in use.
-    The pictures without a label are moved and scaled as the others are. Under a norm of each picture alone drawn vectors of
-    Omniglot's pictures differ by a fifth of their length; under this one by twice that.
+    The images without a label are moved and scaled as the others are. Under a norm of each image alone sampled vectors of
+    Omniglot's images differ by a fifth of their length; under this one by twice that.
 
     Arguments:
         channels: C.
-        labelled: how many pictures of an episode, its first, have a label.
+        labelled: how many images of an episode, its first, have a label.
 
     >>> norm = EpisodeNorm(2, labelled=3)
-    >>> x = norm(3 + torch.randn(8, 4, 2, 5, 5))  # eight episodes of four pictures
+    >>> x = norm(3 + torch.randn(8, 4, 2, 5, 5))  # eight episodes of four images
     >>> x[0, :3].mean(dim=(0, 2, 3)).abs().max() < 1e-5
     tensor(True)
     """
@@ -176,7 +176,7 @@ class EpisodeNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, P, C, Y, X) to the same: P pictures of each of B episodes."""
+        """(B, P, C, Y, X) to the same: P images of each of B episodes."""
         exact = torch.promote_types(x.dtype, torch.float32)
         variance, mean = torch.var_mean(x[:, : self.labelled].to(exact), dim=(1, 3, 4), correction=0, keepdim=True)
         scale = self.weight.view(-1, 1, 1) * (variance + 1e-5).rsqrt()
@@ -188,7 +188,7 @@ class PictureBlock(nn.Module):
 
     Arguments:
         before, after: channels of its input and of its output.
-        labelled: how many pictures of an episode, its first, have a label.
+        labelled: how many images of an episode, its first, have a label.
     """
 
     def __init__(self, before: int, after: int, labelled: int) -> None:
@@ -203,13 +203,13 @@ class PictureBlock(nn.Module):
 
 
 class PictureEmbedding(nn.Sequential):
-    """A vector of each picture of an episode, (B, P, 1, Y, X) to (B, P, width): blocks of convolution, and a linear map.
+    """A vector of each image of an episode, (B, P, 1, Y, X) to (B, P, width): blocks of convolution, and a linear map.
 
     Arguments:
         channels: of each convolution.
         width: of the vector.
-        side: of a picture, in pixels.
-        labelled: how many pictures of an episode, its first, have a label.
+        side: of an image, in pixels.
+        labelled: how many images of an episode, its first, have a label.
     """
 
     def __init__(self, channels: tuple[int, ...], width: int, side: int, labelled: int) -> None:
@@ -219,12 +219,12 @@ class PictureEmbedding(nn.Sequential):
 
 
 class SNAIL(nn.Module):
-    """Learns the classes of an episode as it reads: pictures with their labels one after another, and then one without.
+    """Learns the classes of an episode as it reads: images with their labels one after another, and then one without.
 
         x_t = [embedding(picture_t) ; one-hot(label_t)],   a label of zeros at the last
         p(class of the last) = softmax(W blocks(x)_T + b)
 
-    Several pictures may be asked about after the same labelled ones. Each is read as if it were the only one.
+    Several images may be asked about after the same labelled ones. Each is read as if it were the only one.
 
     Arguments:
         config: its sizes.
@@ -253,7 +253,7 @@ class SNAIL(nn.Module):
         self.output = nn.Linear(channels, config.ways)
 
     def forward(self, pictures: Tensor, labels: Tensor) -> Tensor:
-        """The class of each picture without a label.
+        """The class of each image without a label.
 
         Arguments:
             pictures: (B, N K + Q, Y, X) uint8, those with labels first.
@@ -263,7 +263,7 @@ class SNAIL(nn.Module):
             (B, Q, N) logits.
 
         Raises:
-            ValueError: for pictures of another size, or too few.
+            ValueError: for images of another size, or too few.
         """
         side, shown = self.config.side, self.config.length - 1
         if pictures.shape[2:] != (side, side) or pictures.shape[1] <= shown or labels.shape[1] != shown:

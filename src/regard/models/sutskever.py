@@ -29,8 +29,8 @@ class SutskeverConfig:
             target come to stand near each other; false to compare.
         dropout: probability of dropping, in training, an entry of embeddings, of what goes from one layer up to the next, and of
             what the output reads; 0 in the paper.
-        initialization: `paper` draws every parameter U(-0.08, 0.08) as published; `standard` draws LSTM layers as PyTorch does,
-            with forget biases of 1, and embeddings N(0, 0.1^2).
+        initialization: `paper` initialises every parameter U(-0.08, 0.08) as published; `standard` initialises LSTM layers as
+            PyTorch does, with forget biases of 1, and embeddings N(0, 0.1^2).
         padding_id, start_id, end_id: special tokens of the target.
 
     Raises:
@@ -121,7 +121,7 @@ class Sutskever(RecurrentEncoderDecoder[SutskeverConfig, SutskeverEncoder, Sutsk
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights as `config.initialization` says."""
+        """Initialise the weights as `config.initialization` says."""
         if self.config.initialization == "paper":
             for parameter in self.parameters():
                 nn.init.uniform_(parameter, -0.08, 0.08)

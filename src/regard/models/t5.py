@@ -55,7 +55,7 @@ class T5Config:
         encoder_layers, decoder_layers: numbers of blocks.
         activation: of the feed-forward nets; `relu` as published, `gelu_tanh` in version 1.1.
         gated: whether a third matrix gates them, as in version 1.1.
-        buckets: how many distances the bias of self-attention tells apart, in the encoder half of them for each direction.
+        buckets: how many distances the bias of self-attention distinguishes, in the encoder half of them for each direction.
         maximum_distance: from here on all distances are alike.
         sharing: `all` = source, target and output share one table, as published; `inputs` = the output has its own, as in
             version 1.1.
@@ -268,8 +268,8 @@ class T5Decoder(T5Stack, DecoderStack):
         return self.dropout(self.norm(x))
 
     def record_of_step(self, here: Tensor, places: Tensor) -> Mapping[str, Tensor]:
-        """The bias of each block's self-attention, (R, H, 1, C); (1, H, 1, C) where all stand at one place."""
-        # Every hypothesis about a source stands at one place, and a column at one in the past of each that sees it.
+        """The bias of each block's self-attention, (R, H, 1, C); (1, H, 1, C) where all are at one place."""
+        # Every hypothesis about a source is at one place, and a column at one in the past of each that sees it.
         return {BIAS: self.relative.between(here, places)}
 
 
@@ -282,7 +282,7 @@ class T5(AttentionEncoderDecoder):
         self-attention:  softmax(q_i . k_j + b_h(j - i)), b one table for each stack;   over the source:  softmax(q . k)
         logits = D^-1/2 norm(x) E^T
 
-    No product is divided by sqrt(E): the queries' matrices are drawn so much smaller instead.
+    No product is divided by sqrt(E): the queries' matrices are sampled so much smaller instead.
 
     Arguments:
         config: its sizes.
@@ -385,7 +385,7 @@ class T5(AttentionEncoderDecoder):
 
 
 def _draw(model: T5) -> None:
-    """Draw every matrix as the authors do: from a normal distribution of deviation fan-in^-1/2.
+    """Sample every matrix as the authors do: from a normal distribution of deviation fan-in^-1/2.
 
     Those of the queries are E^-1/2 times as large, which does what dividing each score does elsewhere. The table of embeddings
     has the deviation 1; where it is the output's too, D^-1/2 in front of the logits makes up for it.

@@ -58,7 +58,7 @@ class TransformerConfig:
             of each stack.
         positions: `sinusoidal` (fixed), `learned`, `relative`: in self-attention keys and values have a vector for their distance
             from the query (Shaw et al. 2018), or `none`: nothing then tells the encoder the order of its tokens.
-        relative_distance: the farthest distance that relative positions tell apart; 16 in their paper's base model.
+        relative_distance: the farthest distance that relative positions distinguish; 16 in their paper's base model.
         maximum_positions: the longest source or target, in tokens. Sinusoids cost nothing: raise it at will.
         first_position: the row of position 0 in tables of learned positions; rows before it are never read. BART has 2.
         scaled_embedding: whether token vectors are times sqrt(D), as published; BART's are not.

@@ -1,6 +1,6 @@
 """The Universal Sentence Encoder (Cer et al. 2018), both of it: a Transformer, and a deep averaging network.
 
-The paper gives no sizes beside the 512 of a text's vector; what else stands in the configs is this package's choice.
+The paper gives no sizes next to the 512 of a text's vector; what else is in the configs is this package's choice.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class USETransformerConfig:
 
 
 class USETransformer(SentenceEncoderModel):
-    """The encoder of a Transformer, whose vectors of words are summed to that of their text (section 3.1).
+    """The encoder of a Transformer, whose word embeddings are summed to that of their text (section 3.1).
 
         u = sum_t h_t / sqrt(n),   h the last block's vectors of the n tokens
 

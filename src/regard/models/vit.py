@@ -37,8 +37,8 @@ class ViTConfig:
     """The sizes of a ViT; the defaults are those of ViT-B/16.
 
     Arguments:
-        picture_height, picture_width, picture_channels: of the pictures, in pixels. Filled in by the task.
-        outputs: the number of classes; 0 for none, and then the model gives the vector of the picture. Filled in by the task.
+        picture_height, picture_width, picture_channels: of the images, in pixels. Filled in by the task.
+        outputs: the number of classes; 0 for none, and then the model gives the vector of the image. Filled in by the task.
         patch: P, pixels from side to side of a square patch; where there are convolutions, places of what they make.
         width: D.
         heads: H; divides the width.
@@ -46,14 +46,14 @@ class ViTConfig:
         layers: number of blocks.
         convolutions: channels of blocks in front, each of which halves height and width; none in the paper's plain model, some
             in its hybrid.
-        pooling: `token`: the picture's vector is that of the class token; `mean`: the mean over patches, and there is no token.
+        pooling: `token`: the image's vector is that of the class token; `mean`: the mean over patches, and there is no token.
         activation: of the feed-forward nets.
         query_key_value_bias: whether the maps of queries, keys and values have biases.
         dropout: probability of dropping an entry of the embedding, inside feed-forward nets and of each sub-layer's output in
             training.
         attention_dropout: of attention weights.
-        position_init_std: standard deviation of the normal distribution that positions are drawn from. The paper's 0.02 is next
-            to nothing beside what a patch is mapped to; 1 is about as much, and a small model learns sooner from it.
+        position_init_std: standard deviation of the normal distribution that positions are sampled from. The paper's 0.02 is
+            tiny compared with a patch's vector; 1 is about as much, and a small model learns sooner from it.
         norm_epsilon: added to the variance in layer norms.
         pixel_mean, pixel_std: what pixels between 0 and 1 are moved and divided by, one number or one for each channel.
         pixel_scale: what makes pixels, from 0 to 255, such numbers before; 1 / 255, unless a folder of another library says
@@ -164,7 +164,7 @@ class ViTConfig:
 
 
 class ViT(nn.Module):
-    """A Transformer's encoder over the patches of a picture.
+    """A Transformer's encoder over the patches of an image.
 
         z_0 = [x_class; x_1 E; ...; x_N E] + E_pos                        (1)
         z'_l = MSA(LN(z_{l-1})) + z_{l-1}                                 (2)
@@ -232,7 +232,7 @@ class ViT(nn.Module):
 
     @property
     def leading(self) -> int:
-        """How many vectors stand before those of the patches: one, the class token's, or none."""
+        """How many vectors are before those of the patches: one, the class token's, or none."""
         return int(self.config.pooling == "token")
 
     def hidden(self, pictures: Pictures) -> Tensor:
@@ -245,14 +245,14 @@ class ViT(nn.Module):
         return self.norm(x)
 
     def forward(self, pictures: Pictures) -> Tensor:
-        """Pictures to logits (B, outputs); to y (B, D) where there are no classes."""
+        """Images to logits (B, outputs); to y (B, D) where there are no classes."""
         hidden = self.hidden(pictures)
         pooled = hidden[:, 0] if self.config.pooling == "token" else hidden.mean(dim=1)
         return pooled if self.head is None else self.head(pooled)
 
 
 def at_size(tensors: dict[str, Tensor], before: ViTConfig, after: ViTConfig) -> dict[str, Tensor]:
-    """The parameters of a ViT for pictures of another size: the positions of patches interpolated, all else as it is.
+    """The parameters of a ViT for images of another size: the positions of patches interpolated, all else as it is.
 
     A ViT is often fine-tuned at a higher resolution than it was pre-trained at (section 3.2).
 

@@ -96,7 +96,7 @@ def total_tokens(shapes: Iterable[Shape]) -> float:
     return sum(shape.times * shape.tokens for shape in shapes)
 
 
-# Parameters, counted on a model without numbers: exact, and at once whatever its size.
+# Parameters, counted on a model without numbers: exact, and at once for any size.
 
 
 NORMS = (nn.LayerNorm, nn.RMSNorm)

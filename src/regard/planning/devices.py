@@ -44,7 +44,7 @@ class Device:
         watts: the most that its maker lets it draw; None where unknown.
         source: where the numbers are from.
         link: bytes per second in each direction to the other devices of its machine, all links together; None where unknown.
-        processor: whether it is a processor and no graphics card.
+        processor: whether it is a processor and no GPU.
     """
 
     name: str
@@ -77,7 +77,7 @@ def _card(
     watts: float,
     source: str,
 ) -> Device:
-    """A graphics card, with its peaks in 10^12 operations per second, and its links in 10^9 bytes per second each way."""
+    """A GPU, with its peaks in 10^12 operations per second, and its links in 10^9 bytes per second each way."""
     peak: dict[NumberFormat, float] = {"float32": float32 * 1e12, "float16": float16 * 1e12}
     if bfloat16 is not None:
         peak["bfloat16"] = bfloat16 * 1e12
@@ -225,7 +225,7 @@ def here(name: str = "auto", *, size: int | None = None, seconds: float = SECOND
 
     Arguments:
         name: `cpu`, `cuda`, or `auto`.
-        size: of the matrices; 1024 on a processor and 8192 on a graphics card where None.
+        size: of the matrices; 1024 on a processor and 8192 on a GPU where None.
         seconds: for each number format.
     """
     place = device_named(name, "--device")

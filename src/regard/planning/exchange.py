@@ -121,7 +121,7 @@ def exchange(
         compute: seconds of an update's computing on all of them, nothing exchanged.
         parameters, blocks, width: of the model.
         tokens: of an update, on all devices.
-        batches: of each group in an update, for each of which FSDP gathers the parameters anew.
+        batches: of each group in an update, for each of which FSDP gathers the parameters again.
         recomputed: whether blocks are computed again in the backward pass.
 
     Raises:

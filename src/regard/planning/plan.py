@@ -23,7 +23,7 @@ from regard.training.recipe import Recipe
 
 HOURS_OF_A_YEAR = 24 * 365
 RESERVE = GIBIBYTE
-"""Left to a graphics card for CUDA's context and what its allocator cannot use."""
+"""Left to a GPU for CUDA's context and what its allocator cannot use."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

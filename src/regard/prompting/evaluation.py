@@ -145,7 +145,7 @@ def score_of(kind: Score, text: str, found: TokenLogLikelihoods, alone: TokenLog
 
     Arguments:
         kind: see above.
-        text: y, as it stands behind the context, a space before it included.
+        text: y, as it is behind the context, a space before it included.
         found: log p(y | x), token by token.
         alone: log p(y | prefix), for `unconditional`.
 

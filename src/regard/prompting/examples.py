@@ -1,4 +1,4 @@
-"""Examples with named fields, from files, and those that are shown before a question, drawn from training examples."""
+"""Examples with named fields, from files, and those that are shown before a question, sampled from training examples."""
 
 from __future__ import annotations
 
@@ -145,14 +145,14 @@ _TAG = 0x5407
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shots:
-    """Draws K examples without repeats; never the one that is tested.
+    """Samples K examples without repeats; never the one that is tested.
 
     Arguments:
-        train: what is drawn from; may be the tested examples themselves.
+        train: what is sampled from; may be the tested examples themselves.
         count: K; 0 shows none.
-        seed: of the draw.
-        draw: `once`, the same for every question, so that what they have in common is read once; `each`, anew for each question
-            (Brown et al. 2020, section 2.4).
+        seed: of the sampling.
+        draw: `once`, the same for every question, so that what they have in common is read once; `each`, again for each
+            question (Brown et al. 2020, section 2.4).
 
     Raises:
         InputError: for a negative count or seed, or one above the number of examples there are.
@@ -177,7 +177,7 @@ class Shots:
         """The examples shown before a question, in the order they are shown.
 
         Arguments:
-            place: of the question among all, from 0; with `each` the draw depends on it.
+            place: of the question among all, from 0; with `each` the sampling depends on it.
             tested: the question's own example, which is passed over wherever it stands among the training examples.
 
         Raises:

@@ -37,10 +37,10 @@ class Template:
 
     Arguments:
         task: see the table.
-        question: pattern of what stands before the answer.
+        question: pattern of what is before the answer.
         answer: pattern of what follows, `{answer}` being the answer or a choice. In a cloze an empty one stands for the last word
             of the question.
-        instruction: what stands before all, as it is.
+        instruction: what is before all, as it is.
         separator: between instruction, examples and question.
         answer_prefix: what a choice follows where nothing is asked, for the score `unconditional`.
         right: the field that holds the right answer. Of choices it is one of them, its number from 0, or its letter from A; of
@@ -184,8 +184,8 @@ class BuiltPrompt:
     """A question with what may follow.
 
     Arguments:
-        question: what stands before the answer.
-        continuations: texts that may follow, as they would stand there.
+        question: what is before the answer.
+        continuations: texts that may follow, as they would be there.
         answers: the same without what the template puts around them; where the model writes, all that are right.
         right: which continuation is the right one.
         where: the example's file and line.
@@ -374,7 +374,7 @@ def _fitting(
     shown: Sequence[Sequence[BuiltPrompt]],
     limit: int,
 ) -> int | None:
-    """The most examples with which every question fits, the first of those drawn; None where one does not fit without any."""
+    """The most examples with which every question fits, the first of those sampled; None where one does not fit without any."""
 
     def fits(count: int) -> bool:
         return all(
@@ -390,7 +390,7 @@ class Continued:
     """A text's tokens, and the first of its continuation.
 
     Arguments:
-        ids: of the whole text, the end token that stands before every text in front.
+        ids: of the whole text, the end token that is before every text in front.
         start: place of the first token whose likelihood is asked for, at least 1.
     """
 

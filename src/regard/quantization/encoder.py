@@ -1,6 +1,6 @@
 """Encoders for inference: with weights of 8 or 4 bits in their own blocks, and packed for reading many texts without padding.
 
-`quantized_encoder` gives an encoder that is looked at and changed as any other. `PackedEncoder` reads where nobody looks: the
+`quantized_encoder` gives an encoder that is looked at and changed as any other. `PackedEncoder` reads without recording: the
 texts of a batch stand one after another in one row of tokens, which all linear layers, norms and activations read as it is;
 attention alone sees texts, those of one length together. Nothing is computed for padding, because there is none.
 """
@@ -239,7 +239,7 @@ class _Part:
     Arguments:
         start, end: of their tokens in the row.
         count: B.
-        places: (B x L,) which of their tokens stands where, padded to the longest; any at padding. None where nothing is padded.
+        places: (B x L,) which of their tokens is where, padded to the longest; any at padding. None where nothing is padded.
         kept: where each of their tokens stands among these; None likewise.
         valid: (B, L) bool, True = a real token; None likewise.
         mask: (B, 1, 1, L) which is added to scores; None likewise.

@@ -27,7 +27,7 @@ QuantizedPrecision = Literal["int8", "int4"]
 """Weights of 8 bits, one scale for each output; or of 4, one for each output and 32 inputs."""
 
 Precision = Literal["float32", "bfloat16", "int8", "int4"]
-"""Of weights. All between the linear layers is in float32; in encoders that read without padding in bfloat16 beside bfloat16."""
+"""Of weights. All between the linear layers is in float32; in encoders that read without padding in bfloat16 next to bfloat16."""
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
@@ -194,7 +194,7 @@ def _parts(function: Any) -> tuple[Any, ...]:
 
 
 class QuantizedLinear(nn.Module):
-    """y = W x + b with W in 8 or 4 bits, or in bfloat16: stands where a `nn.Linear` stood.
+    """y = W x + b with W in 8 or 4 bits, or in bfloat16: is where a `nn.Linear` stood.
 
     With 8 and 4 bits the compiled kernel rounds each group of 32 inputs to bytes and sums products of whole numbers, so a row of
     the output does not depend on the other rows. Where there is no kernel, PyTorch computes with the same weights in bfloat16.
@@ -352,13 +352,13 @@ def inference_copy(
 ) -> M:
     """A copy in evaluation mode: its linear layers in a precision, all else in float32 and without gradients.
 
-    Tables of rotary positions are computed anew, for a model in bfloat16 has them rounded to it.
+    Tables of rotary positions are computed again, for a model in bfloat16 has them rounded to it.
 
     Arguments:
         within: the part of the module whose linear layers are meant; all where None.
     """
     layers = {part for part in (module if within is None else within).modules() if type(part) is nn.Linear}
-    # What stands in the memo for a layer is taken for its copy, so the weights are not copied first.
+    # What is in the memo for a layer is taken for its copy, so the weights are not copied first.
     memo: dict[int, Any] = {id(part): linear_for(part.weight, part.bias, precision, compiled) for part in layers}
     made = copy.deepcopy(module, memo)
     for parameter in made.parameters():

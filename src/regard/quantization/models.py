@@ -97,7 +97,7 @@ class InferenceOnly(nn.Module, ABC):
         return torch.float32 if self.precision == "float32" else torch.bfloat16
 
     def _fast(self) -> StackKernel | None:
-        """The kernel, while nobody looks at the blocks or changes them."""
+        """The kernel, without recording at the blocks or changes them."""
         return self.kernel if self.kernel is not None and self.kernel.untouched else None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class InferenceOnly(nn.Module, ABC):
 
 
 class InferenceEmbedding(nn.Module):
-    """Token vectors and position vectors, those that were learnt kept in a dtype, and added in float32.
+    """Token vectors and position vectors, those that were learned kept in a dtype, and added in float32.
 
     Arguments:
         embedding: the embedding they come from.
@@ -164,13 +164,13 @@ COMPUTED = ("forward", "hidden", "read", "prefill", "step", "logits", "_entered"
 
 
 class InferenceDecoder(InferenceOnly, CausalTransformer):
-    """A decoder of ordinary blocks for inference: it reads, goes on and steps as the model it was made of, up to rounding.
+    """A decoder of ordinary blocks for inference: it reads, continues and steps as the model it was made of, up to rounding.
 
     Weights are rounded as `QuantizedWeights` says; before a product with 8 or 4 bits the kernel rounds activations to bytes in
-    groups of 32. Keys and values are kept in bfloat16, in float32 beside float32. Where the machine has a C++ compiler, kernels
-    are built for its processor at the first use (`regard.quantization.native`), and a row's numbers have the same bits alone and
-    in any batch, those of its prompt too. Where it has none, `slow` says so, and PyTorch computes the same in bfloat16 without
-    being any faster for it.
+    groups of 32. Keys and values are kept in bfloat16, in float32 next to float32. Where the machine has a C++ compiler,
+    kernels are built for its processor at the first use (`regard.quantization.native`), and a row's numbers have the same bits
+    alone and in any batch, those of its prompt too. Where it has none, `slow` says so, and PyTorch computes the same in
+    bfloat16 without being any faster for it.
 
     Arguments:
         model: of GPT's family, on a processor; it is not kept.
@@ -233,7 +233,7 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         return BatchInvariant() if self.batch_invariant_steps else nullcontext()
 
     def step(self, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
-        """As `CausalTransformer`: all in one call of the kernel where nobody looks."""
+        """As `CausalTransformer`: all in one call of the kernel without recording."""
         kernel = self.kernel
         if kernel is None or kernel.head is None or not kernel.untouched:
             return super().step(tokens, state)
@@ -244,10 +244,10 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         return found, replace(after, cache=after.cache.filled((present,)))
 
     def _through(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
-        """As `CausalStack`, the keys and values of all blocks together: by the kernel where nobody looks, else block by block."""
+        """As `CausalStack`, the keys and values of all blocks together: by the kernel without recording, else block by block."""
         x = entered.x
         present = self._lengthened(entered, past)
-        # Texts that are read by themselves go block by block, whatever their lengths, so that one token alone is no exception.
+        # Texts that are read by themselves go block by block, for any lengths, so that one token alone is no exception.
         by_token = x.shape[1] == entered.after.width and not any(isinstance(mask, Packed) for mask in entered.masks)
         kernel = self._fast() if by_token else None
         if kernel is not None:
@@ -299,7 +299,7 @@ def unsupported_decoder(model: nn.Module) -> str:
 
 
 def _unlike(blocks: Iterable[Any]) -> str:
-    """What it is about blocks together, whose keys and values stand in one tensor."""
+    """What it is about blocks together, whose keys and values are in one tensor."""
     attentions = [layer for block in blocks for layer in block.children() if isinstance(layer, AttentionLayer)]
     shapes = {(layer.key_heads, layer.key.out_features, layer.value.out_features) for layer in attentions}
     alike = len(shapes) == 1 and all(keys == values for _, keys, values in shapes)

@@ -64,7 +64,7 @@ def kernels() -> Kernels:
 
 
 def built_kernels() -> Kernels:
-    """As `kernels`, looked for anew at each call."""
+    """As `kernels`, looked for again at each call."""
     runtime = _openmp()
     if runtime is None:
         return Kernels(None, NO_RUNTIME)

@@ -1,7 +1,7 @@
 """The fast path of a decoder's steps: a token of each row through all blocks in one call of the compiled kernel.
 
-`StackKernel` is told where the weights of ordinary blocks are, and is taken while nobody looks at these blocks or changes them
-(`Untouched`). The keys and values of all blocks stand in one tensor (`SharedRows`), of which `block_pasts` shows each block its
+`StackKernel` is told where the weights of ordinary blocks are, and is taken without recording at these blocks or changes them
+(`Untouched`). The keys and values of all blocks are in one tensor (`SharedRows`), of which `block_pasts` shows each block its
 own part. `unsupported_in` says why a block has no fast path.
 
 Blocks are GPT's or Llama's, and what lies between: layer norms or RMS norms, before or after; feed-forward nets with a gate or
@@ -52,7 +52,7 @@ class SharedRows:
 
     Arguments:
         held: (P, blocks * G, C, E), those of the first block first.
-        rows: (R,) int64, the row of `held` that is each source's, no two alike; None where they stand in order.
+        rows: (R,) int64, the row of `held` that is each source's, no two alike; None where they are in order.
 
     >>> import torch
     >>> written = SharedRows(KeysValues(torch.arange(3.0).view(3, 1, 1, 1), torch.zeros(3, 1, 1, 1)))
@@ -288,7 +288,7 @@ class StackKernel:
         Arguments:
             past: of the tokens before and these, `width` columns for these.
             visible: of each block (N, C) bool, contiguous, True = may be attended to; None = all.
-            positions: (N,) int64, contiguous: where each token stands in its text.
+            positions: (N,) int64, contiguous: where each token is in its text.
             width: how many rows there are about each text, next to one another.
             source: what is attended to besides.
             logits: whether the logits (N, V) are wanted instead, where there is a `head`.

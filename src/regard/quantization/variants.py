@@ -63,7 +63,7 @@ def processor() -> str:
 
 
 def sums(files: Iterable[Path], before: str = "") -> list[str]:
-    """Files' digests as `sha256sum` writes them, a line each; `before` stands before each name.
+    """Files' digests as `sha256sum` writes them, a line each; `before` is before each name.
 
     Raises:
         OSError: where a file cannot be read.

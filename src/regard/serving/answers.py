@@ -114,7 +114,7 @@ class ShownAttention(Struct, kw_only=True):
 
 
 class WithAttention(Struct, kw_only=True):
-    """A task's answer beside the attention that was asked for with it."""
+    """A task's answer next to the attention that was asked for with it."""
 
     answer: Any
     attention: ShownAttention
@@ -150,7 +150,7 @@ class Alternative(Struct, kw_only=True):
 
 
 class ChatToken(Alternative, kw_only=True):
-    """A token of an answer, beside the most probable ones at its place."""
+    """A token of an answer, next to the most probable ones at its place."""
 
     top_logprobs: list[Alternative]
 
@@ -278,7 +278,7 @@ class Tagged(Struct, kw_only=True):
 
 
 class Passage(Struct, kw_only=True):
-    """An answer, and where it stands in the context; empty where there is none."""
+    """An answer, and where it is in the context; empty where there is none."""
 
     answer: str
     score: float
@@ -353,7 +353,7 @@ class ContinuationSequence(ContinuationDetails, kw_only=True):
 
 
 class Continuation(Struct, kw_only=True):
-    """A text that goes on with another."""
+    """A text that continues another."""
 
     generated_text: str
     details: ContinuationDetails | UnsetType = UNSET

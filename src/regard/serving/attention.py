@@ -1,7 +1,7 @@
 """Attention in answers, as it is asked for and as it is laid out: request fields, what the engine sends, pages kept for a while.
 
-`attention` asks for weights beside any answer; `interventions` changes the model while it makes that answer. How the engine does
-both is in `regard.serving.looking`.
+`attention` asks for weights next to any answer; `interventions` changes the model while it makes that answer. How the engine
+does both is in `regard.serving.looking`.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Map(msgspec.Struct, frozen=True, array_like=True):
         query_tokens: of these rows.
         key_tokens: of the columns.
         weights: float32 in little-endian order, (heads, rows, keys).
-        query_patches, key_patches: where tokens are patches of the picture, and all rows are there.
+        query_patches, key_patches: where tokens are patches of the image, and all rows are there.
         query_words, key_words: as of the map, where all rows are there.
         marks: as `Marks.to_json` gives them, where all rows and heads are there.
     """
@@ -159,7 +159,7 @@ class Seen(msgspec.Struct, frozen=True, array_like=True):
     Arguments:
         maps: a layer of an example each.
         examples: what each is called.
-        images: PNG bytes of each; none where no picture was read.
+        images: PNG bytes of each; none where no image was read.
         note: a sentence where maps are not queries by keys.
         tracks: what else is known of each step, as `Track.to_json` gives it; for pages alone.
     """

@@ -1,4 +1,4 @@
-"""The studio's page beside a training: a process of its own that shows the run's folder until the training's process ends.
+"""The studio's page next to a training: a process of its own that shows the run's folder until the training's process ends.
 
 Nothing of it runs in the training's process: a page that is asked for costs the training no more than another program on the
 machine does. The process has a session of its own, so that Ctrl-C, which a terminal sends to all that belong to it, reaches the

@@ -121,7 +121,7 @@ async def task(server: Server, request: Request) -> Response:
 async def _continued(
     server: Server, request: Request, card: Card, wanted: TextGenerationRequest, client: list[str]
 ) -> Response:
-    """A text that a language model goes on with, as text-generation-inference answers."""
+    """A text that a language model continues, as text-generation-inference answers."""
     try:
         asked = asked_to_continue(card, wanted, client)
     except InputError as error:

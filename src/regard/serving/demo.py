@@ -2,7 +2,7 @@
 
     ~/.cache/regard/demo/   chat-DIGEST/, dates-DIGEST/
 
-The digest is of all that a model is trained by, so that a changed recipe is trained anew.
+The digest is of all that a model is trained by, so that a changed recipe is trained again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The engine: loaded models and what they are asked, in a process of their own that nothing on the web can block.
 
 `Engine` takes requests and gives replies, step by step; `main` runs one behind a pipe. Language models write by continuous
-batching (`regard.generation.ContinuousBatch`); whatever else is asked is answered between two steps, and they go on writing
+batching (`regard.generation.ContinuousBatch`); whatever else is asked is answered between two steps, and they continue writing
 between the steps of its search.
 """
 
@@ -95,7 +95,7 @@ class Engine:
         self._asked: Turns[Ask] = Turns()
         self._exchange = exchange
         self._answering: int | None = None
-        """The key of the request whose search goes on; None where none does, or it was cancelled."""
+        """The key of the request whose search continues; None where none does, or it was cancelled."""
         self._changed: Turns[tuple[Write, WritingModel]] = Turns()
 
     @property
@@ -171,7 +171,7 @@ class Engine:
         return replies
 
     def _pause(self) -> None:
-        """Between two steps of a search: the others go on, and what came meanwhile is taken.
+        """Between two steps of a search: the others continue, and what came meanwhile is taken.
 
         Raises:
             _Cancelled: where the answer that is searched for is not wanted any more.
@@ -252,7 +252,7 @@ class _Pauses:
 
 
 def _tokenizer(predictor: Any, name: str, side: str | None) -> Tokenizer:
-    """The tokenizer of a model; of a translator that has two, the one of a side. A model of pictures has none.
+    """The tokenizer of a model; of a translator that has two, the one of a side. A model of images has none.
 
     Raises:
         InputError: where there is none, or two and no side is named, or one and a side is.

@@ -76,7 +76,7 @@ def aggregated(predictor: Tagger, text: str, strategy: str) -> list[dict[str, An
 
 
 def type_of(tag: str) -> str:
-    """The type that a tag marks: what stands behind its first dash.
+    """The type that a tag marks: what is behind its first dash.
 
     >>> type_of("B-PER"), type_of("O")
     ('PER', 'O')

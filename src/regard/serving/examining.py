@@ -1,4 +1,4 @@
-"""What the studio asks of a model beside its answer: what each layer would say, what each head does."""
+"""What the studio asks of a model next to its answer: what each layer would say, what each head does."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ class EngineLink:
         await asyncio.to_thread(_end, process, 0.0)  # others are answered while it is waited for
         pipe.close()
         self._failures += 1
-        if not self.models or self._failures > MOST_FAILURES:  # starting it again would go on for ever
+        if not self.models or self._failures > MOST_FAILURES:  # starting it again would continue for ever
             self._broken = f"the engine's process ended while it loaded the models (exit status {process.exitcode})"
             FAULTS.error(self._broken)
             self._ready.set()

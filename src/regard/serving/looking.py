@@ -93,7 +93,7 @@ class Changes:
         return change(self.model, *self._edits)
 
     def restart(self) -> None:
-        """The model reads its text anew: a module that is patched may be called once more."""
+        """The model reads its text again: a module that is patched may be called once more."""
         self._called.clear()
 
     def _scale(self, asked: Scale, where: str) -> Edit:
@@ -252,7 +252,7 @@ def task_changes(predictor: Predictor[Any], route: Any, request: Any) -> Changes
 
 
 def answered(predictor: Predictor[Any], route: Any, request: Any) -> Any:
-    """The answer of a task's route, changed by the request's interventions and with the attention that it asks for beside it.
+    """The answer of a task's route, changed by the request's interventions and with the attention that it asks for next to it.
 
     Raises:
         InputError: for several inputs at once, and what is not there.

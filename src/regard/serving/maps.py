@@ -30,7 +30,7 @@ class MapRequest(Strict):
     """Texts to draw.
 
     Arguments:
-        model: by the name it is served under; one that makes vectors of texts.
+        model: by the name it is served under; one that makes text embeddings.
         texts: none of them empty.
         classes: what the points are coloured by: a class or a number for each text; None for nothing.
         neighbours: of each text, that are found by cosine.

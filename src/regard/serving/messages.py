@@ -17,8 +17,8 @@ class EngineOptions:
 
     Arguments:
         folders: of the models, by the names they are served under.
-        dtype: of those that have none of their own. 8 and 4 bits are for language models and translators; others beside them are
-            served in float32.
+        dtype: of those that have none of their own. 8 and 4 bits are for language models and translators; others next to them
+            are served in float32.
         dtypes: of single ones, by name.
         rows: texts that a language model writes together.
         kept_bytes: memory of each language model for the beginnings of prompts.
@@ -82,7 +82,7 @@ class Cancel(msgspec.Struct, tag="cancel", frozen=True):
 
 
 class Ask(msgspec.Struct, tag="ask", frozen=True, kw_only=True):
-    """Anything that is answered at once: vectors of texts, tokens of a text, a task's answer.
+    """Anything that is answered at once: text embeddings, tokens of a text, a task's answer.
 
     Arguments:
         key, model, client: as for `Write`.
@@ -101,7 +101,7 @@ Request = Write | Cancel | Ask
 
 
 class Likely(msgspec.Struct, frozen=True, array_like=True):
-    """A token that could stand at a place.
+    """A token that could be at a place.
 
     Arguments:
         id: in the vocabulary.
@@ -117,7 +117,7 @@ class Likely(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Token(msgspec.Struct, frozen=True, array_like=True):
-    """A token that stands at a place.
+    """A token that is at a place.
 
     Arguments:
         id, text, added: as of `Likely`.

@@ -46,7 +46,7 @@ class Asked:
         chat: whether it is a conversation.
         writes: arguments of `EngineLink.write`, one for each prompt.
         kept: of the texts of each prompt, how many are told.
-        echo: whether the prompt stands before the text.
+        echo: whether the prompt is before the text.
         top: how many of the most probable tokens are told of each place; None for no log-probabilities.
         usage_at_end: whether a stream ends with the count of tokens.
         ignored: fields that are there and not followed.

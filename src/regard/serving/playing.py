@@ -1,4 +1,4 @@
-"""The studio's writing: a text token by token, what else might have stood at each place, and what each layer would have said."""
+"""The studio's writing: a text token by token, what else might have was at each place, and what each layer would have said."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Ids = Annotated[list[Annotated[int, Meta(ge=0, lt=2**31)]], Meta(max_length=6553
 
 
 class PlayRequest(Strict):
-    """A text that a language model goes on with.
+    """A text that a language model continues.
 
     Arguments:
         model: by the name it is served under.
         text: what it reads.
-        written: ids of the tokens that stand after it already; the model goes on after them.
+        written: ids of the tokens that are after it already; the model continues after them.
         tokens: the most tokens to write.
         temperature: 0 for the most probable token each time; else tokens are drawn.
         top_k, top_p: of which tokens; of all where None.
@@ -71,7 +71,7 @@ async def write(link: EngineLink, wanted: PlayRequest, client: list[str]) -> Res
     """A text that a language model wrote, with the attention to all of it, laid out as that of /studio/look.
 
     The JSON object has `prompt`, the tokens read before; `steps`, a token each with its log-probability and the most probable
-    ones at its place (of the model itself, whatever the temperature); `end`, `stop` or `length`.
+    ones at its place (of the model itself, for any temperature); `end`, `stop` or `length`.
     """
     prompt, card = [*await _ids(link, wanted, client), *wanted.written], link.models[wanted.model]
     room = wanted.tokens if card.positions is None else card.positions + 1 - len(prompt)

@@ -50,7 +50,7 @@ class WebOptions:
         limits: of requests.
         drain_seconds: that requests under way have to finish after SIGTERM.
         studio: whether the studio's page is there too.
-        runs: folders of runs by name, that have no model yet, whose training the studio shows beside those of models.
+        runs: folders of runs by name, that have no model yet, whose training the studio shows next to those of models.
         access_log: whether each request is a line of JSON on standard error, without its texts.
 
     Raises:

@@ -51,8 +51,8 @@ class Server:
         link: to the engine.
         limits: of requests.
         api_keys: of which a client must give one; none asked for where empty.
-        origins: of web pages that may call it, `*` for all; beside the server's own.
-        more: routes beside `CALLS`, such as the studio's.
+        origins: of web pages that may call it, `*` for all; next to the server's own.
+        more: routes next to `CALLS`, such as the studio's.
         runs: folders whose training the studio shows where it was a run, by name.
         deadlines: of answers.
         bodies: of bodies that arrive; where the server ends they are not waited for.

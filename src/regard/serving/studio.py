@@ -1,4 +1,4 @@
-"""The studio: a page on which one types and sees what a model attends to, served beside its other answers.
+"""The studio: a page on which one types and sees what a model attends to, served next to its other answers.
 
 The page is the viewer of offline pages (`regard.web`), fed by a server in place of a file. What it shows is what `attention` and
 `interventions` of any other request give: nothing is computed for it alone.
@@ -43,7 +43,7 @@ READS: Mapping[str, Literal["text", "image"]] = {
     "image-classification": "image",
     "image-to-text": "image",
 }
-"""Routes of which the page asks, and what their inputs are: a text, or two; or a picture."""
+"""Routes of which the page asks, and what their inputs are: a text, or two; or an image."""
 
 
 WRITES: Mapping[str, str] = {
@@ -65,9 +65,9 @@ class LookRequest(Strict):
         model: by the name it is served under.
         text: what it reads.
         second: a second text, where it reads two; the text in which the answer is, where it answers questions.
-        image: the bytes of a picture, in base64, of a model that reads one; then there is no text.
+        image: the bytes of an image, in base64, of a model that reads one; then there is no text.
         language: that is translated into, of a model of several languages.
-        top: how many candidates to tell of: next tokens, tokens at a mask, classes of a picture.
+        top: how many candidates to tell of: next tokens, tokens at a mask, classes of an image.
         interventions: what is changed in it; the answer without them is then told too.
     """
 
@@ -91,7 +91,7 @@ class EffectsRequest(LookRequest, kw_only=True):
 
 
 class BeamRequest(LookRequest):
-    """A text or a picture for which something is written by beam search.
+    """A text or an image for which something is written by beam search.
 
     Arguments:
         beam: texts that are followed at once.
@@ -215,7 +215,7 @@ def _asked(
     attention: Attention | None,
     **parameters: Any,
 ) -> dict[str, Any]:
-    """What the engine is asked for a task's answer, with these parameters beside those that the page has fields for."""
+    """What the engine is asked for a task's answer, with these parameters next to those that the page has fields for."""
     route, inputs = _inputs(card, wanted)
     if (language := _language(card, wanted)) is not None:
         parameters["tgt_lang"] = language

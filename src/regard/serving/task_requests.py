@@ -51,7 +51,7 @@ class ScoreParameters(Strict):
 
 
 class TaskRequest(Strict):
-    """What may stand beside the inputs of every task.
+    """What may be next to the inputs of every task.
 
     `attention` asks for weights: the answer is then an object of both. `interventions` asks for the answer of a changed model.
     """
@@ -195,7 +195,7 @@ class WriteRequest(TextsRequest):
 
 
 class TextGenerationParameters(Strict):
-    """How a text goes on: what text-generation-inference calls settings means here what it means there.
+    """How a text continues: what text-generation-inference calls settings means here what it means there.
 
     The most probable tokens are taken, unless `do_sample` is true, or is left out and `temperature`, `top_k` or `top_p` is there.
     """
@@ -234,7 +234,7 @@ class TextGenerationParameters(Strict):
 
 
 class TextGenerationRequest(TaskRequest, kw_only=True):
-    """A text to go on with; with `stream` token by token."""
+    """A text to continue; with `stream` token by token."""
 
     inputs: str
     parameters: TextGenerationParameters | None = None
@@ -269,7 +269,7 @@ class SimilarityRequest(TaskRequest, kw_only=True):
 
 
 class VectorRequest(TextsRequest):
-    """What vectors are made of. The parameters stand beside the inputs."""
+    """What vectors are made of. The parameters are next to the inputs."""
 
     parameters: NoParameters | None = None
     normalize: bool | None = None
@@ -291,7 +291,7 @@ class PictureRequest(TaskRequest, kw_only=True):
 
 
 class PictureClassRequest(PictureRequest):
-    """A picture to classify."""
+    """An image to classify."""
 
     parameters: ScoreParameters | None = None
 
@@ -304,7 +304,7 @@ class CaptionParameters(Strict):
 
 
 class CaptionRequest(PictureRequest):
-    """A picture to caption."""
+    """An image to caption."""
 
     parameters: CaptionParameters | None = None
 
@@ -329,7 +329,7 @@ def read_request(request: type[Strict], body: bytes, content_type: str) -> Any:
 
     Arguments:
         request: its class.
-        body: a JSON object; or, where a picture is asked for, a picture, if the content type says so or says nothing.
+        body: a JSON object; or, where an image is asked for, an image, if the content type says so or says nothing.
         content_type: of the body; empty where none was sent.
 
     Raises:

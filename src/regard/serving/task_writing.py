@@ -1,6 +1,6 @@
 """The tasks that write texts, as Hugging Face's inference API has them: their settings, and what is answered.
 
-What `transformers` calls a setting means here what it means there; one that changes nothing beside the others is refused.
+What `transformers` calls a setting means here what it means there; one that changes nothing besides the others is refused.
 """
 
 from __future__ import annotations

@@ -268,18 +268,18 @@ def _similarities(predictor: SentenceEncoder, request: SimilarityRequest) -> lis
 
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
-"""Pictures that are read: no format for which Pillow starts another program, as it does for PostScript."""
+"""Images that are read: no format for which Pillow starts another program, as it does for PostScript."""
 
 
 def picture_of(request: PictureRequest, channels: int) -> np.ndarray:
-    """The picture of a request, (height, width, channels) uint8."""
+    """The image of a request, (height, width, channels) uint8."""
     from regard.data.pictures import decoded_picture
 
     return decoded_picture(request.inputs, "inputs", colour=channels == 3, formats=FORMATS)
 
 
 def _picture_classified(predictor: PictureClassifierPredictor, request: PictureClassRequest) -> list[dict[str, Any]]:
-    """The classes of a picture, five unless told otherwise."""
+    """The classes of an image, five unless told otherwise."""
     found = predictor.classify(picture_of(request, predictor.task.size.channels))
     asked = request.parameters or ScoreParameters()
     rows = _scores(predictor, found.probabilities, found.probabilities.values(), asked)

@@ -125,7 +125,7 @@ def read_again(
         prompt: how many of them are the prompt's.
         chunk: tokens read at once.
         changes: interventions, under which it reads.
-        last: the text before, if its chunks may be used; this one stands there afterwards. Only without interventions, and
+        last: the text before, if its chunks may be used; this one is there afterwards. Only without interventions, and
             where all rows are asked for or none.
     """
     model, addresses = predictor.model, [] if asked is None else layers_asked(predictor.model, asked)

@@ -70,7 +70,7 @@ class LogPart(msgspec.Struct, kw_only=True):
 
     Arguments:
         again: whether it is told from its beginning, and what is known of it is no more.
-        until, mark: the place to go on from.
+        until, mark: the place to continue from.
         more: whether there is more already.
         events: its lines.
     """

@@ -204,7 +204,7 @@ class WritingModel:
         """The tokens that are most probable after a text, and what each of its tokens looks at, of one reading of it.
 
         Arguments:
-            text: without what stands before every prompt.
+            text: without what is before every prompt.
             interventions: under which it is read.
             attention: which weights; none where None.
             top: how many tokens to tell of.
@@ -343,7 +343,7 @@ class WritingModel:
         return Token(index, *self._named(index), log_probability, likely)
 
     def _prompt(self, asked: Write) -> tuple[list[int], int, str]:
-        """Token ids, how many of them stand in front of the text, and the text."""
+        """Token ids, how many of them are in front of the text, and the text."""
         task = self.predictor.task
         if asked.messages is not None:
             prompt = self.predictor.prompt_of(asked.messages, **asked.template)
@@ -360,7 +360,7 @@ class WritingModel:
         """The tokens of a text that is a prompt, or the `from` of a patch.
 
         Raises:
-            TooLong: where it has more characters than the model has positions for, whatever its tokens are.
+            TooLong: where it has more characters than the model has positions for, for any tokens.
         """
         positions = self.predictor.model.maximum_length
         if positions is not None and len(text) > positions * self._longest:

@@ -93,7 +93,7 @@ def _by_entailment(predictor: Classifier, request: ZeroShotRequest, template: st
 
 
 def _by_likelihood(predictor: LanguageModel, request: ZeroShotRequest, template: str) -> list[float]:
-    """The share of each label: how likely it and what stands after it in the sentence are, behind the text on a line of its own.
+    """The share of each label: how likely it and what is after it in the sentence are, behind the text on a line of its own.
 
     log p(label, rest | text, sentence so far), and of these the softmax over labels: the score `sum` of `regard.prompting`.
     """

@@ -34,8 +34,8 @@ def best_spans(
 
         score(i, j) = start_i + end_j,   i <= j < i + maximum
 
-    All pairs that are allowed are compared, as a band beside the diagonal. The authors' code compares those of the best `count`
-    starts and the best `count` ends, which may miss the best pair.
+    All pairs that are allowed are compared, as a band next to the diagonal. The authors' code compares those of the best
+    `count` starts and the best `count` ends, which may miss the best pair.
 
     Arguments:
         start, end: (B, L), the logits.
@@ -67,7 +67,7 @@ class Passage:
     """A passage of a context that may answer a question.
 
     Arguments:
-        text: the passage, as it stands in the context.
+        text: the passage, as it is in the context.
         start, end: where, in characters; `context[start:end]` is the text.
         probability: among the best passages of all windows, and where that is a choice also that there is no answer.
         start_logit, end_logit: of its first and its last token.
@@ -87,7 +87,7 @@ class Answer:
 
     Arguments:
         question: what was asked.
-        text: the answer, as it stands in the context; empty where the model says that there is none.
+        text: the answer, as it is in the context; empty where the model says that there is none.
         start, end: where, in characters; `context[start:end]` is the text. None where there is no answer.
         probability: of this answer, among the best passages of all windows.
         passages: the best passages, as many as asked for, each with another text: the answer first, where there is one.
@@ -146,7 +146,7 @@ class Findings:
         """What one window holds.
 
         Arguments:
-            passages: logit of the start and of the end, and where the passage stands in the context, in characters.
+            passages: logit of the start and of the end, and where the passage is in the context, in characters.
             no_answer: the sum of the two logits at [CLS].
         """
         self.no_answer = min(self.no_answer, no_answer)

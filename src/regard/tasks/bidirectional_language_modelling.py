@@ -42,7 +42,7 @@ from regard.text.word_list import END, SPECIAL, START, WordList
 class BidirectionalTextData:
     """The `data` section of a recipe.
 
-    Words are what stands between white space, so the text should be one in which punctuation stands apart.
+    Words are what is between white space, so the text should be one in which punctuation stands apart.
 
     Arguments:
         train: a file of plain text, or several; gzip is recognised.
@@ -58,8 +58,8 @@ class BidirectionalTextData:
             letters all the same.
         words: a list of words to tell, a file or the folder of a model, instead of the commonest.
         length: the most words of a sentence that are read at once; what is left of a longer one is read by itself.
-        sampled: against how many words, drawn anew for each batch, the right one is told in training; 0 for all. What is measured
-            is measured against all.
+        sampled: against how many words, sampled again for each batch, the right one is told in training; 0 for all. What is
+            measured is measured against all.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -147,7 +147,7 @@ TEXT, WORDS = "text", "words"
 """The columns of a token store: bytes read, and numbers of words told; both with what begins and ends a sentence."""
 
 BACKWARD = "backward"
-"""The loss beside the forward one: of words told from those after them."""
+"""The loss next to the forward one: of words told from those after them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,14 +173,14 @@ class BidirectionalLanguageModellingTask(Task):
 
         loss = - sum_k [ log p(t_k | t_1 .. t_{k-1}) + log p(t_k | t_{k+1} .. t_N) ]
 
-    A sentence stands between `<S>` and `</S>`: the forward model tells the latter and not the former, the backward model the
+    A sentence is between `<S>` and `</S>`: the forward model tells the latter and not the former, the backward model the
     other way round. Each sentence is read by itself, from zeros.
 
     Arguments:
         tokenizer: of kind `spelling`.
         words: that are told.
         length: the most words of a sentence that are read at once in training.
-        sampled: how often to draw a word to tell the right ones against in training; 0 for all words.
+        sampled: how often to sample a word to tell the right ones against in training; 0 for all words.
     """
 
     name: ClassVar[str] = "bidirectional_language_modelling"
@@ -231,7 +231,7 @@ class BidirectionalLanguageModellingTask(Task):
         )
 
     def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> BidirectionalBatch:
-        """The same, told against words that are drawn."""
+        """The same, told against words that are sampled."""
         found = self.read_batch(data, rows)
         if not self.sampled:
             return found
@@ -239,7 +239,7 @@ class BidirectionalLanguageModellingTask(Task):
         return BidirectionalBatch(found.tokens, found.words, found.valid, torch.from_numpy(drawn))
 
     def loss(self, model: nn.Module, batch: BidirectionalBatch, *, smoothing: float = 0.0) -> LossSum:
-        """Cross-entropy of the forward model, summed over words, and beside it that of the backward model."""
+        """Cross-entropy of the forward model, summed over words, and next to it that of the backward model."""
         told = batch.valid[:, 1:]
 
         def both(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> list[tuple[Tensor, Tensor]]:
@@ -274,7 +274,7 @@ class BidirectionalLanguageModellingTask(Task):
         )
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse sentences of more bytes than the model reads, and to draw as many words as there are.
+        """Refuse sentences of more bytes than the model reads, and to sample as many words as there are.
 
         Raises:
             InputError: naming the setting.
@@ -352,9 +352,9 @@ class BidirectionalScore:
 
 
 class BidirectionalLanguageModel(Predictor[BidirectionalLanguageModellingTask]):
-    """A bidirectional language model ready to use: sentences in, `BidirectionalScore`s or vectors of words out.
+    """A bidirectional language model ready to use: sentences in, `BidirectionalScore`s or word embeddings out.
 
-    For vectors of texts, features merged from pieces, `regard embed` and `regard vectors extract` load the same folder for task
+    For text embeddings, features merged from pieces, `regard embed` and `regard vectors extract` load the same folder for task
     `sentence_embedding`.
 
     Arguments:
@@ -365,7 +365,7 @@ class BidirectionalLanguageModel(Predictor[BidirectionalLanguageModellingTask]):
     """
 
     def score(self, text: str) -> BidirectionalScore:
-        """How probable the words of a sentence are, from either side; words are what stands between white space.
+        """How probable the words of a sentence are, from either side; words are what is between white space.
 
         Raises:
             InputError: for a text without a word, or more bytes than the model reads.
@@ -454,7 +454,7 @@ class BidirectionalLanguageModel(Predictor[BidirectionalLanguageModellingTask]):
 
 
 def _probabilities(batch: BidirectionalBatch) -> Reduction:
-    """What turns the vectors that tell into log-probabilities of the words that stand there, (B, W - 1) for each side."""
+    """What turns the vectors that tell into log-probabilities of the words that are there, (B, W - 1) for each side."""
 
     def reduce(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> list[Tensor]:
         found = []

@@ -1,4 +1,4 @@
-"""Pictures with captions: the objective, the `data` section, rows and files, and how they are stored."""
+"""Images with captions: the objective, the `data` section, rows and files, and how they are stored."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Objective:
             none. The paper has 1, for captions of a dozen words.
         reinforcement: lambda_r, of the log-probability of what hard attention drew. Its estimate is noise before the words are
             known, so a small one learns sooner; the authors' code has 0.1.
-        entropy: lambda_e, of the entropy of what it draws by; above 0 it is kept from settling early.
+        entropy: lambda_e, of the entropy of what it samples by; above 0 it is kept from settling early.
         baseline_decay: how much of the running mean of log-likelihoods stays at an update.
 
     Raises:
@@ -75,11 +75,11 @@ class Objective:
         return total
 
     def _reinforced(self, weights: Tensor, drawn: Drawn, log_likelihoods: Tensor, words: Tensor) -> Tensor:
-        """REINFORCE: the log-probability of each draw, by how much better than usual what followed was.
+        """REINFORCE: the log-probability of each sample, by how much better than usual what followed was.
 
-        What a draw is credited with is R_t, the mean log-likelihood of the words from t on: those before were written before it
-        was drawn, and only add noise to the estimate. The sum of these words would give the exact gradient on average; the mean
-        gives it divided by their number, and one baseline serves every t.
+        What a sample is credited with is R_t, the mean log-likelihood of the words from t on: those before were written before
+        it was sampled, and only add noise to the estimate. The sum of these words would give the exact gradient on average; the
+        mean gives it divided by their number, and one baseline serves every t.
         """
         real = words.to(log_likelihoods.dtype)
         known = log_likelihoods.detach() * real
@@ -118,7 +118,7 @@ def entropy(weights: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScenesData:
-    """Builtin pictures with captions, which say where everything is that is named.
+    """Builtin images with captions, which say where everything is that is named.
 
     Arguments:
         kind: `grid`, things in cells of a grid; `line`, a line of handwriting; `moving`, a thing that moves from frame to frame.
@@ -129,7 +129,7 @@ class ScenesData:
         fewest, most: things in a grid or line.
         frames: of `moving`.
         row_words: whether a grid's captions say `top`, `middle` and `bottom`.
-        size, validation_size: how many scenes to draw for training and validation; no arrangement is in both.
+        size, validation_size: how many scenes to sample for training and validation; no arrangement is in both.
     """
 
     kind: Kind = "grid"
@@ -182,20 +182,20 @@ class CaptionData:
     """The `data` section of a recipe.
 
     Arguments:
-        train: a file of captions: in each line a picture's name, a tab and a caption; see `regard.data.labelled_pictures`.
-        pictures: the folder or zip archive that these pictures are in. Captions of pictures that are not there are left out and
+        train: a file of captions: in each line an image's name, a tab and a caption; see `regard.data.labelled_pictures`.
+        pictures: the folder or zip archive that these images are in. Captions of images that are not there are left out and
             counted.
-        validation: another file of captions; pictures are held out of the training data where null.
-        validation_pictures: where its pictures are; with the others where null.
-        validation_size: how many pictures to hold out, at most a tenth of all.
-        validation_share: so many of them instead, as a share.
-        scenes: builtin pictures instead of files.
-        height, width: every picture becomes so large, in pixels. Scenes have their own size.
-        fit: how: `crop` cuts off what stands over, `pad` puts black beside, `stretch` changes proportions.
+        validation: another file of captions; images are held out of the training data where null.
+        validation_pictures: where its images are; with the others where null.
+        validation_size: how many images to hold out, at most a tenth of all.
+        validation_share: the share to hold out, instead of a number.
+        scenes: builtin images instead of files.
+        height, width: every image becomes so large, in pixels. Scenes have their own size.
+        fit: how: `crop` cuts off what is over, `pad` adds black bars, `stretch` changes proportions.
         colour: red, green and blue; one channel of grey where false.
         maximum_tokens: longer captions are left out of training and counted; null keeps all.
-        on_error: what to do about a malformed row: `skip` counts and reports it, `stop` ends with an error.
-        objective: what is learnt beside the words.
+        on_error: for a malformed row: `skip` counts and reports it, `stop` is an error.
+        objective: additional loss terms.
 
     Raises:
         InputError: for several kinds of data at once, or sizes below one.
@@ -237,7 +237,7 @@ class CaptionData:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CaptionExample:
-    """A picture and what may be said of it.
+    """An image and what may be said of it.
 
     Arguments:
         picture: see `Picture`.
@@ -262,7 +262,7 @@ class CaptionExample:
 
     @property
     def frames(self) -> int:
-        """How many frames the picture has."""
+        """How many frames the image has."""
         if isinstance(self.picture, np.ndarray):
             return len(self.picture) if self.picture.ndim == 4 else 1
         return len(self.picture) if isinstance(self.picture, list | tuple) else 1
@@ -310,17 +310,17 @@ def in_tokens(named: Named, caption: str, tokenizer: Tokenizer) -> Named:
 
 
 def examples_in(captions: str, place: str, *, colour: bool, on_error: str, notes: list[str]) -> list[CaptionExample]:
-    """The captions of a file, together by picture; no picture is read yet.
+    """The captions of a file, together by image; no image is read yet.
 
     Arguments:
         captions: the file; see `regard.data.labelled_pictures`.
-        place: the folder or zip archive of its pictures. Captions of pictures that are not there are left out and counted.
-        colour: how the pictures are to be read.
+        place: the folder or zip archive of its images. Captions of images that are not there are left out and counted.
+        colour: how the images are to be read.
         on_error: what a malformed row does.
         notes: gets sentences for the user about what was left out.
 
     Raises:
-        InputError: for a file or a place that cannot be read, or where none of the pictures is there.
+        InputError: for a file or a place that cannot be read, or where none of the images is there.
     """
     pictures, malformed = open_pictures(place), MalformedRows()
     texts: dict[str, list[str]] = {}
@@ -340,7 +340,8 @@ def examples_in(captions: str, place: str, *, colour: bool, on_error: str, notes
         notes.append(" ".join(malformed.summary().split()))
     if missing:
         notes.append(
-            f"{captions}: {sum(missing.values()):,} captions are of {len(missing):,} pictures that {place} does not hold, and "
+            f"{captions}: {sum(missing.values()):,} captions are of {len(missing):,} pictures that {place} does not hold, "
+            "and "
             f"were left out; {len(texts):,} pictures are there."
         )
     return [
@@ -350,7 +351,7 @@ def examples_in(captions: str, place: str, *, colour: bool, on_error: str, notes
 
 
 TARGET, FRAMES, NAMED = "target", "frames", "named"
-"""The columns. `target`: the caption's ids. `frames`: the first frame of its picture and the one after the last. `named`: for
+"""The columns. `target`: the caption's ids. `frames`: the first frame of its image and the one after the last. `named`: for
 each thing that it names the tokens that do (the first, and the one after the last), the frame, and the box in pixels."""
 
 LARGE = 1 << 32
@@ -367,7 +368,7 @@ class CaptionStore(TokenStore):
     """A `TokenStore` of captions that knows their pictures: frames (N, Y, X, C) uint8, read from disk as they are needed.
 
     Arguments:
-        folder: of the ids; the frames are in a file beside it, which `write_frames` made.
+        folder: of the ids; the frames are in a file next to it, which `write_frames` made.
         tokens, offsets: as for `TokenStore`.
     """
 
@@ -376,12 +377,12 @@ class CaptionStore(TokenStore):
         self.frames = read_frames(folder)
 
     def picture(self, row: int) -> np.ndarray:
-        """The frames of a caption's picture, (F, Y, X, C) uint8, nothing copied."""
+        """The frames of a caption's image, (F, Y, X, C) uint8, nothing copied."""
         first, after = self.span(row)
         return self.frames[first:after]
 
     def span(self, row: int) -> tuple[int, int]:
-        """The frames of a caption's picture by number: the first, and the one after the last. No two pictures share one."""
+        """The frames of a caption's image by number: the first, and the one after the last. No two images share one."""
         first, after = self.sequence(FRAMES, row).tolist()
         return first, after
 

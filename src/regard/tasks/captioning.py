@@ -1,4 +1,4 @@
-"""Captions of pictures (Xu et al. 2015)."""
+"""Captions of images (Xu et al. 2015)."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class CaptionBatch(TensorBatch):
 
 @dataclass(frozen=True, slots=True)
 class CaptioningTask(Task):
-    """What turns pictures and captions into a captioner's tensors, and its outputs into a loss and captions.
+    """What turns images and captions into a captioner's tensors, and its outputs into a loss and captions.
 
     Arguments:
         tokenizer: of captions.
-        size: of pictures.
+        size: of images.
         generation: how to decode unless told otherwise.
-        objective: what is learnt beside the words.
+        objective: additional loss terms.
     """
 
     name: ClassVar[str] = "captioning"
@@ -85,7 +85,7 @@ class CaptioningTask(Task):
         return {"target": self.tokenizer}
 
     def model_settings(self) -> dict[str, Any]:
-        """The sizes of vocabulary and pictures."""
+        """The sizes of vocabulary and images."""
         return {
             "target_vocabulary": self.tokenizer.size,
             "padding_id": self.tokenizer.padding_id,
@@ -98,7 +98,7 @@ class CaptioningTask(Task):
         }
 
     def batch(self, pictures: Sequence[np.ndarray], captions: Sequence[Sequence[int]]) -> CaptionBatch:
-        """Pictures (F, Y, X, C) uint8 of the task's size and token ids of their captions to a batch for training."""
+        """Images (F, Y, X, C) uint8 of the task's size and token ids of their captions to a batch for training."""
         tokenizer = self.tokenizer
         inputs = [[tokenizer.start_id, *ids] for ids in captions]
         labels = [[*ids, tokenizer.end_id] for ids in captions]
@@ -109,7 +109,7 @@ class CaptioningTask(Task):
         )
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """Tokens of each caption, end token included, (N, 1); a picture takes none."""
+        """Tokens of each caption, end token included, (N, 1); an image takes none."""
         return data.lengths(TARGET)[:, None] + 1
 
     def labels(self, data: TokenStore) -> np.ndarray:
@@ -117,7 +117,7 @@ class CaptioningTask(Task):
         return self.lengths(data)[:, 0]
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> CaptionBatch:
-        """The captions of these rows, with their pictures, as a batch."""
+        """The captions of these rows, with their images, as a batch."""
         store = cast(CaptionStore, data)
         captions = [store.sequence(TARGET, int(row)).tolist() for row in rows]
         return self.batch([store.picture(int(row)) for row in rows], captions)
@@ -140,7 +140,7 @@ class CaptioningTask(Task):
         return LossSum(total, int(real.sum()), correct)
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Captions, pictures and vocabulary in a few words."""
+        """Captions, images and vocabulary in a few words."""
         size = self.size
         several = f"up to {size.frames} frames of " if size.frames > 1 else ""
         return (
@@ -158,7 +158,8 @@ class CaptioningTask(Task):
             check_coverage(model)
         if self.objective.coverage > 0 and not model.has_alignment:
             raise InputError(
-                f"data.objective.coverage is {self.objective.coverage}, and {model.config.model_type} has no attention to cover "
+                f"data.objective.coverage is {self.objective.coverage}, and {model.config.model_type} has no attention to "
+                "cover "
                 "pictures with; leave it out"
             )
 
@@ -223,7 +224,7 @@ def pointed(model: PictureDecoder, batch: CaptionBatch, named: Sequence[Sequence
     """Count on a batch of captions that the model is given, and does not write itself.
 
     A token's place is the one with the largest weight; it is inside a thing if its middle is inside the box, in the right frame.
-    The weights are those before hard attention draws. Nothing is counted of a model without attention.
+    The weights are those before hard attention samples. Nothing is counted of a model without attention.
 
     Arguments:
         model: in evaluation mode.
@@ -295,7 +296,7 @@ class Caption:
     Arguments:
         text: the best caption.
         score: what hypotheses were compared by: log-probability over length penalty, plus coverage penalty.
-        log_probability: of the caption given the picture, natural log.
+        log_probability: of the caption given the image, natural log.
         tokens: what the model wrote, token by token, the end token included where it came to one.
         alternatives: the further hypotheses of an n-best search as (text, score), best first.
     """
@@ -312,7 +313,7 @@ class Captioner(Predictor[CaptioningTask]):
 
     Arguments:
         model: a `PictureDecoder`.
-        task: tokenizer, size of pictures and decoding settings.
+        task: tokenizer, size of images and decoding settings.
         recipe: how it was trained, as data; empty where unknown.
         metrics: its last evaluation.
     """
@@ -320,29 +321,29 @@ class Captioner(Predictor[CaptioningTask]):
     metric_names: ClassVar[tuple[str, ...]] = ("exact_match", "bleu", "pointing", "uncovered")
 
     def caption(self, picture: Picture, settings: GenerationSettings | None = None) -> Caption:
-        """The caption of one picture, or of one sequence of frames.
+        """The caption of one image, or of one sequence of frames.
 
         Arguments:
             picture: a file; an array (Y, X, C) uint8, or (F, Y, X, C) of frames; or a list of frames, each likewise.
             settings: how to decode; the folder's own where None.
 
         Raises:
-            InputError: for a picture that cannot be read, or more frames than the model reads.
+            InputError: for an image that cannot be read, or more frames than the model reads.
         """
         return self.caption_batch([picture], settings)[0]
 
     def caption_batch(
         self, pictures: Sequence[Picture], settings: GenerationSettings | None = None, *, batch_size: int = 64
     ) -> list[Caption]:
-        """The captions of many pictures, in their order.
+        """The captions of many images, in their order.
 
         Arguments:
             pictures: as `caption` takes them.
             settings: how to decode; the folder's own where None.
-            batch_size: pictures decoded together. It changes memory and speed, and no answer but what is drawn.
+            batch_size: images decoded together. It changes memory and speed, and no answer but what is sampled.
 
         Raises:
-            InputError: as `caption`, and for an array of one picture in place of a list of them.
+            InputError: as `caption`, and for an array of one image in place of a list of them.
         """
         if not isinstance(pictures, list | tuple):
             raise InputError(f"pictures are a {type(pictures).__name__}; give a list with one for each, or use caption")
@@ -374,7 +375,7 @@ class Captioner(Predictor[CaptioningTask]):
         )
 
     def teacher_forced(self, examples: Sequence[tuple[Picture, str]]) -> CaptionBatch:
-        """Pictures with captions as the model reads them in training, on the model's device.
+        """Images with captions as the model reads them in training, on the model's device.
 
         Raises:
             InputError: as `caption`.
@@ -384,7 +385,7 @@ class Captioner(Predictor[CaptioningTask]):
         return self.task.batch(pictures, captions).to(self.device)
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """Exact match and BLEU on about `count` pictures, the first, against all captions of each; and where it looks.
+        """Exact match and BLEU on about `count` images, the first, against all captions of each; and where it looks.
 
         `pointing` and `uncovered`, of models with attention, are read while the model is given the right captions; `pointing`
         only where the data says where things are.
@@ -420,7 +421,7 @@ class Captioner(Predictor[CaptioningTask]):
 
 
 HELD_OUT = 0xCA97
-"""Sets the choice of held-out pictures apart from other draws of the same seed."""
+"""Sets the choice of held-out images apart from other samples of the same seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,12 +454,12 @@ def prepare_captions(
     given: Any = None,
     given_validation: Any = None,
 ) -> Prepared[CaptioningTask]:
-    """Read the captions once for the tokenizer and, with the pictures, once for the stores, and leave both in `folder`.
+    """Read the captions once for the tokenizer and, with the images, once for the stores, and leave both in `folder`.
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
-        seed: of builtin data and of the choice of held-out pictures.
-        given, given_validation: pictures with captions in memory instead of what `data` names, as `CAPTIONS` takes them.
+        seed: of builtin data and of the choice of held-out images.
+        given, given_validation: images with captions in memory instead of what `data` names, as `CAPTIONS` takes them.
 
     Raises:
         InputError: for data that cannot be read, or too little of it.
@@ -552,7 +553,7 @@ def _tokenizer(found: _Found, settings: TokenizerSettings) -> Tokenizer:
 
     def texts() -> Iterator[str]:
         yield from found.train.captions()
-        yield from found.words  # a small or unlucky draw may lack one
+        yield from found.words  # a small or unlucky sample may lack one
 
     trained = Tokenizer.train(texts(), kind=settings.kind, size=settings.size, lowercase=settings.lowercase)
     if trained.unknown_id is not None and trained.unknown_id in trained.encode(" ".join(found.words)):
@@ -564,7 +565,7 @@ def _tokenizer(found: _Found, settings: TokenizerSettings) -> Tokenizer:
 
 
 def _size_of(data: CaptionData, given: Sequence[CaptionExample] | None, seed: int) -> PictureSize:
-    """What every picture is made into."""
+    """What every image is made into."""
     if data.scenes is not None and given is None:
         frames, height, width, channels = data.scenes.scenes("train", 1, seed).shape
         return PictureSize(height=height, width=width, channels=channels, frames=frames)
@@ -664,15 +665,15 @@ def evaluate(
     *,
     batch_size: int = 64,
 ) -> CaptionEvaluation:
-    """Caption the pictures and compare with the references.
+    """Caption the images and compare with the references.
 
     Arguments:
-        examples: pictures with one or more captions, as training takes them, or builtin scenes.
+        examples: images with one or more captions, as training takes them, or builtin scenes.
         settings: how to decode; the folder's own where None.
-        batch_size: pictures read together.
+        batch_size: images read together.
 
     Raises:
-        InputError: for an empty list, or a picture that cannot be read.
+        InputError: for an empty list, or an image that cannot be read.
     """
     given = CAPTIONS.to_measure(examples)
     captions = captioner.caption_batch([example.picture for example in given], settings, batch_size=batch_size)

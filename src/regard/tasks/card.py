@@ -322,7 +322,7 @@ _PICTURES_ELSEWHERE = [
     "from transformers import AutoImageProcessor, AutoModelForImageClassification",
     "",
     'processor, model = AutoImageProcessor.from_pretrained("."), AutoModelForImageClassification.from_pretrained(".")',
-    'print(model(**processor(picture, return_tensors="pt")).logits)  # a picture of Pillow\'s',
+    'print(model(**processor(picture, return_tensors="pt")).logits)  # an image of Pillow\'s',
     "```",
     "",
 ]

@@ -32,12 +32,12 @@ from regard.text import Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CopyingData:
-    """The `data` section of a recipe: sequences of random bits, drawn with the seed of the run.
+    """The `data` section of a recipe: sequences of random bits, sampled with the seed of the run.
 
     Arguments:
         width: bits of one vector.
-        shortest, longest: vectors of one sequence, drawn uniformly from this range.
-        size, validation_size: how many sequences to draw; none of one is in the other.
+        shortest, longest: vectors of one sequence, sampled uniformly from this range.
+        size, validation_size: how many sequences to sample; none of one is in the other.
 
     Raises:
         InputError: for numbers out of range.
@@ -320,18 +320,18 @@ SEQUENCES: Examples[tuple[int, ...]] = Examples(
     wanted='a list of numbers, the bits of each vector, or a mapping with "numbers"',
     file="file of sequences",
     row=_row,
-    read=lambda data, path, malformed: (),  # none: the sequences are drawn
+    read=lambda data, path, malformed: (),  # none: the sequences are sampled
 )
 
 
 def prepare_copies(
     data: CopyingData, folder: Path, *, seed: int, given: Any = None, given_validation: Any = None
 ) -> Prepared[CopyingTask]:
-    """Draw the sequences, and leave them in `folder`.
+    """Sample the sequences, and leave them in `folder`.
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
-        seed: of what is drawn.
+        seed: of what is sampled.
         given, given_validation: sequences in memory instead, as `SEQUENCES` takes them: numbers below 2^width, the bits of each
             vector, the lowest first.
 

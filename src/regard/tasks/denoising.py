@@ -35,8 +35,8 @@ class DenoisingData(StretchData):
         validation: likewise; held out from the training files, document by document, where null.
         validation_share: of the documents, to be held out.
         validation_size: so many instead, at most a tenth of all.
-        builtin: `python_docs`, the reference text that comes with Python, beside the files or alone; a few of its topics are for
-            validation.
+        builtin: `python_docs`, the reference text that comes with Python, in addition to the files, or alone; a few of its
+            topics are for validation.
         documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
         cleaning: `wikitext` undoes what those sets did to spaces and hyphens, and reads `<unk>` as the unknown token.
         length: tokens of a stretch, the two around it included.
@@ -109,7 +109,7 @@ class DenoisingTask(StretchTask):
 
     @property
     def surrounds(self) -> bool:
-        """Texts stand between the start and the end token, as BART's do."""
+        """Texts are between the start and the end token, as BART's do."""
         return True
 
     @property
@@ -225,7 +225,7 @@ class FilledText:
 
 
 class Denoiser(PairPredictor[DenoisingTask]):
-    """A model pre-trained by denoising: it writes a text anew, with words in place of each mask.
+    """A model pre-trained by denoising: it writes a text again, with words in place of each mask.
 
     Arguments:
         model: a `Decoder` with `start` and `step`.
@@ -258,7 +258,7 @@ class Denoiser(PairPredictor[DenoisingTask]):
 
         Arguments:
             settings: as in `fill`.
-            batch_size: texts decoded together. It changes memory and speed, and no answer but what is drawn.
+            batch_size: texts decoded together. It changes memory and speed, and no answer but what is sampled.
 
         Raises:
             InputError: as `fill`.

@@ -63,7 +63,7 @@ def divergence(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) ->
         KL(p || q) = sum_v p_v (log p_v - log q_v),   p = softmax(z_teacher / T),   q = softmax(z_student / T)
 
     Its gradient by the student's logits is (q - p) / T, so it is usual to weigh it by T^2. Rows are walked in blocks, in float32
-    whatever the logits are, and the gradient is formed in the same walk.
+    for any logits, and the gradient is formed in the same walk.
 
     Arguments:
         student, teacher: (N, V), any floating dtype; the teacher's pass back no gradient.
@@ -117,7 +117,7 @@ HEADS = ("masked", "pretraining")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Teacher:
-    """A teacher with what is to be learnt from it: read once, never trained, never saved with its student.
+    """A teacher with what is to be learned from it: read once, never trained, never saved with its student.
 
     Arguments:
         model: a `TextEncoder` with a head over the vocabulary, in evaluation mode.

@@ -52,7 +52,7 @@ def builtin_documents(split: str) -> Reader[Document]:
 
 
 class DocumentReaders(NamedTuple):
-    """What reads the documents of a recipe whose builtin ones stand beside the files: of each kind None where there are none.
+    """What reads the documents of a recipe whose builtin ones are next to the files: of each kind None where there are none.
 
     Arguments:
         train, validation: of files, or in memory.

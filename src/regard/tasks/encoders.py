@@ -153,7 +153,7 @@ def stored_numbers(data: TokenStore, column: str, row: int) -> list[float]:
     return data.sequence(column, row).astype(np.uint32).view(np.float32).tolist()
 
 
-# Models that tell sentences apart read a token between two of them.
+# Models that distinguish sentences read a token between two of them.
 
 
 BREAKS = re.compile(r"\n\s*\n|<br\s*/?>", re.IGNORECASE)
@@ -163,7 +163,7 @@ def tokens_of(tokenizer: Tokenizer, texts: Sequence[str], *, sentences: bool) ->
     """The tokens of texts, without those around a text.
 
     Arguments:
-        sentences: whether the tokenizer's separator stands between the sentences of a text, as `split_sentences` finds them; an
+        sentences: whether the tokenizer's separator is between the sentences of a text, as `split_sentences` finds them; an
             empty line parts two as well, and so does HTML's `<br />`.
 
     >>> tokenizer = Tokenizer.train(["it rains . it pours ."], kind="word", size=60)
@@ -270,7 +270,7 @@ class EncoderTask(Task):
             )
 
     def settings(self) -> dict[str, Any]:
-        """All that prediction needs beside the tokenizer, as regard.json has it: the fields, unless a task says otherwise."""
+        """All that prediction needs besides the tokenizer, as regard.json has it: the fields, unless a task says otherwise."""
         return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "tokenizer"}
 
     @property
@@ -323,16 +323,16 @@ def encoded_by(model: nn.Module, tokens: Tokens, segments: Tensor, **settings: A
 
 
 NEXT_TOKEN = "next_token"
-"""The auxiliary loss, beside the task's own."""
+"""The auxiliary loss, next to the task's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeTextTask(EncoderTask):
-    """What turns texts into tensors, and one output for each into a loss, perhaps with a language model's beside it.
+    """What turns texts into tensors, and one output for each into a loss, perhaps with a language model's next to it.
 
         loss = mean over inputs of the task's + auxiliary * mean over tokens of - log p(x_t | x_1 .. x_{t-1})
 
-    (Radford et al. 2018, equation 5.) Told are the tokens of the texts: not what stands between them and around, and no padding.
+    (Radford et al. 2018, equation 5.) Told are the tokens of the texts: not what is between them and around, and no padding.
 
     Arguments:
         tokenizer: for all texts.
@@ -351,7 +351,7 @@ class WholeTextTask(EncoderTask):
         return {NEXT_TOKEN: self.readings * (data.lengths(TEXT) - 2 * inputs - np.array(special, dtype=np.int64))}
 
     def read(self, model: nn.Module, tokens: Tokens, segments: Tensor) -> tuple[Encoded, dict[str, LossSum]]:
-        """What the model makes of a batch, and the losses beside the task's."""
+        """What the model makes of a batch, and the losses next to the task's."""
         if not self.auxiliary:
             return encoded_by(model, tokens, segments, readings=self.readings), {}
         at, labels = next_tokens(tokens, self.tokenizer)
@@ -460,7 +460,7 @@ class EncoderPredictor(Predictor[E]):
         return read_inputs(data, range(min(count, len(data))))
 
 
-# What an encoder's folder holds beside config and weights for other programs, and their folders read by us.
+# What an encoder's folder holds besides config and weights for other programs, and their folders read by us.
 
 
 NAMES = ("tokenizer.json", "vocab.txt")

@@ -1,4 +1,4 @@
-"""`regard.evaluate`: how good a model is on examples it has not seen, whatever its task."""
+"""`regard.evaluate`: how good a model is on examples it has not seen, for any task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of a task: rows in memory or files; which are learnt from, and which are held out to validate on."""
+"""The examples of a task: rows in memory or files; which are learned from, and which are held out to validate on."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from regard.models.config import check
 
 T = TypeVar("T")
 Reader = Callable[[MalformedRows], Iterable[T]]
-"""Reads examples anew at each call, and counts malformed rows."""
+"""Reads examples again at each call, and counts malformed rows."""
 
 Place = str | tuple[str, ...]
 """A file, or several, as `data.train` names them."""
 
 STREAM = 0x56A1
-"""Sets the choice of held-out examples apart from other draws of the same seed."""
+"""Sets the choice of held-out examples apart from other samples of the same seed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +42,7 @@ class Examples(Generic[T]):
         row: of a row in memory, what messages call it, its number from 1 and the `data` section (None without one): an example.
         read: of a `data` section, a file or a list of files, and a tally of malformed rows: the examples, in a stream.
         check: of an example in memory and what messages call it; refuses one that cannot be used.
-        empty: whether an example in memory is left out of what is learnt from, as empty lines of a file are.
+        empty: whether an example in memory is left out of what is learned from, as empty lines of a file are.
     """
 
     type: type[T] | None
@@ -147,14 +147,14 @@ class Splits(Generic[T]):
     """Training and validation examples: the latter from a place of their own, or held out of the former by chance.
 
     Arguments:
-        train: reads the training examples anew, and counts malformed rows.
+        train: reads the training examples again, and counts malformed rows.
         validation: likewise; None to hold some out.
         share, size: how much is held out, as `hold_out` takes it.
         seed: of the choice.
         together: what an example has in common with those that it must not be parted from, such as its article; None where each
             stands by itself.
         class_of: the class of an example: the same share of each class is held out, at least one of a class that has two; None to
-            draw from all alike.
+            sample from all alike.
         least: examples to hold out at least, as a correlation needs two.
         words: what else `hold_out` takes, such as what messages call the examples.
     """
@@ -239,7 +239,7 @@ class Splits(Generic[T]):
         return self._held_out
 
     def _of_each_class(self, share: float, class_of: Callable[[T], Hashable]) -> list[int]:
-        """The same share of each class; of a class with one example none, because there it is learnt from."""
+        """The same share of each class; of a class with one example none, because there it is learned from."""
         classes: dict[Hashable, list[int]] = {}
         for number, example in enumerate(self._train(self.malformed)):
             classes.setdefault(class_of(example), []).append(number)
@@ -250,7 +250,7 @@ class Splits(Generic[T]):
         return chosen
 
     def _groups_of(self, size: int, together: Callable[[T], Hashable]) -> list[int]:
-        """The examples of whole groups, drawn until there are `size` examples, or one group is left."""
+        """The examples of whole groups, sampled until there are `size` examples, or one group is left."""
         groups: dict[Hashable, list[int]] = {}
         for number, example in enumerate(self._train(self.malformed)):
             groups.setdefault(together(example), []).append(number)
@@ -340,7 +340,7 @@ def amount_held_out(
 
 
 def generator_of(seed: int, stream: int = STREAM) -> np.random.Generator:
-    """What draws the held-out examples of a seed."""
+    """What samples the held-out examples of a seed."""
     return np.random.Generator(np.random.Philox(key=[seed, stream]))
 
 

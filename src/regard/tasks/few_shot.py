@@ -1,4 +1,4 @@
-"""Learning classes from a few labelled pictures, episode by episode."""
+"""Learning classes from a few labelled images, episode by episode."""
 
 from __future__ import annotations
 
@@ -41,26 +41,26 @@ from regard.text import Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FewShotData:
-    """The `data` section of a recipe: pictures by class, classes by alphabet, and what an episode is.
+    """The `data` section of a recipe: images by class, classes by alphabet, and what an episode is.
 
     Arguments:
-        train: a folder or zip archive of pictures, ALPHABET/CHARACTER/PICTURE, such as Omniglot's `images_background.zip`.
+        train: a folder or zip archive of images, ALPHABET/CHARACTER/PICTURE, such as Omniglot's `images_background.zip`.
         validation: another, whose alphabets are held out; held out from `train` where null.
         alphabets: of `train`, to learn from; all that are not held out where null.
-        validation_alphabets: held out; where null all of `validation`, or as many of `train` as `validation_share` says, drawn
-            with the seed.
+        validation_alphabets: held out; where null all of `validation`, or as many of `train` as `validation_share` says,
+            sampled with the seed.
         validation_share: of the alphabets, to be held out.
         validation_size: so many instead.
         builtin: `digits`, the handwritten digits of scikit-learn, instead of files: 0 to 4 to learn from, 5 to 9 held out.
         ways: N, classes of an episode.
-        shots: K, labelled pictures of each.
-        side: rows and columns to shrink the pictures to, in pixels.
+        shots: K, labelled images of each.
+        side: rows and columns to shrink the images to, in pixels.
         turned: whether in training a character turned by quarters is four characters.
-        asked: Q, pictures that an episode of training asks about, each read on its own after those with labels. In the paper it
-            is 1; one of each class teaches far more of as many pictures.
+        asked: Q, images that an episode of training asks about, each read on its own after those with labels. In the paper it
+            is 1; one of each class teaches far more of as many images.
 
     Raises:
-        InputError: for files beside builtin data, alphabets that are both learnt from and held out, or a number out of range.
+        InputError: for files next to builtin data, alphabets that are both learned from and held out, or a number out of range.
     """
 
     train: str | tuple[str, ...] | None = None
@@ -105,10 +105,10 @@ class FewShotData:
 
 
 STREAM = 0xA1FA
-"""Sets the choice of held-out alphabets apart from other draws of the same seed."""
+"""Sets the choice of held-out alphabets apart from other samples of the same seed."""
 
 PIXELS, CLASS = "pixels", "kind"
-"""The columns of the token stores: the pixels of a picture, and the number of its class."""
+"""The columns of the token stores: the pixels of an image, and the number of its class."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,17 +128,18 @@ class EpisodeBatch(TensorBatch):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewShotTask(Task):
-    """What turns pictures into episodes, and a model's outputs into a loss.
+    """What turns images into episodes, and a model's outputs into a loss.
 
-    An example is a picture: the episode that asks about it is drawn anew each time it is learnt from, with other classes beside
-    its own, other pictures of each, and other labels. So nothing of a class can be learnt but how to tell classes apart.
+    An example is a picture: the episode that asks about it is sampled again each time it is learned from, with other classes
+        next to
+    its own, other images of each, and other labels. So nothing of a class can be learned but how to distinguish classes.
 
     Arguments:
         ways: N, classes of an episode.
-        shots: K, labelled pictures of each.
-        side: rows and columns of a picture, in pixels.
+        shots: K, labelled images of each.
+        side: rows and columns of an image, in pixels.
         turned: whether in training a character turned by quarters is four characters.
-        asked: Q, pictures that an episode of training asks about; one of validation and evaluation asks about one.
+        asked: Q, images that an episode of training asks about; one of validation and evaluation asks about one.
     """
 
     name: ClassVar[str] = "few_shot"
@@ -157,7 +158,7 @@ class FewShotTask(Task):
 
     @property
     def size(self) -> PictureSize:
-        """What every picture is made into."""
+        """What every image is made into."""
         return PictureSize(height=self.side, width=self.side, channels=1, fit="pad")
 
     def model_settings(self) -> dict[str, int]:
@@ -165,12 +166,12 @@ class FewShotTask(Task):
         return {"ways": self.ways, "shots": self.shots, "side": self.side}
 
     def episodes(self, data: TokenStore, *, training: bool = False) -> Episodes:
-        """Draws episodes of the pictures of a store: as they are and about one, unless it is for training."""
+        """Samples episodes of the images of a store: as they are and about one, unless it is for training."""
         turned, asked = (self.turned, self.asked) if training else (False, 1)
         return Episodes(data.numbers(CLASS), ways=self.ways, shots=self.shots, turned=turned, asked=asked)
 
     def batch(self, data: TokenStore, episodes: Sequence[Episode]) -> EpisodeBatch:
-        """Episodes of a store's pictures as tensors."""
+        """Episodes of a store's images as tensors."""
         pictures = np.stack(
             [[self._picture(data, *each) for each in zip(e.pictures, e.turns, strict=True)] for e in episodes]
         )
@@ -179,20 +180,20 @@ class FewShotTask(Task):
         return EpisodeBatch(torch.from_numpy(pictures), labels[:, :shown], labels[:, shown:])
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """Pictures of each episode of training, (N, 1)."""
+        """Images of each episode of training, (N, 1)."""
         return np.full((len(data), 1), self.ways * self.shots + self.asked, dtype=np.int64)
 
     def labels(self, data: TokenStore) -> np.ndarray:
-        """Pictures that each episode of training asks about, (N,)."""
+        """Images that each episode of training asks about, (N,)."""
         return np.full(len(data), self.asked, dtype=np.int64)
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EpisodeBatch:
-        """The episodes that ask about these pictures, always the same, nothing turned."""
+        """The episodes that ask about these images, always the same, nothing turned."""
         episodes = self.episodes(data)
         return self.batch(data, [episodes.about(row, 0) for row in rows])
 
     def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> EpisodeBatch:
-        """Episodes that ask about these pictures, others each time."""
+        """Episodes that ask about these images, others each time."""
         episodes = self.episodes(data, training=True)
         return self.batch(data, [episodes.about(row, draw + 1) for row in rows])
 
@@ -203,11 +204,11 @@ class FewShotTask(Task):
         return LossSum(total, batch.asked.numel(), correct)
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """The loss, and the share of pictures whose class was told."""
+        """The loss, and the share of images whose class was told."""
         return {"loss": loss, "accuracy": right}
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Pictures, classes and episodes in a few words."""
+        """Images, classes and episodes in a few words."""
         parts = [
             f"{len(data):,} pictures of {int(data.numbers(CLASS).max()) + 1:,} classes" for data in (train, validation)
         ]
@@ -218,10 +219,10 @@ class FewShotTask(Task):
         )
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse pictures of which no episode can be made.
+        """Refuse images of which no episode can be made.
 
         Raises:
-            InputError: for too few classes, or too few pictures of one.
+            InputError: for too few classes, or too few images of one.
         """
         del model
         for name, data, training in (("training", train, True), ("validation", validation, False)):
@@ -256,11 +257,11 @@ class FewShotTask(Task):
 
 
 TOGETHER = 64
-"""Pictures asked about at once."""
+"""Images asked about at once."""
 
 
 class FewShotClassifier(Predictor[FewShotTask]):
-    """A few-shot learner ready to use: a few labelled pictures and one more in, a `PictureClassification` out.
+    """A few-shot learner ready to use: a few labelled images and one more in, a `PictureClassification` out.
 
     Arguments:
         model: a `FewShotLearner`.
@@ -270,23 +271,23 @@ class FewShotClassifier(Predictor[FewShotTask]):
     """
 
     def classify(self, shown: Sequence[tuple[Picture, str]], asked: Picture) -> PictureClassification:
-        """The label of a picture, learnt from those shown.
+        """The label of an image, learned from those shown.
 
         Arguments:
-            shown: pictures with labels, so many labels and so many pictures of each as the model was trained with. A picture is a
+            shown: images with labels, so many labels and so many images of each as the model was trained with. An image is a
                 file, or an array (Y, X) or (Y, X, C) of uint8; it is made grey, fitted into the model's square, and turned into
                 its negative where its edge is bright, as in training.
-            asked: the picture whose label is to be told.
+            asked: the image whose label is to be told.
 
         Raises:
-            InputError: for another number of labels or of pictures of one, or what is no picture.
+            InputError: for another number of labels or of images of one, or what is no image.
         """
         return self.classify_batch(shown, [asked])[0]
 
     def classify_batch(
         self, shown: Sequence[tuple[Picture, str]], asked: Sequence[Picture]
     ) -> list[PictureClassification]:
-        """The labels of many pictures, each told from those shown as if it were the only one.
+        """The labels of many images, each told from those shown as if it were the only one.
 
         Arguments:
             shown, asked: as in `classify`; the answers come in the order of `asked`.
@@ -310,10 +311,10 @@ class FewShotClassifier(Predictor[FewShotTask]):
         return found
 
     def _labels(self, given: Sequence[str]) -> list[str]:
-        """The labels of the pictures shown, each once.
+        """The labels of the images shown, each once.
 
         Raises:
-            InputError: there are not as many as the model was trained with, or not as many pictures of each.
+            InputError: there are not as many as the model was trained with, or not as many images of each.
         """
         counts = Counter(given)
         if len(counts) != self.task.ways or set(counts.values()) != {self.task.shots}:
@@ -325,7 +326,7 @@ class FewShotClassifier(Predictor[FewShotTask]):
         return sorted(counts)
 
     def _read(self, picture: Picture) -> np.ndarray:
-        """A picture as in training: (side, side) uint8, ink bright on black."""
+        """An image as in training: (side, side) uint8, ink bright on black."""
         return with_bright_ink(frames_of(picture, self.task.size)[0, ..., 0])
 
 
@@ -337,7 +338,7 @@ LEARNT, HELD_OUT = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """One picture to be asked about, among all of its set.
+    """One image to be asked about, among all of its set.
 
     Arguments:
         characters: the set.
@@ -350,7 +351,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CharacterPicture:
-    """A picture and its class, such as `Greek/alpha`."""
+    """An image and its class, such as `Greek/alpha`."""
 
     picture: Picture
     name: str
@@ -372,18 +373,18 @@ PICTURES: Examples[CharacterPicture | Question] = Examples(
     wanted="(picture, class)",
     file="folder or archive of pictures",
     row=_row,
-    read=lambda data, path, malformed: (),  # none: an episode needs all pictures of a class at once
+    read=lambda data, path, malformed: (),  # none: an episode needs all images of a class at once
 )
 
 
 def characters_of(given: Any, side: int) -> Characters:
-    """Pictures in memory by class: `Characters` themselves, or rows as `PICTURES` takes them.
+    """Images in memory by class: `Characters` themselves, or rows as `PICTURES` takes them.
 
     Arguments:
-        side: rows and columns to shrink the pictures to, in pixels.
+        side: rows and columns to shrink the images to, in pixels.
 
     Raises:
-        InputError: naming the first row that is no picture with a class.
+        InputError: naming the first row that is no image with a class.
     """
     if isinstance(given, Characters):
         return given
@@ -399,15 +400,15 @@ def characters_of(given: Any, side: int) -> Characters:
 def prepare_episodes(
     data: FewShotData, folder: Path, *, seed: int, given: Any = None, given_validation: Any = None
 ) -> Prepared[FewShotTask]:
-    """Read the pictures, and leave them in `folder`.
+    """Read the images, and leave them in `folder`.
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
         seed: of the choice of alphabets that are held out.
-        given, given_validation: pictures in memory instead of what `data` names, as `characters_of` takes them; both, or neither.
+        given, given_validation: images in memory instead of what `data` names, as `characters_of` takes them; both, or neither.
 
     Raises:
-        InputError: for pictures that cannot be read, or too few alphabets to hold some out.
+        InputError: for images that cannot be read, or too few alphabets to hold some out.
     """
 
     def write() -> tuple[FewShotTask, list[str]]:
@@ -422,7 +423,7 @@ def prepare_episodes(
 
 
 def write_pictures(place: Path, characters: Characters) -> TokenStore:
-    """A store of pictures and their classes."""
+    """A store of images and their classes."""
     rows = zip(characters.pixels.reshape(len(characters), -1), characters.classes[:, None], strict=True)
     return TokenStore.write(place, {PIXELS: 256, CLASS: MOST_CLASSES}, rows)
 
@@ -463,7 +464,7 @@ class Asked:
     """What became of one episode.
 
     Arguments:
-        character: the picture that was asked about, by its class.
+        character: the image that was asked about, by its class.
         right: whether its class was told.
     """
 
@@ -472,16 +473,16 @@ class Asked:
 
 
 def evaluate_episodes(model: FewShotClassifier, questions: Any) -> Evaluation:
-    """Ask about pictures, each in an episode of its own, drawn from the pictures of its set; always the same.
+    """Ask about images, each in an episode of its own, sampled from the images of its set; always the same.
 
     Its metrics are `loss`, the mean of -log p of the right class (natural log), and `accuracy`, the share of right classes.
 
     Arguments:
-        questions: of one set of characters, such as `read_episodes` gives; or pictures with their classes, as `PICTURES` takes
+        questions: of one set of characters, such as `read_episodes` gives; or images with their classes, as `PICTURES` takes
             them, of which every one is asked about.
 
     Raises:
-        InputError: for none, or too few characters to draw episodes from.
+        InputError: for none, or too few characters to sample episodes from.
     """
     given = PICTURES.to_measure(questions)
     asked = [row for row in given if isinstance(row, Question)]
@@ -512,7 +513,7 @@ def evaluate_episodes(model: FewShotClassifier, questions: Any) -> Evaluation:
 
 
 def read_episodes(data: FewShotData, malformed: MalformedRows) -> Iterator[Question]:
-    """A question about every picture of the alphabets that `data` names, in an order that is always the same.
+    """A question about every image of the alphabets that `data` names, in an order that is always the same.
 
     Of builtin data the digits that are held out.
     """

@@ -63,7 +63,7 @@ NO_EFFECT = frozenset(
         "_from_model_config",
     }
 )
-"""Fields that change time, memory or what is returned beside the answer, not the answer."""
+"""Fields that change time, memory or what is returned next to the answer, not the answer."""
 
 FOLLOWED = frozenset(
     {
@@ -200,7 +200,7 @@ def read_generation_config(
 
 
 def stop_strings(folder: Path, asked: GenerationSettings) -> tuple[str, ...]:
-    """The strings that end a text of a language model, by its generation_config.json; beside a beam they are named and left out.
+    """The strings that end a text of a language model, by its generation_config.json; next to a beam they are named and left out.
 
     Raises:
         InputError: for what is no string, or no list of strings.
@@ -364,7 +364,7 @@ def pair_obstacle(source: Tokenizer, target: Tokenizer, vocabulary: int, surroun
 
     Arguments:
         vocabulary: the number of rows in the model's table.
-        surrounds: whether texts stand between the start and the end token.
+        surrounds: whether texts are between the start and the end token.
     """
     if source != target:
         return "source and target have two tokenizers"

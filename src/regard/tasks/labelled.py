@@ -66,7 +66,7 @@ class LabelledTask(WholeTextTask):
         maximum_length: the most tokens of one input, special ones included; what is longer is cut.
         pairs: whether an example is two texts; None where that is not known, and both are taken.
         orders: in which a pair is read.
-        sentences: whether a token stands between the sentences of a text, for models that tell them apart.
+        sentences: whether a token is between the sentences of a text, for models that distinguish them.
         auxiliary: as `WholeTextTask`.
     """
 
@@ -141,7 +141,7 @@ class LabelledData:
 
     Arguments:
         train: the examples to learn from: a TSV, CSV, JSONL or Parquet file, or several; gzip is recognised.
-        validation: those to validate on, likewise; held out from the training data where null.
+        validation: those to validate on, the same for validation; held out from the training data if null.
         validation_share: how much of the training data is held out, of each class the same share, chosen by the seed.
         validation_size: so many instead, at most a tenth of all.
         format: `auto` goes by the file's name; or that of a public set whose columns are known, such as `sst2`, `mrpc`, `stsb` or
@@ -159,8 +159,8 @@ class LabelledData:
         maximum_length: the most tokens of an input, special ones included; longer texts are cut.
         orders: of pairs: `one`, the first text before the second, or `both`: the model reads a pair twice, and what it makes of
             the two is added; for pairs in which neither text comes first, such as those of `mrpc` and `stsb`.
-        auxiliary: the weight of a language model's loss on the texts beside the task's own, for decoders such as `gpt2`; 0.5 as
-            published, 0 for none.
+        auxiliary: the weight of a language model's loss on the texts next to the task's own, for decoders such as `gpt2`; 0.5
+            as published, 0 for none.
 
     Raises:
         InputError: naming the field, its value and what is allowed.

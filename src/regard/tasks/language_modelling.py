@@ -114,7 +114,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             found = self._scored([(encoded[parts[row][0]], parts[row][1]) for row in rows], stretch)
             scored |= dict(zip(rows, found, strict=True))
         answers: list[tuple[list[float], list[bool]]] = [([], []) for _ in texts]
-        for row, (i, _) in enumerate(parts):  # the windows of a text stand in their order
+        for row, (i, _) in enumerate(parts):  # the windows of a text are in their order
             for whole, piece in zip(answers[i], scored[row], strict=True):
                 whole.extend(piece)  # type: ignore[arg-type]
         return [
@@ -206,12 +206,12 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             settings: how to decode; the folder's own where None, else `WRITING`.
             stop: strings that end a text and are not part of it, wherever their borders lie among the tokens.
             batch_size: prompts written on together. It changes no answer, only memory and speed.
-            first: the place of the first prompt among all that are asked, from 0. With the seed it decides what is drawn.
+            first: the place of the first prompt among all that are asked, from 0. With the seed it decides what is sampled.
             top: how many of the most probable tokens to tell of each place, in `Written.top`.
             draft: a smaller model of the same vocabulary that guesses ahead, which changes the time and not the answers: greedy
-                ones are the same, drawn ones other draws from the same distribution (`regard.generation.Speculation`).
+                ones are the same, sampled ones other samples from the same distribution (`regard.generation.Speculation`).
             ahead: tokens it guesses at a time.
-            after: what stands before every prompt and was read by `begin`; what is written is the same as after both together,
+            after: what is before every prompt and was read by `begin`; what is written is the same as after both together,
                 where the border between the two is one between tokens.
 
         Returns:
@@ -219,7 +219,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
 
         Raises:
             InputError: for a prompt longer than the model has positions for, for stops in beam search, and for a draft with
-                another vocabulary or beside a beam.
+                another vocabulary or next to a beam.
         """
         if not isinstance(prompts, Sequence) or isinstance(prompts, str):
             asked: list[str | Prompt] = [prompts]
@@ -398,7 +398,7 @@ def windows(length: int, limit: int | None, stride: int | None = None) -> list[W
 
 
 COMPOSING = GenerationSettings(maximum_length=256, sample=True)
-"""How music is written unless told otherwise: drawn, because the most probable event each time soon goes round in circles."""
+"""How music is written unless told otherwise: sampled, because the most probable event each time soon goes round in circles."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -451,7 +451,7 @@ def compose(
 
     Arguments:
         model: of music.
-        prompt: the words that stand before; none to begin a piece.
+        prompt: the words that are before; none to begin a piece.
         settings: how to decode; `COMPOSING` where None.
         writing: how words are read; that of `writing_of` where None.
 

@@ -42,7 +42,7 @@ class MusicData:
             tokenizer is of the same kind.
         voices: of `grid`, how many.
         steps_per_quarter: of `grid`: 4 for sixteenths. A file of chorales is on its own grid already, and this says which.
-        transpose: a piece is learnt from in its own key, and in those up to so many semitones lower and higher.
+        transpose: a piece is learned from in its own key, and in those up to so many semitones lower and higher.
 
     Raises:
         InputError: for numbers out of range.
@@ -74,7 +74,7 @@ class MotifsData:
         shortest, longest: how many notes a motif has.
         farthest: by how many semitones its answer is moved, at most.
         notes: of a melody. With its end it has one token more; a stretch of `data.length` tokens may be a part of it.
-        size, validation_size: how many melodies to draw; no motif is in both.
+        size, validation_size: how many melodies to sample; no motif is in both.
 
     Raises:
         InputError: for numbers out of range.
@@ -113,12 +113,12 @@ class MotifsData:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MapsData:
-    """Builtin data: texts of pairs (x, f(x)), the map f drawn anew for each text, for the tokenizer kind `word`.
+    """Builtin data: texts of pairs (x, f(x)), the map f sampled again for each text, for the tokenizer kind `word`.
 
     Arguments:
         symbols: how many different x there are, and as many images.
         pairs: in each text. With its end a text has 2 * pairs + 1 tokens; with that as `data.length` a stretch is one text.
-        size, validation_size: how many texts to draw; no map is in both.
+        size, validation_size: how many texts to sample; no map is in both.
 
     Raises:
         InputError: for numbers out of range.
@@ -147,7 +147,7 @@ class RepeatsData:
     Arguments:
         symbols: how many there are besides the 0.
         length: of w. With its end a text has 2 * length + 3 tokens; with that as `data.length` a stretch is one text.
-        size, validation_size: how many texts to draw.
+        size, validation_size: how many texts to sample.
 
     Raises:
         InputError: for numbers out of range.
@@ -188,11 +188,11 @@ class TextData:
         unit: what one document is: a `line`, or a `paragraph` up to the next empty line.
         length: tokens of one stretch.
         tokens: of the training stream, from its beginning, to learn from; all where null.
-        document_masks: whether a token sees its own document alone, from position 0 on, where several stand in a stretch; else
+        document_masks: whether a token sees its own document alone, from position 0 on, where several are in a stretch; else
             those before are seen too, as by GPT.
 
     Raises:
-        InputError: for files beside builtin data, or a number out of range.
+        InputError: for files next to builtin data, or a number out of range.
     """
 
     train: Place | None = None
@@ -223,7 +223,7 @@ class TextData:
         check(enough, "data.tokens", self.tokens, f"at least data.length, {self.length}", "raise it, or leave it out")
 
     def _check_alone(self, name: str, *others: str) -> None:
-        """Refuse a part beside others that say the same in another way."""
+        """Refuse a part next to others that say the same in another way."""
         for other in others if getattr(self, name) is not None else ():
             if getattr(self, other) is not None:
                 raise InputError(f"data.{other} is given beside data.{name}; choose one of the two (the other is null)")
@@ -296,7 +296,7 @@ class LanguageModellingTask(Task):
     Arguments:
         tokenizer: for all texts.
         document_masks: whether tokens of a training stretch see their own document alone; nothing to a trained model.
-        before_prompts: ids that stand before each prompt when the model writes; the end token where None. Models that
+        before_prompts: ids that are before each prompt when the model writes; the end token where None. Models that
             `transformers` wrote have those that their tokenizer.json adds, mostly none.
         generation: how to decode unless told otherwise; `WRITING` where None.
         stop: strings that end a text, besides those that are asked for.

@@ -1,4 +1,4 @@
-"""How a language model goes on: where it begins, where it stops, which tokens come next, and the search or sampling between."""
+"""How a language model continues: where it begins, where it stops, which tokens come next, and the search or sampling between."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Beginning:
 
     Arguments:
         text: the beginning.
-        ids: its tokens, the end token that stands before every text in front.
+        ids: its tokens, the end token that is before every text in front.
         state: of one row, after all of them but the last, which is read with what follows.
     """
 
@@ -102,7 +102,7 @@ Place = tuple[tuple[str, float], ...]
 def most_probable(
     model: Any, tokenizer: Tokenizer, texts: Sequence[tuple[Sequence[int], Sequence[int]]], count: int
 ) -> list[tuple[Place, ...]]:
-    """What a language model holds most probable at each place of a text, given all that stands before it.
+    """What a language model holds most probable at each place of a text, given all that is before it.
 
     Arguments:
         model: a `CausalLM`.
@@ -149,7 +149,7 @@ class Written:
         ids: theirs in the vocabulary.
         log_probabilities: of each of them, natural log, the model's own.
         finished: whether the text ended by itself or at a stop, and not at the limit.
-        alternatives: further texts, best first or in the order drawn.
+        alternatives: further texts, best first or in the order sampled.
         top: for each token written the most probable ones at its place, with their log-probabilities, best first: as many as were
             asked for. The model's own too, read once more from the whole text.
     """
@@ -175,13 +175,13 @@ class Writer:
 
     Arguments:
         model: a `CausalLM`.
-        task: its tokenizer, and what stands before prompts.
+        task: its tokenizer, and what is before prompts.
         settings: how to decode.
         stop: strings that end a text and are not part of it.
         top: how many of the most probable tokens to tell of each place.
         draft: guesses for it, a faster `CausalLM` of the same tokens.
         ahead: tokens guessed at a time.
-        after: a text that stands before every prompt, already read; none where None.
+        after: a text that is before every prompt, already read; none where None.
     """
 
     model: Any
@@ -205,7 +205,8 @@ class Writer:
         """What follows each prompt; rows of a batch do not change one another.
 
         Arguments:
-            places: of the prompts among all that are asked, from 0, which decide what is drawn for each; their order where None.
+            places: of the prompts among all that are asked, from 0, which decide what is sampled for each; their order where
+                None.
 
         Raises:
             InputError: for a prompt longer than the model has positions for, and for stops in beam search.
@@ -249,7 +250,7 @@ class Writer:
                 shown = ready
 
     def encode(self, prompt: str | Prompt, place: int = 0) -> list[int]:
-        """A prompt's tokens behind those that stand before every prompt; a chat template's own stand for themselves.
+        """A prompt's tokens behind those that are before every prompt; a chat template's own stand for themselves.
 
         Raises:
             InputError: for one longer than the model has positions for.
@@ -328,7 +329,7 @@ class Writer:
         return found
 
     def seed_of(self, place: int, draw: int) -> int:
-        """Of the draws of one text: that of the settings decides them all, and no two texts have the same."""
+        """Of the sampling of one text: that of the settings decides them all, and no two texts have the same."""
         base = torch.randint(2**60, (), generator=torch.Generator().manual_seed(self.settings.seed))
         return int(base) + (place << 20) + draw
 
@@ -378,7 +379,7 @@ class Writer:
         return Tokens.pad(encoded, padding_id=self.tokenizer.padding_id, side="left", device=device)
 
     def decoded(self, ids: Sequence[int], written: Sequence[int]) -> str:
-        """The text of tokens as it stands after the prompt's: a space between the two belongs to it."""
+        """The text of tokens as it is after the prompt's: a space between the two belongs to it."""
         before = self.tokenizer.decode(list(ids))
         whole = self.tokenizer.decode([*ids, *written])
         text = whole.removeprefix(before) if whole.startswith(before) else self.tokenizer.decode(list(written))

@@ -48,7 +48,7 @@ AnyPath = str | os.PathLike[str]
 
 
 class LoadOptions(TypedDict, total=False):
-    """What `load` takes beside folder and task."""
+    """What `load` takes next to folder and task."""
 
     device: str | torch.device
     dtype: str
@@ -128,7 +128,7 @@ def load(
             run (`runs/x@last`, `runs/x@step-500`); or a model of the Hugging Face hub, `hub:owner/name`, which is fetched once;
             or a file of llama.cpp (`.gguf`).
         task: the task the caller needs, by name; what the model in the folder is not for is an error.
-        device: where to put the parameters: `cpu`, `cuda`, `cuda:1`, or `auto`, a graphics card where PyTorch sees one.
+        device: where to put the parameters: `cpu`, `cuda`, `cuda:1`, or `auto`, a GPU where PyTorch sees one.
         dtype: `float32`, `bfloat16` or `float16`; on a processor also `int8` or `int4`, for a language model of GPT's family, as
             `LanguageModel.quantised` says, and for a `Transformer` that translates.
         code: your own Python file, or files, with the parts that the model was made with. It is run; the copy of it in the folder
@@ -303,7 +303,7 @@ def _pointers(names: Mapping[str, Any], path: Path) -> dict[str, str]:
 
 
 def checkpoints_of(run: Path) -> dict[str, Path]:
-    """The checkpoints of a run by name: `best` and `last`, the steps (`step-500`), and models that somebody put beside them.
+    """The checkpoints of a run by name: `best` and `last`, the steps (`step-500`), and models that somebody put next to them.
 
     Raises:
         InputError: as `pointers_of`.

@@ -1,4 +1,4 @@
-"""Losses over a vocabulary: of logits, of a projection whose logits never stand in memory as a whole, and of sampled words."""
+"""Losses over a vocabulary: of logits, of a projection whose logits never are in memory as a whole, and of sampled words."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def smoothed_cross_entropy(
     The smoothing mass is spread over all V entries, the right one included (the convention of
     `torch.nn.functional.cross_entropy`, to which this is equal), except an entry that is `never` right, such as padding: then it
     is eps / (V - 1) over the others. Unlike that function it walks the rows in blocks that stay in the processor's cache and
-    forms the gradient in the same walk, in float32 whatever the logits are: two to four times faster at a vocabulary of 8,000
+    forms the gradient in the same walk, in float32 for any logits: two to four times faster at a vocabulary of 8,000
     on two cores.
 
     Arguments:
         logits: (N, V), any floating dtype.
-        labels: (N,) int64 in [0, V); what stands where `valid` is False is not looked at.
+        labels: (N,) int64 in [0, V); what is where `valid` is False is not looked at.
         valid: (N,) bool, True = the row counts; None = all do.
         smoothing: eps, in [0, 1).
         never: an entry that gets none of the smoothing mass.
@@ -136,11 +136,11 @@ def walked(
     return total, correct
 
 
-# Logits that never stand in memory as a whole.
+# Logits that never are in memory as a whole.
 
 
 AT_A_TIME = 25_000_000
-"""Logits that stand in memory together: 512 rows at GPT-2's vocabulary. With fewer, the table would be read more often than the
+"""Logits that are in memory together: 512 rows at GPT-2's vocabulary. With fewer, the table would be read more often than the
 arithmetic takes."""
 
 
@@ -243,14 +243,14 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
 
 def drawn_words(vocabulary: int, tries: int, *, key: tuple[int, int]) -> np.ndarray:
-    """Different words, drawn so often, the commonest most often; those drawn twice count once.
+    """Different words, sampled so often, the commonest most often; those sampled twice count once.
 
         P(word v) = log((v + 2) / (v + 1)) / log(V + 1)            v = 0 the commonest (Zipf's law)
 
     Arguments:
         vocabulary: V; words are numbered from the commonest to the rarest.
-        tries: T, how often to draw.
-        key: what decides the draw.
+        tries: T, how often to sample.
+        key: what decides the sampling.
 
     Returns:
         (S,) int64, ascending, S at most T.
@@ -270,17 +270,17 @@ def chance_of_being_drawn(words: Tensor, vocabulary: int, tries: int) -> Tensor:
 def sampled_cross_entropy(
     labels: Tensor, words: Tensor, *, valid: Tensor, tries: int
 ) -> Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]:
-    """Cross-entropy over the right word and some that were drawn, as a function of h, W and b (Jean et al. 2015, section 3).
+    """Cross-entropy over the right word and some that were sampled, as a function of h, W and b (Jean et al. 2015, section 3).
 
-        z_v = w_v h + b_v - log Q(v),   loss = - log( exp z_y / (exp z_y + sum over drawn v other than y of exp z_v) )
+        z_v = w_v h + b_v - log Q(v),   loss = - log( exp z_y / (exp z_y + sum over sampled v other than y of exp z_v) )
 
-    Q(v) is the chance that v is among the words drawn, which takes the preference for common words out again.
+    Q(v) is the chance that v is among the words sampled, which takes the preference for common words out again.
 
     Arguments:
         labels: (...) int64, y.
         words: (S,) int64, as `drawn_words` gives them.
         valid: (...) bool, True = the label counts.
-        tries: T of the draw.
+        tries: T of the sampling.
 
     Returns:
         A function of h (..., D), W (V, D) and b (V,) or None, as `projected_cross_entropy`: the sum over labels, and in how many
@@ -327,7 +327,7 @@ def summed_losses(
     return sums
 
 
-# Of vectors of texts.
+# Of text embeddings.
 
 
 def ranking_loss(first: Tensor, others: Tensor, *, scale: float, same: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -65,8 +65,8 @@ class MaskedTextData:
         validation: likewise; held out from the training files, document by document, where null.
         validation_share: of the documents, to be held out.
         validation_size: so many instead, at most a tenth of all.
-        builtin: `python_docs`, the reference text that comes with Python, beside the files or alone; a few of its topics are for
-            validation.
+        builtin: `python_docs`, the reference text that comes with Python, in addition to the files, or alone; a few of its
+            topics are for validation.
         documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
         sentences: running text is `split` into sentences by rules, or each `line` is one.
         cleaning: `wikitext` undoes what those sets did to spaces and hyphens, and reads `<unk>` as the unknown token.
@@ -204,7 +204,7 @@ class MaskedBatch(TensorBatch):
         tokens: (B, L), some hidden.
         segments: (B, L) int64, 1 from the second text on.
         at: (M,) int64, the places to be told, as indices into B x L.
-        labels: (M,) int64, the tokens that stood there.
+        labels: (M,) int64, the tokens that was there.
         next: (B,) int64, `FOLLOWED` or `OTHER`; None where that is not asked.
         taught: whether a teacher is to be asked, as in training.
     """
@@ -318,7 +318,7 @@ class MaskedLanguageModellingTask(EncoderTask):
         return self.batch(read_inputs(data, rows), rows, nexts=nexts, draw=draw)
 
     def loss(self, model: nn.Module, batch: MaskedBatch, *, smoothing: float = 0.0) -> LossSum:
-        """Cross-entropy of the hidden tokens, summed over them; beside it that of next sentences, or what a teacher adds."""
+        """Cross-entropy of the hidden tokens, summed over them; next to it that of next sentences, or what a teacher adds."""
         if batch.taught and self.teacher is not None:
             return self.teacher.loss(model, batch, smoothing=smoothing)
         encoded = encoded_by(model, batch.tokens, batch.segments, at=batch.at)
@@ -353,7 +353,7 @@ class MaskedLanguageModellingTask(EncoderTask):
         return found | {f"{name}_accuracy": right} if name == "next_sentence" else found
 
     def settings(self) -> dict[str, Any]:
-        """All that prediction and evaluation need beside the tokenizer."""
+        """All that prediction and evaluation need besides the tokenizer."""
         return {
             "maximum_length": self.maximum_length,
             "next_sentence": self.next_sentence,
@@ -364,7 +364,8 @@ class MaskedLanguageModellingTask(EncoderTask):
         """Inputs, tokens and vocabulary in a few words."""
         tokens, told = int(train.lengths(TEXT).sum()), int(self.labels(train).sum())
         return (
-            f"{len(train):,} inputs to learn from ({tokens:,} tokens, {told:,} of them hidden, in an epoch), {len(validation):,} "
+            f"{len(train):,} inputs to learn from ({tokens:,} tokens, {told:,} of them hidden, in an epoch), "
+            f"{len(validation):,} "
             f"to validate on; a vocabulary of {self.tokenizer.size:,}"
         )
 
@@ -396,7 +397,8 @@ class Counts:
         pairs = f"; {self.following / max(1, self.inputs):.1%} have the true next text" if paired else ""
         return (
             f"{self.inputs:,} inputs of {mean:.1f} tokens on average ({self.tokens:,} in all; filled up to {maximum} each, "
-            f"{1 - mean / maximum:.1%} would be padding){pairs}; {self.cut / max(1, self.tokens + self.cut):.1%} of the tokens "
+            f"{1 - mean / maximum:.1%} would be padding){pairs}; {self.cut / max(1, self.tokens + self.cut):.1%} of the "
+            "tokens "
             "were cut off"
         )
 
@@ -439,10 +441,10 @@ def write_inputs(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """What may stand at a mask.
+    """What may be at a mask.
 
     Arguments:
-        token: a piece of the vocabulary; "##" goes on with the word before.
+        token: a piece of the vocabulary; "##" continues the word before.
         probability: of this token at this mask.
         text: the whole text with it, the other masks filled with the most probable of theirs.
     """
@@ -514,7 +516,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
     validates_all = False
 
     def fill(self, text: str, top: int = 5, *, targets: Sequence[str] | None = None) -> Filled:
-        """What may stand at each mask of a text, such as "Paris is the [MASK] of France.".
+        """What may be at each mask of a text, such as "Paris is the [MASK] of France.".
 
         Arguments:
             top: how many candidates for each mask.
@@ -579,7 +581,8 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         """
         if not self.task.next_sentence:
             raise InputError(
-                "the model was not trained to tell whether one text follows another; use one trained with data.next_sentence=true"
+                "the model was not trained to tell whether one text follows another; use one trained with "
+                "data.next_sentence=true"
             )
         firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
         refuse_empty(firsts, "first text")
@@ -656,7 +659,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         return (tokens.ids == self.task.tokenizer.mask_id).flatten().nonzero().squeeze(1)
 
     def _ids_of(self, targets: Sequence[str]) -> list[int]:
-        """The token of each word that may stand at a mask, each once."""
+        """The token of each word that may be at a mask, each once."""
         tokenizer = self.task.tokenizer
         if isinstance(targets, str) or not targets:
             raise InputError(f"targets are {targets!r:.80}; give a list of words, or leave them out")
@@ -684,7 +687,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         return Filled(text=text, masks=tuple(masks))
 
     def _spelt(self, index: int) -> str:
-        """A token as it is written in a text, "##" before it where it goes on with the word before."""
+        """A token as it is written in a text, "##" before it where it continues the word before."""
         (token,) = self.task.tokenizer.tokens([index])
         return token if _goes_on(token) else self.task.tokenizer.decode([index]).strip() or token
 
@@ -694,7 +697,7 @@ def _goes_on(token: str) -> bool:
 
 
 def _joined(between: Sequence[str], words: Sequence[str]) -> str:
-    """Words put into the gaps of a text; one that goes on with the word before loses the space before it."""
+    """Words put into the gaps of a text; one that continues the word before loses the space before it."""
     text = between[0]
     for word, after in zip(words, between[1:], strict=True):
         text = (text.rstrip() + word[2:] if _goes_on(word) else text + word) + after
@@ -792,7 +795,8 @@ def _cut(
     count = f"{len(rows):,} document{'s' if len(rows) != 1 else ''}"
     if data.paired and len(rows) < 2:
         raise InputError(
-            f"the {split} text has {count}, and half of the next sentences are taken from another; cut it into documents with "
+            f"the {split} text has {count}, and half of the next sentences are taken from another; cut it into documents "
+            "with "
             "data.documents, or leave pairs out with data.next_sentence=false"
         )
     cutting = Cutting(
@@ -856,10 +860,10 @@ class MaskedEvaluation(Evaluation):
 def evaluate_masked(
     model: MaskedLanguageModel, documents: Any, *, seed: int = 0, batch_tokens: int = BATCH_TOKENS
 ) -> MaskedEvaluation:
-    """Hide tokens of documents and compare what a model tells with what stood there, as a run does with its validation data.
+    """Hide tokens of documents and compare what a model tells with what was there, as a run does with its validation data.
 
     Documents are cut into inputs, pairs where the model tells of next sentences, and tokens are hidden as in its training. The
-    same seed gives the same inputs and hides the same tokens whatever the model, if it has the same tokenizer.
+    same seed gives the same inputs and hides the same tokens for any model, if it has the same tokenizer.
 
     Arguments:
         documents: as `DOCUMENTS` takes them.

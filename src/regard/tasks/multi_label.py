@@ -56,7 +56,7 @@ class MultiLabelData(LabelledData):
         class_weights: what the loss of a label counts in texts that have it: `none`, 1; `balanced`, texts without it over texts
             with it; or by name, such as {urgent: 5}, where what is not named counts 1.
         positive: stays null; every label has its own F1, and `training.best=f1.urgent` chooses by that of one.
-        separator: what stands between labels in one cell; a list in JSONL, a dataset or memory needs none. An empty cell or list
+        separator: what is between labels in one cell; a list in JSONL, a dataset or memory needs none. An empty cell or list
             is a text without labels.
         threshold: the least probability at which a label is predicted.
     """
@@ -84,7 +84,7 @@ class MultiLabelTask(ClassificationTask):
         classes: the labels there are, in the order of the model's outputs.
         class_weights: what the loss of a label counts in texts that have it; None where all count 1.
         threshold: the least probability at which a label is predicted.
-        separator: what stands between labels that are given as one text.
+        separator: what is between labels that are given as one text.
     """
 
     name: ClassVar[str] = "multi_label_classification"
@@ -153,7 +153,7 @@ class Labelling:
 
 
 class MultiLabelClassifier(LabelledPredictor[MultiLabelTask]):
-    """A model that tells any number of labels of a text, ready to use: texts in, `Labelling`s out.
+    """A model that predicts any number of labels of a text, ready to use: texts in, `Labelling`s out.
 
     Arguments:
         model: a `TextEncoder` with one output for each label.
@@ -340,7 +340,7 @@ def labels_record(task: MultiLabelTask, example: LabelledText, said: Labelling) 
 
 
 def multi_label_from_hf(folder: Path, config: Any) -> MultiLabelTask:
-    """The same of a folder whose model tells any number of labels; the threshold is 0.5, for the folder says none.
+    """The same of a folder whose model predicts any number of labels; the threshold is 0.5, for the folder says none.
 
     Raises:
         InputError: as `classifier_from_hf`.

@@ -61,8 +61,8 @@ class ChoiceData:
         format: `swag`, `race`, `jsonl`, or `auto` to go by the file.
         maximum_length: the most tokens of a context and one choice, special ones included; longer ones are cut.
         question: where the question of an example stands: before each `choice`, as for BERT, or behind the `context`, as for GPT.
-        auxiliary: the weight of a language model's loss on the texts beside the task's own, for decoders such as `gpt2`; 0.5 as
-            published, 0 for none.
+        auxiliary: the weight of a language model's loss on the texts next to the task's own, for decoders such as `gpt2`; 0.5
+            as published, 0 for none.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -143,7 +143,7 @@ QUESTIONS = Examples(
 
 
 SIZES, ANSWER = "sizes", "answer"
-"""The columns of a store beside those of every encoder's input, in which the choices of a question stand one after another: how
+"""The columns of a store next to those of every encoder's input, in which the choices of a question stand one after another: how
 many tokens each has, and the number of the right one."""
 
 
@@ -317,7 +317,7 @@ class Choice:
 
 
 class MultipleChoice(EncoderPredictor[MultipleChoiceTask]):
-    """A model that chooses: a context and some ways to go on in, a `Choice` out.
+    """A model that chooses: a context and some ways to continue in, a `Choice` out.
 
     Arguments:
         model: a `TextEncoder` with one output.

@@ -58,7 +58,7 @@ class PairTask(Task):
 
     @property
     def surrounds(self) -> bool:
-        """Whether texts stand between the start and the end token, sources and targets alike, as BART reads and writes them.
+        """Whether texts are between the start and the end token, sources and targets alike, as BART reads and writes them.
 
         A decoder's first token is then the end token: what it reads is `</s> <s> y`, and what it writes `<s> y </s>`.
         """
@@ -229,7 +229,7 @@ class PairPredictor(Predictor[P]):
             sources: token ids, without what stands around a text.
             settings: how to decode.
             make: the result of a source's number and its hypotheses.
-            batch_size: sources decoded together. It changes memory and speed, and no answer but what is drawn.
+            batch_size: sources decoded together. It changes memory and speed, and no answer but what is sampled.
             stop: rules that end an answer; see `regard.generation.search`.
 
         Raises:
@@ -288,7 +288,7 @@ class PairPart(Generic[E]):
         name: of its section in the recipe, such as `data.targets.de`; `data` of the only one.
         data: its section.
         splits: its examples.
-        kept: how many are learnt from.
+        kept: how many are learned from.
         dropped: how many are left out, because they are too long.
         cut: of how many the source is cut.
     """

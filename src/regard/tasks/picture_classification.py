@@ -1,4 +1,4 @@
-"""Classes of pictures."""
+"""Classes of images."""
 
 from __future__ import annotations
 
@@ -52,23 +52,23 @@ class PictureData:
     """The `data` section of a recipe.
 
     Arguments:
-        train: a folder or zip archive with a folder of pictures for each class, called as the class; a folder with MNIST's files;
+        train: a folder or zip archive with a folder of images for each class, called as the class; a folder with MNIST's files;
             or `hub:owner/name[:configuration][@split]`, a dataset of the Hugging Face hub.
-        validation: another of these; pictures are held out of `train` where null.
-        validation_share: of the pictures, to be held out, instead of `validation_size`.
+        validation: another of these; images are held out of `train` where null.
+        validation_share: of the images, to be held out, instead of `validation_size`.
         validation_size: how many to hold out, at most a tenth of all.
         builtin: `digits`, the handwritten digits of scikit-learn, instead of files.
         part: of MNIST's files, the hub and builtin digits: `train`, or `test`.
-        size: learn from so many pictures alone, drawn with the seed from what is not held out; all where null.
-        height, width: every picture becomes so large, in pixels; as the first one where null.
-        fit: how: `crop` cuts off what stands over, `pad` puts black beside, `stretch` changes proportions.
+        size: learn from only so many images, sampled with the seed from what is not held out; all where null.
+        height, width: every image becomes so large, in pixels; as the first one where null.
+        fit: how: `crop` cuts off what is over, `pad` adds black bars, `stretch` changes proportions.
         colour: red, green and blue; one channel of grey where false. MNIST's and builtin digits are grey in any case.
-        shift: in training each picture is moved by up to so many pixels each way, anew each time; black comes in.
-        flip: whether in training a picture is mirrored left to right half of the time.
-        on_error: what to do about a picture that cannot be read: `skip` leaves it out and says so, `stop` ends with an error.
+        shift: in training each image is moved by up to so many pixels each way, again each time; black comes in.
+        flip: whether in training an image is mirrored left to right half of the time.
+        on_error: what to do about an image that cannot be read: `skip` leaves it out and says so, `stop` ends with an error.
 
     Raises:
-        InputError: for files beside builtin data, or a number out of range.
+        InputError: for files next to builtin data, or a number out of range.
     """
 
     train: str | tuple[str, ...] | None = None
@@ -146,22 +146,22 @@ PICTURES = Examples(
 
 
 def pixels_of(example: LabelledPicture, size: PictureSize) -> np.ndarray:
-    """An example's picture as a model reads it: (1, height, width, channels) uint8.
+    """An example's image as a model reads it: (1, height, width, channels) uint8.
 
     Raises:
-        InputError: for a picture that cannot be read.
+        InputError: for an image that cannot be read.
     """
     return frames_of(example.picture, size)
 
 
 MOVES = 0x5417
-"""Sets these draws apart from others of the same row."""
+"""Sets these samples apart from others of the same row."""
 
 
 def moved(pictures: np.ndarray, rows: Sequence[int], draw: int, *, shift: int, flip: bool) -> np.ndarray:
-    """Pictures moved by up to `shift` pixels each way and, with `flip`, half of them mirrored left to right.
+    """Images moved by up to `shift` pixels each way and, with `flip`, half of them mirrored left to right.
 
-    What happens to a picture is a function of its row and `draw` alone.
+    What happens to an image is a function of its row and `draw` alone.
 
     Arguments:
         pictures: (B, Y, X, C) uint8; not changed.
@@ -185,7 +185,7 @@ def moved(pictures: np.ndarray, rows: Sequence[int], draw: int, *, shift: int, f
 
 
 LABEL = "label"
-"""The one column: the number of each picture's class."""
+"""The one column: the number of each image's class."""
 
 MOST_CLASSES = 1 << 20
 
@@ -194,7 +194,7 @@ class PictureStore(TokenStore):
     """A `TokenStore` of classes that knows the pictures: (N, Y, X, C) uint8, read from disk as they are needed.
 
     Arguments:
-        folder: of the classes; the pictures are in a file beside it.
+        folder: of the classes; the images are in a file next to it.
         tokens, offsets: as for `TokenStore`.
     """
 
@@ -225,14 +225,14 @@ class PictureBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureClassificationTask(Task):
-    """What turns pictures with classes into a model's tensors, and its outputs into a loss.
+    """What turns images with classes into a model's tensors, and its outputs into a loss.
 
-        p(class | picture) = softmax(logits)
+        p(class | image) = softmax(logits)
 
     Arguments:
-        size: of pictures.
+        size: of images.
         classes: by name, in the order of the model's outputs.
-        shift, flip: what is done to pictures in training.
+        shift, flip: what is done to images in training.
     """
 
     name: ClassVar[str] = "picture_classification"
@@ -249,7 +249,7 @@ class PictureClassificationTask(Task):
         return self.classes
 
     def counts(self, data: TokenStore) -> dict[str, int]:
-        """How many pictures are of each class."""
+        """How many images are of each class."""
         found = np.bincount(data.numbers(LABEL), minlength=len(self.classes)).tolist()
         return dict(zip(self.classes, found, strict=True))
 
@@ -273,7 +273,7 @@ class PictureClassificationTask(Task):
         return self.classes.index(label)
 
     def model_settings(self) -> dict[str, Any]:
-        """The sizes of pictures, and how many classes there are."""
+        """The sizes of images, and how many classes there are."""
         return {
             "picture_height": self.size.height,
             "picture_width": self.size.width,
@@ -282,19 +282,19 @@ class PictureClassificationTask(Task):
         }
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """One for each picture, (N, 1): a batch of so many tokens is one of so many pictures."""
+        """One for each image, (N, 1): a batch of so many tokens is one of so many images."""
         return np.ones((len(data), 1), dtype=np.int64)
 
     def labels(self, data: TokenStore) -> np.ndarray:
-        """One for each picture, (N,)."""
+        """One for each image, (N,)."""
         return np.ones(len(data), dtype=np.int64)
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> PictureBatch:
-        """The pictures of these rows as a batch."""
+        """The images of these rows as a batch."""
         return self._batch(data, rows, self._pixels(data, rows))
 
     def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> PictureBatch:
-        """The same to learn from: moved and mirrored anew each time where that is asked for."""
+        """The same to learn from: moved and mirrored again each time where that is asked for."""
         pixels = self._pixels(data, rows)
         if self.shift or self.flip:
             pixels = moved(pixels, rows, draw, shift=self.shift, flip=self.flip)
@@ -308,7 +308,7 @@ class PictureClassificationTask(Task):
         return PictureBatch(batch_of(pixels), torch.tensor(labels, dtype=torch.int64))
 
     def loss(self, model: nn.Module, batch: PictureBatch, *, smoothing: float = 0.0) -> LossSum:
-        """Cross-entropy of the classes, summed over pictures."""
+        """Cross-entropy of the classes, summed over images."""
         total, correct = smoothed_cross_entropy(model(batch.pictures), batch.labels, smoothing=smoothing)
         return LossSum(total, len(batch.labels), correct)
 
@@ -318,16 +318,17 @@ class PictureClassificationTask(Task):
         return {"loss": loss}
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Pictures and classes in a few words."""
+        """Images and classes in a few words."""
         size, names = self.size, self.classes
         few = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
         return (
-            f"{len(train):,} pictures to learn from, {len(validation):,} to validate on, of {size.height} x {size.width} pixels"
+            f"{len(train):,} pictures to learn from, {len(validation):,} to validate on, of {size.height} x {size.width} "
+            "pixels"
             f"{' in colour' if size.channels == 3 else ''}; {len(names)} classes ({few})"
         )
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Nothing keeps a model of this task's sizes from reading its pictures."""
+        """Nothing keeps a model of this task's sizes from reading its images."""
         del model, train, validation
 
     def save(self, folder: Path) -> dict[str, Any]:
@@ -356,7 +357,7 @@ class PictureClassificationTask(Task):
         recipe: Mapping[str, Any],
         metrics: Mapping[str, float],
     ) -> None:
-        """Write all files of a model into an existing folder; beside one of Hugging Face's how it wants its pictures."""
+        """Write all files of a model into an existing folder; next to one of Hugging Face's how it wants its images."""
         use = ['print(model.classify("picture.png").label)']
         said = {
             "id2label": {str(number): name for number, name in enumerate(self.classes)},
@@ -371,22 +372,22 @@ class PictureClassificationTask(Task):
 
 
 def batch_of(pixels: np.ndarray) -> Pictures:
-    """Pictures (B, Y, X, C) uint8 as a model reads them, each by itself."""
+    """Images (B, Y, X, C) uint8 as a model reads them, each by itself."""
     copied = np.array(pixels)  # what is mapped cannot be written to
     frames = torch.from_numpy(copied).permute(0, 3, 1, 2).unsqueeze(1)
     return Pictures(frames, torch.ones(len(pixels), 1, dtype=torch.bool))
 
 
 TOGETHER = 256
-"""Pictures read at once."""
+"""Images read at once."""
 
 
 class PictureClassifierPredictor(Predictor[PictureClassificationTask]):
-    """A classifier of pictures, ready to use.
+    """A classifier of images, ready to use.
 
     Arguments:
         model: a `regard.layers.PictureClassifier`.
-        task: size of pictures, and classes.
+        task: size of images, and classes.
         recipe: how it was trained, as data; empty where unknown.
         metrics: its last evaluation.
     """
@@ -396,21 +397,21 @@ class PictureClassifierPredictor(Predictor[PictureClassificationTask]):
     validates_all: ClassVar[bool] = True
 
     def classify(self, picture: Picture) -> PictureClassification:
-        """The class of one picture.
+        """The class of one image.
 
         Arguments:
             picture: a file, or an array (Y, X, C) or (Y, X) uint8; one of another size is made to fit.
 
         Raises:
-            InputError: for a picture that cannot be read.
+            InputError: for an image that cannot be read.
         """
         return self.classify_batch([picture])[0]
 
     def classify_batch(self, pictures: Sequence[Picture]) -> list[PictureClassification]:
-        """The classes of many pictures; the answers come in the order of the pictures.
+        """The classes of many images; the answers come in the order of the images.
 
         Raises:
-            InputError: as `classify`, and for an array of one picture in place of a list of them.
+            InputError: as `classify`, and for an array of one image in place of a list of them.
         """
         if not isinstance(pictures, list | tuple):
             raise InputError(
@@ -426,7 +427,7 @@ class PictureClassifierPredictor(Predictor[PictureClassificationTask]):
         return made
 
     def read(self, pictures: Sequence[Picture]) -> Pictures:
-        """Pictures as the model reads them, on its device.
+        """Images as the model reads them, on its device.
 
         Raises:
             InputError: as `classify`.
@@ -459,7 +460,7 @@ def accuracy_and_f1(right: Sequence[int], predicted: Sequence[int], classes: int
 
 
 HELD_OUT = 0x1ABE
-"""Sets the choice of held-out pictures apart from other draws of the same seed."""
+"""Sets the choice of held-out images apart from other samples of the same seed."""
 
 
 def prepare_pictures(
@@ -470,15 +471,15 @@ def prepare_pictures(
     given: Any = None,
     given_validation: Any = None,
 ) -> Prepared[PictureClassificationTask]:
-    """Read the pictures once, make them one size, and leave them in `folder`.
+    """Read the images once, make them one size, and leave them in `folder`.
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
-        seed: of the choice of pictures that are held out, and of those that are learnt from where `data.size` says how many.
-        given, given_validation: pictures in memory instead of what `data` names, as `PICTURES` takes them.
+        seed: of the choice of images that are held out, and of those that are learned from where `data.size` says how many.
+        given, given_validation: images in memory instead of what `data` names, as `PICTURES` takes them.
 
     Raises:
-        InputError: for pictures that cannot be read, or too few of them.
+        InputError: for images that cannot be read, or too few of them.
     """
 
     def write() -> tuple[PictureClassificationTask, list[str]]:
@@ -529,7 +530,7 @@ def _task(data: PictureData, examples: Sequence[LabelledPicture]) -> PictureClas
 
 
 def _shape_of(examples: Sequence[LabelledPicture], *, colour: bool) -> tuple[int, int, int]:
-    """Height, width and channels of the first picture that can be read; the others become like it."""
+    """Height, width and channels of the first image that can be read; the others become like it."""
     wrong = InputError("there are no pictures; give some")
     for number, example in enumerate(examples):
         try:
@@ -542,7 +543,7 @@ def _shape_of(examples: Sequence[LabelledPicture], *, colour: bool) -> tuple[int
 
 @dataclass(slots=True)
 class _Writing:
-    """Writes the pictures and classes of one split, and counts what it leaves out."""
+    """Writes the images and classes of one split, and counts what it leaves out."""
 
     task: PictureClassificationTask
     skips: bool
@@ -586,10 +587,10 @@ class PictureEvaluation(Evaluation):
 
 
 def evaluate_pictures(model: PictureClassifierPredictor, pictures: Any) -> PictureEvaluation:
-    """Compare the classes of pictures with those that a model tells.
+    """Compare the classes of images with those that a model tells.
 
     Arguments:
-        pictures: `LabelledPicture`s, or (picture, class).
+        pictures: `LabelledPicture`s, or (image, class).
 
     Raises:
         InputError: for an empty list, or a class that is none of the model's.
@@ -611,7 +612,7 @@ def evaluate_pictures(model: PictureClassifierPredictor, pictures: Any) -> Pictu
 def picture_record(
     task: PictureClassificationTask, picture: LabelledPicture, said: PictureClassification
 ) -> dict[str, Any]:
-    """The name of a picture, its class and the one that was told."""
+    """The name of an image, its class and the one that was told."""
     del task
     return {
         "picture": picture.name,
@@ -623,26 +624,27 @@ def picture_record(
 
 
 def read_pictures(data: PictureData, malformed: MalformedRows) -> Iterator[LabelledPicture]:
-    """The pictures that `data` names, with their classes; those of builtin digits that no training sees."""
+    """The images that `data` names, with their classes; those of builtin digits that no training sees."""
     del malformed
     part = "test" if data.builtin is not None else data.part
     return iter(read_labelled_pictures(data.place, part, colour=data.colour))
 
 
 def picture_classifier_from_hf(folder: Path, config: ViTConfig) -> PictureClassificationTask:
-    """The task of a folder that another program wrote: the classes of its config.json, and pictures of the model's size.
+    """The task of a folder that another program wrote: the classes of its config.json, and images of the model's size.
 
-    What becomes of a picture before is what preprocessor_config.json says.
+    What becomes of an image before is what preprocessor_config.json says.
 
     Raises:
-        InputError: where it names other classes than the model has, or is for another problem than one class for each picture.
+        InputError: where it names other classes than the model has, or is for another problem than one class for each image.
     """
     path = folder / "config.json"
     values = read_json_object(path, "copy the file again")
     named, problem = values.get("id2label"), values.get("problem_type")
     if problem not in (None, "single_label_classification"):
         raise InputError(
-            f"{path}.problem_type is {problem!r}; of pictures Regard tells one class each, which is 'single_label_classification'"
+            f"{path}.problem_type is {problem!r}; of pictures Regard tells one class each, which is "
+            "'single_label_classification'"
         )
     if config.outputs == 1:
         raise InputError(f"{path}: the model has one output; of pictures Regard tells one of two classes or more")

@@ -1,4 +1,4 @@
-"""Pictures as they are given and as models read them, their frames on disk, and what a classifier says of one."""
+"""Images as they are given and as models read them, their frames on disk, and what a classifier says of one."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ array when it is called, so that it need not be in memory before."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PictureSize:
-    """What every picture is made into.
+    """What every image is made into.
 
     Arguments:
         height, width: in pixels.
         channels: 3 for colours, 1 for grey.
-        frames: the most frames of a sequence; 1 for pictures.
-        fit: how pictures of other proportions get there; see `regard.data.pictures.fitted`.
-        steps: how pictures get there instead, where a folder of Hugging Face's says how.
+        frames: the most frames of a sequence; 1 for images.
+        fit: how images of other proportions get there; see `regard.data.pictures.fitted`.
+        steps: how images get there instead, where a folder of Hugging Face's says how.
     """
 
     height: int
@@ -56,7 +56,7 @@ class PictureSize:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PictureClassification:
-    """What a classifier, or a few-shot learner, says of a picture.
+    """What a classifier, or a few-shot learner, says of an image.
 
     Arguments:
         label: the most probable class.
@@ -76,7 +76,7 @@ class PictureClassification:
 
 
 def frames_of(picture: Picture, size: PictureSize) -> np.ndarray:
-    """A picture as a model reads it: (F, height, width, channels) uint8.
+    """An image as a model reads it: (F, height, width, channels) uint8.
 
     Raises:
         InputError: for a file that is none, an array of another kind, too many frames, or steps that lead to another size.
@@ -103,7 +103,7 @@ def _sized(frame: np.ndarray, size: PictureSize) -> np.ndarray:
 
 
 def frames_as_given(picture: Picture, *, colour: bool) -> list[np.ndarray]:
-    """A picture's frames, (Y, X, C) uint8 each, as large as they are.
+    """An image's frames, (Y, X, C) uint8 each, as large as they are.
 
     Raises:
         InputError: for a file that is none, or an array of another kind.
@@ -138,7 +138,7 @@ def _channelled(frame: np.ndarray, channels: int) -> np.ndarray:
     raise InputError(f"a picture has {given} channels; give red, green and blue, or one of grey")
 
 
-# Frames stand in one mapped file, beside the store of what is said of them.
+# Frames are in one mapped file, next to the store of what is said of them.
 
 
 def frames_file(folder: AnyPath) -> Path:
@@ -190,7 +190,7 @@ def _sums_file(path: Path) -> Path:
 
 
 def read_frames(folder: AnyPath) -> Frames:
-    """The frames beside a store's folder, read from disk as they are needed.
+    """The frames next to a store's folder, read from disk as they are needed.
 
     Raises:
         InputError: where there are none, or they cannot be read.
@@ -217,14 +217,14 @@ def read_frames(folder: AnyPath) -> Frames:
 def write_frames(
     folder: AnyPath, pictures: Iterator[np.ndarray], shape: tuple[int, int, int]
 ) -> Iterator[tuple[int, int]]:
-    """Write pictures, one by one as they are asked for, into the file beside a store's folder.
+    """Write images, one by one as they are asked for, into the file next to a store's folder.
 
     Arguments:
         pictures: (F, Y, X, C) uint8 each.
         shape: (Y, X, C), of every frame.
 
     Yields:
-        The span of each picture, once it is written. The file appears when all are.
+        The span of each image, once it is written. The file appears when all are.
     """
     path = frames_file(folder)
     count = 0

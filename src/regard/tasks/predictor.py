@@ -197,7 +197,7 @@ class Predictor(Generic[T]):
         return self
 
     def save(self, folder: str | Path, *, max_shard_size: int | str | None = None) -> None:
-        """Write the whole folder anew: config, weights, tokenizers, regard.json, model card.
+        """Write the whole folder again: config, weights, tokenizers, regard.json, model card.
 
         Where another program's layout can tell the model, the folder has that one, and opens there too.
 
@@ -317,7 +317,7 @@ class PredictionObserver(SearchObserver, Protocol):
         ...
 
     def predicted(self, predictions: Sequence[Any], hypotheses: list[list[Hypothesis]]) -> None:
-        """Called after each search: one prediction per source row, beside the hypotheses it was made of."""
+        """Called after each search: one prediction per source row, next to the hypotheses it was made of."""
         ...
 
 

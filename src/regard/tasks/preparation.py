@@ -1,4 +1,4 @@
-"""Data turned into token ids, in a folder of the run: made once, and taken as it is by a run that goes on."""
+"""Data turned into token ids, in a folder of the run: made once, and taken as it is by a run that continues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRAIN, VALIDATION = "train", "validation"
 """Where in the folder the token stores are."""
 
 PLACES = ".places"
-"""What a file beside a store ends in: a line of JSON with the files, then of each row a file's number and a line (uint32)."""
+"""What a file next to a store ends in: a line of JSON with the files, then of each row a file's number and a line (uint32)."""
 
 T = TypeVar("T", bound=Task)
 
@@ -55,7 +55,7 @@ def prepare(
     again: Callable[[], T] | None = None,
     store: Callable[[Path], TokenStore] = TokenStore.open,
 ) -> Prepared[T]:
-    """The frame of every preparation: made once, and taken as it is where it is there already, as in a run that goes on.
+    """The frame of every preparation: made once, and taken as it is where it is there already, as in a run that continues.
 
     Arguments:
         task: its type, which reads itself from what was written.
@@ -128,9 +128,9 @@ class TokenizerSettings:
         kind: `bpe`, `byte_bpe` (GPT-2's), `wordpiece`, `bert` (BERT's own WordPiece), `unigram`, `word`, `character`, or
             `spelling` (the bytes of words, ELMo's); for music `performance` or `grid`, as `data.music.events` has it.
         size: the largest vocabulary.
-        lowercase: drop case.
+        lowercase: lowercase the text.
         path: a folder, tokenizer.json, vocab.txt or vocab.json (with its merges.txt) to take instead of training one.
-        sentinels: how many of T5's sentinels a trained one has, each to stand for a span that was taken out; T5 has 100.
+        sentinels: number of T5's sentinels in a trained tokenizer, one for each removed span; T5 has 100.
     """
 
     kind: Literal[
@@ -206,7 +206,7 @@ Row = Sequence[Sequence[int] | np.ndarray]
 
 
 class Places:
-    """Where the rows of a store were read: gathered while it is written, then kept beside it."""
+    """Where the rows of a store were read: gathered while it is written, then kept next to it."""
 
     def __init__(self) -> None:
         self._files: dict[str, int] = {}

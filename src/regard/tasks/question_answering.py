@@ -66,7 +66,7 @@ from regard.tasks.spec import TaskSpec, encoder_config
 from regard.tasks.task import LossSum
 
 NOWHERE = -1
-"""The label of a window that is not learnt from."""
+"""The label of a window that is not learned from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +115,11 @@ class QuestionAnsweringTask(EncoderTask):
         """Windows and the places of their answers to a batch for training.
 
         Arguments:
-            answers: the first and the last token of each; None for a window that is not learnt from.
+            answers: the first and the last token of each; None for a window that is not learned from.
         """
         tokens, segments = padded(inputs, padding_id=self.tokenizer.padding_id)
         labels = [(NOWHERE, NOWHERE) if answer is None else answer for answer in answers]
-        # A model without segments still has to know which places are the context's, so they stand beside the labels.
+        # A model without segments still has to know which places are the context's, so they are next to the labels.
         places = np.array([(joined.second, len(joined.ids) - 1) for joined in inputs], dtype=np.int64)
         return EncoderBatch(tokens, segments, torch.from_numpy(np.hstack([np.array(labels, dtype=np.int64), places])))
 
@@ -374,7 +374,7 @@ def _gather(group: Sequence[tuple[Findings, Window]], logits: Tensor, maximum: i
 def _passages(
     found: BestSpans, row: int, start: Tensor, end: Tensor, window: Window
 ) -> list[tuple[float, float, int, int]]:
-    """The best passages of one window: the logits of both ends, and where it stands in the context, in characters."""
+    """The best passages of one window: the logits of both ends, and where it is in the context, in characters."""
     kept = int(torch.isfinite(found.scores[row]).sum())
     first, last = found.starts[row, :kept], found.ends[row, :kept]
     begin = window.joined.second
@@ -468,7 +468,7 @@ class _Rows:
     """Makes the rows of both stores, and counts what the user ought to know.
 
     Arguments:
-        keeps: whether the windows of an answered question that the answer is not in are learnt from.
+        keeps: whether the windows of an answered question that the answer is not in are learned from.
     """
 
     def __init__(self, task: QuestionAnsweringTask, *, keeps: bool) -> None:
@@ -543,7 +543,7 @@ class _Rows:
         return places
 
     def _label(self, question: Question, window: Window, answer: tuple[int, int] | None) -> Sequence[int]:
-        """The places of the answer's ends in a window; none where it is not learnt from."""
+        """The places of the answer's ends in a window; none where it is not learned from."""
         if question.impossible:
             return AT_CLS
         if answer is None:

@@ -68,7 +68,7 @@ def check_windows(where: str, maximum_length: int, stride: int, maximum_question
     """Refuse windows that would leave out a part of the context, or have no room for one.
 
     Arguments:
-        where: what stands before the names of the settings.
+        where: what is before the names of the settings.
 
     Raises:
         InputError: naming the setting, its value and what is allowed.
@@ -98,7 +98,7 @@ WANTED = "(question, context, answer)"
 def _row(row: Any, called: str, number: int, data: Any) -> Question:
     """(question, context, answer), or a mapping with these, such as SQuAD's rows in the library `datasets`.
 
-    The answer is a text that stands in the context, of which the first place is taken; or (text, place); or None where the
+    The answer is a text that is in the context, of which the first place is taken; or (text, place); or None where the
     context has none.
     """
     del data
@@ -193,7 +193,7 @@ class Encoded(NamedTuple):
 
     Arguments:
         ids: (N,) int32.
-        spans: (N, 2) int32, where each token stands in the context, in characters, end excluded.
+        spans: (N, 2) int32, where each token is in the context, in characters, end excluded.
     """
 
     ids: np.ndarray
@@ -202,7 +202,7 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """A question beside a piece of its context.
+    """A question next to a piece of its context.
 
     Arguments:
         joined: `[CLS] question [SEP] piece [SEP]`; its `second` is where the piece begins.
@@ -256,7 +256,7 @@ def begins(count: int, room: int, stride: int) -> list[int]:
 def owners(count: int, room: int, starts: Sequence[int]) -> np.ndarray:
     """The window in which each token of a context has most around it, (N,) int32 (the authors' "maximum context").
 
-    What is around a token is the smaller of how much stands before and after it in the window, and a hundredth of the window's
+    What is around a token is the smaller of how much is before and after it in the window, and a hundredth of the window's
     length to prefer the longer one; of equal ones the first is taken.
 
     >>> owners(10, 6, [0, 3, 6]).tolist()
@@ -308,8 +308,8 @@ def places_of(spans: np.ndarray, start: int, end: int) -> tuple[int, int] | None
 
 
 ANSWER, QUESTION, PIECE, SPANS, RECORD, CONTEXT = "answer", "question", "piece", "spans", "record", "context"
-"""The columns beside those of every encoder's input. `answer`: the places of its first and last token, none where the window is
-not learnt from. `question`: its number. The others are there to validate only. `piece`: `begin` and `owned` of a `Window`, and
+"""The columns next to those of every encoder's input. `answer`: the places of its first and last token, none where the window is
+not learned from. `question`: its number. The others are there to validate only. `piece`: `begin` and `owned` of a `Window`, and
 `spans`. `record`: the question's id and right answers, in JSON, in its first window. `context`: in UTF-8, in the first window of
 several questions that share it."""
 
@@ -321,7 +321,7 @@ class Asked:
     """A question that is judged.
 
     Arguments:
-        id: told apart by.
+        id: distinguished by.
         context: what the answer is a passage of.
         answers: the right ones; none where there is none.
     """

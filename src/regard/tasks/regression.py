@@ -192,7 +192,7 @@ class MultiOutputTask(LabelledTask):
         return LossSum((error * error).mean(dim=1).sum(), len(values), none, auxiliary)
 
     def row(self, numbers: Sequence[float], like: Tensor) -> Tensor:
-        """A number for each output, beside values (..., outputs)."""
+        """A number for each output, next to values (..., outputs)."""
         return torch.tensor(numbers, dtype=like.dtype, device=like.device)
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:

@@ -63,7 +63,7 @@ class SentenceData:
 
     Arguments:
         train: a TSV, CSV or JSONL file, or several; gzip is recognised.
-        validation: likewise; held out from the training data where null.
+        validation: the same for validation; held out from the training data if null.
         validation_share: of the training examples, to be held out.
         validation_size: so many instead, at most a tenth of all.
         format: `auto` goes by the file's name; or that of a public set of rated pairs, `stsb`.
@@ -71,7 +71,7 @@ class SentenceData:
             pair; sentence1, sentence2; anchor, positive) or the first two columns.
         negative: the same of a third text, which does not belong to the first; null where there is none.
         label: the same of a number that says how alike the two are; null where there is none.
-        objective: what is learnt. `ranking`: to tell a text's partner from all others in the batch, and from the third texts;
+        objective: what is learned. `ranking`: to tell a text's partner from all others in the batch, and from the third texts;
             `cosine`: that the cosine is the number; `triplet`: that the third text is farther than the second; `auto` is
             `cosine` where there are numbers, else `ranking`.
         scale: of the cosines in `ranking`.
@@ -321,7 +321,7 @@ def _number(value: object) -> float | None:
 
 
 def check_form(example: SentenceExample, objective: str, texts: int, rated: bool) -> None:
-    """Refuse an example that the objective cannot be learnt from, or of another form than the first.
+    """Refuse an example that the objective cannot be learned from, or of another form than the first.
 
     Raises:
         InputError: naming where it stands.
@@ -343,7 +343,8 @@ def range_of(data: SentenceData, examples: Iterable[SentenceExample]) -> tuple[f
     highest = max(scores, default=1.0) if data.highest is None else data.highest
     if lowest >= highest:
         raise InputError(
-            f"the numbers go from {lowest:g} to {highest:g}; give data.lowest and data.highest, or pairs that are not all alike"
+            f"the numbers go from {lowest:g} to {highest:g}; give data.lowest and data.highest, or pairs that are not all "
+            "alike"
         )
     return lowest, highest
 
@@ -387,11 +388,11 @@ class SentenceEmbeddingTask(EncoderTask):
         pooling: how the vectors of tokens become one, or several that stand one after another.
         normalise: whether vectors have length one.
         lowercase: whether texts are brought to lower case before the tokenizer sees them.
-        sentences: whether a token stands between the sentences of a text, for models that tell them apart.
+        sentences: whether a token is between the sentences of a text, for models that distinguish them.
         prompts: texts by name, to be put before what is read.
         prompt: the name of the one that is put there unless another is asked for; None for none.
         dense: linear maps behind the pooling; they are not trained.
-        objective, scale, margin, lowest, highest: what was learnt, as in the recipe's `data` section.
+        objective, scale, margin, lowest, highest: what was learned, as in the recipe's `data` section.
     """
 
     name: ClassVar[str] = "sentence_embedding"
@@ -559,7 +560,7 @@ class SentenceEmbeddingTask(EncoderTask):
     # --- folders ---
 
     def settings(self) -> dict[str, Any]:
-        """All that prediction needs beside the tokenizer and the linear maps."""
+        """All that prediction needs besides the tokenizer and the linear maps."""
         return {part.name: getattr(self, part.name) for part in fields(self) if part.name not in ("tokenizer", "dense")}
 
     @classmethod
@@ -601,7 +602,8 @@ def check_pooling(model: Any, pooling: Sequence[str]) -> None:
         and getattr(model, "pooler", None) is None
     ):
         raise InputError(
-            f"pooling is pooler, and this {model.config.model_type} makes no vector of a whole text; choose another, such as mean"
+            f"pooling is pooler, and this {model.config.model_type} makes no vector of a whole text; choose another, such as "
+            "mean"
         )
 
 

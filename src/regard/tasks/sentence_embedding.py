@@ -1,4 +1,4 @@
-"""Sentence embedding: vectors of texts, learnt from pairs and triples (Reimers and Gurevych 2019)."""
+"""Sentence embedding: text embeddings, learned from pairs and triples (Reimers and Gurevych 2019)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
 
     Arguments:
         model: a `TextEncoder` or a `SentenceEncoderModel`; what head it has does not matter.
-        task: tokenizer, pooling and what stands behind it.
+        task: tokenizer, pooling and what is behind it.
         recipe: how it was trained, as data; empty where unknown.
         metrics: its last evaluation.
     """
@@ -146,7 +146,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
         precision: str | None = None,
         batch_tokens: int = BATCH_TOKENS,
     ) -> NDArray[np.float32]:
-        """The vectors of texts.
+        """The text embeddings.
 
         A text in which there is nothing has the vector of the special tokens alone. A model that is looked at is read as it is,
         and not a copy prepared for speed.
@@ -169,7 +169,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
     def embed_tokens(
         self, inputs: Sequence[Sequence[int]], *, precision: str | None = None, batch_tokens: int = BATCH_TOKENS
     ) -> NDArray[np.float32]:
-        """The vectors of texts that are tokens already, as `task.encode` gives them; else as `embed`. Nobody is told of them.
+        """The text embeddings that are tokens already, as `task.encode` gives them; else as `embed`. Nobody is told of them.
 
         Arguments:
             inputs: token ids, special ones included, each at most `maximum_length` of them.
@@ -216,7 +216,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
 
         Arguments:
             measure: the cosine of their vectors; or `angular`, one minus the angle between them in half turns (Cer et al. 2018,
-                equation 1), which tells texts apart that are very much alike.
+                equation 1), which distinguishes texts that are very much alike.
 
         Returns:
             (N, M) float32.

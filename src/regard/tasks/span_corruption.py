@@ -1,4 +1,4 @@
-"""Pre-training by span corruption: tell what stood where spans were taken out (Raffel et al. 2020)."""
+"""Pre-training by span corruption: tell what was where spans were taken out (Raffel et al. 2020)."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class SpanTextData(StretchData):
         validation: likewise; held out from the training files, document by document, where null.
         validation_share: of the documents, to be held out.
         validation_size: so many instead, at most a tenth of all.
-        builtin: `python_docs`, the reference text that comes with Python, beside the files or alone; a few of its topics are for
-            validation.
+        builtin: `python_docs`, the reference text that comes with Python, in addition to the files, or alone; a few of its
+            topics are for validation.
         documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
         cleaning: `wikitext` undoes what those sets did to spaces and hyphens, and reads `<unk>` as the unknown token.
         length: tokens of an input, its sentinels and its end token included; the stretch of text that it is made of has more.
@@ -74,7 +74,7 @@ class SentinelTokenizerSettings(TokenizerSettings):
     Arguments:
         kind: `unigram` (as published), `bpe`, `wordpiece`, `word` or `character`.
         size: the largest vocabulary, sentinels included.
-        lowercase: drop case.
+        lowercase: lowercase the text.
         path: a folder or tokenizer.json to take instead of training one; that of `model.pretrained` where there is one.
         sentinels: how many a trained one has, each to stand for a span that was taken out.
     """
@@ -137,7 +137,8 @@ class SpanCorruptionTask(StretchTask):
         noise, spans = self.corruption.counts(lengths)
         read, written = self.sizes(lengths).mean(axis=0).tolist()
         return (
-            f"of which {noise.sum() / lengths.sum():.1%} are taken out in {spans.sum():,} spans: inputs of {read:.1f} tokens, "
+            f"of which {noise.sum() / lengths.sum():.1%} are taken out in {spans.sum():,} spans: inputs of {read:.1f} "
+            "tokens, "
             f"targets of {written:.1f}"
         )
 
@@ -198,7 +199,8 @@ def with_sentinels(tokenizer: Tokenizer, where: str) -> Tokenizer:
     """
     if not tokenizer.sentinels:
         raise InputError(
-            f"{where}: the tokenizer has no sentinels (<extra_id_0> and so on), so nothing can stand for a span; take one that "
+            f"{where}: the tokenizer has no sentinels (<extra_id_0> and so on), so nothing can stand for a span; take one "
+            "that "
             "has them, or train one with tokenizer.sentinels=100"
         )
     return tokenizer
@@ -228,7 +230,7 @@ class FilledSpans:
 
 
 class SpanFiller(PairPredictor[SpanCorruptionTask]):
-    """A model pre-trained by span corruption: it writes what is to stand at each sentinel of a text.
+    """A model pre-trained by span corruption: it writes what is to be at each sentinel of a text.
 
     Arguments:
         model: a `Decoder` with `start` and `step`.
@@ -238,7 +240,7 @@ class SpanFiller(PairPredictor[SpanCorruptionTask]):
     """
 
     def fill(self, text: str, settings: GenerationSettings | None = None) -> FilledSpans:
-        """What stands in the gaps of a text, such as "Thank you <extra_id_0> me to your party <extra_id_1> week.".
+        """What is in the gaps of a text, such as "Thank you <extra_id_0> me to your party <extra_id_1> week.".
 
         Arguments:
             text: its sentinels are `<extra_id_0>`, `<extra_id_1>` and so on, in this order. Each stands for any number of whole
@@ -257,7 +259,7 @@ class SpanFiller(PairPredictor[SpanCorruptionTask]):
 
         Arguments:
             settings: as in `fill`.
-            batch_size: texts decoded together. It changes memory and speed, and no answer but what is drawn.
+            batch_size: texts decoded together. It changes memory and speed, and no answer but what is sampled.
 
         Raises:
             InputError: as `fill`.
@@ -296,7 +298,7 @@ class SpanFiller(PairPredictor[SpanCorruptionTask]):
         return () if unknown is None else (unknown,)
 
     def encode(self, text: str, number: int = 1) -> list[int]:
-        """The token ids of a text with sentinels, as they would stand in a corrupted one.
+        """The token ids of a text with sentinels, as they would be in a corrupted one.
 
         Arguments:
             number: of the text, for messages.
@@ -319,7 +321,8 @@ class SpanFiller(PairPredictor[SpanCorruptionTask]):
         if used == 0 or stray is not None:
             fault = "has no <extra_id_0>" if used == 0 else f"has {stray} out of its place"
             raise InputError(
-                f"text {number} ({text!r:.60}) {fault}; write <extra_id_0>, <extra_id_1> and so on, in this order and each once, "
+                f"text {number} ({text!r:.60}) {fault}; write <extra_id_0>, <extra_id_1> and so on, in this order and each "
+                "once, "
                 "where something is missing"
             )
         return ids
@@ -330,7 +333,7 @@ class SpanFiller(PairPredictor[SpanCorruptionTask]):
         return self.task.tokenizer.kind not in ("character", "byte_bpe")
 
     def _encoded(self, part: str) -> list[int]:
-        """The token ids of what stands between two sentinels."""
+        """The token ids of what is between two sentinels."""
         kept = part.strip() if self._bears_spaces else part
         return self.task.tokenizer.encode(kept) if kept else []
 

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 class TaskSpec:
     """All that recipes, training, folders and commands need to know of one task.
 
-    It stands at the end of the task's own file, and `TASKS` names it there.
+    It is at the end of the task's own file, and `TASKS` names it there.
 
     Arguments:
         task: what holds tokenizers and settings.
         predictor: what a trained model of it becomes.
         interface: what it asks of a model; whatever serves it will do.
-        sections: what a recipe says beside model and training, section by section.
+        sections: what a recipe says besides model and training, section by section.
         prepare: from those sections, by name, to token ids in a folder; takes `folder`, `seed`, and examples in memory instead of
             files as `given` and `given_validation`.
         evaluate: measures a predictor on examples; what it returns has `metrics`, `count` and, for tasks of encoders,
@@ -140,7 +140,7 @@ class ModelsOf:
         families: by `model_type`; of any where empty.
         heads: what the head gives; of any where empty.
         outputs: how many numbers a head gives: `one`, `several`, or `some`, not none; any count where None.
-        vectors: whether the model has to make vectors of texts or of their tokens.
+        vectors: whether the model has to make text embeddings or of their tokens.
         problems: what `problem_type` has to be in config.json, None where it is absent; () for whatever it is.
     """
 

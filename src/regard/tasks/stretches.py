@@ -46,8 +46,8 @@ class StretchData:
         validation: likewise; held out from the training files, document by document, where null.
         validation_share: of the documents, to be held out.
         validation_size: so many instead, at most a tenth of all.
-        builtin: `python_docs`, the reference text that comes with Python, beside the files or alone; a few of its topics are for
-            validation.
+        builtin: `python_docs`, the reference text that comes with Python, in addition to the files, or alone; a few of its
+            topics are for validation.
         documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
         cleaning: `wikitext` undoes what those sets did to spaces and hyphens, and reads `<unk>` as the unknown token.
         length: tokens of an input, those around it included.
@@ -211,7 +211,7 @@ def _write(
 def stretches(documents: Iterable[list[list[int]]], length: int) -> Iterator[np.ndarray]:
     """The stream of all documents, cut after every `length` tokens; what is left at the end, if 2 tokens or more.
 
-    Nothing stands between two documents, as in the authors' code.
+    Nothing is between two documents, as in the authors' code.
     """
     waiting = np.zeros(0, dtype=np.int64)
     for document in documents:

@@ -215,7 +215,7 @@ class Tagging:
         words: of the text.
         tags: one for each word.
         probabilities: of each of the tags, whatever stands around.
-        spans: where each word stands in the text: (start, end) in characters, end excluded.
+        spans: where each word is in the text: (start, end) in characters, end excluded.
         entities: the spans that the tags mark, in order; none where tags are no spans, such as parts of speech.
     """
 
@@ -385,7 +385,7 @@ def tag_metrics(
 
 
 def _cut(text: str | Sequence[str], number: int) -> tuple[str, list[Extent]]:
-    """A text and where its words stand in it; words that were given apart are joined by blanks.
+    """A text and where its words are in it; words that were given apart are joined by blanks.
 
     Raises:
         InputError: where there is no word.

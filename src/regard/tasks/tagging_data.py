@@ -30,7 +30,7 @@ class TaggedData:
 
     Arguments:
         train: a file of tagged words, or several: CoNLL's columns or JSONL; gzip is recognised.
-        validation: likewise; held out from the training data where null.
+        validation: the same for validation; held out from the training data if null.
         validation_share: of the training sentences, to be held out.
         validation_size: so many instead, at most a tenth of all.
         format: `columns`, `jsonl`, or `auto`: by the first line.
@@ -278,7 +278,7 @@ def windows_of(
 
 
 def _shared(room: int, left: int, right: int) -> tuple[int, int]:
-    """How much is taken of what stands on both sides, where not all of it fits."""
+    """How much is taken of what is on both sides, where not all of it fits."""
     if left + right <= room:
         return left, right
     half = room // 2
@@ -293,7 +293,7 @@ def _edges(offsets: np.ndarray, room: int) -> list[tuple[int, int]]:
     edges: list[tuple[int, int]] = []
     first = 0
     while True:
-        if size - int(offsets[first]) <= room:  # the last one is filled with what stands before
+        if size - int(offsets[first]) <= room:  # the last one is filled with what is before
             return [*edges, (int(np.searchsorted(offsets, size - room)), count)]
         last = int(np.searchsorted(offsets, offsets[first] + room, side="right")) - 1
         edges.append((first, last))
@@ -353,7 +353,7 @@ _ROLES = {"L": "E", "U": "S"}  # BILOU's letters in those of BIOES
 
 
 class Transitions:
-    """Which tag may follow which, by the rules of a scheme; nothing is learnt.
+    """Which tag may follow which, by the rules of a scheme; nothing is learned.
 
         BIO           I-X follows B-X or I-X
         IOB1          B-X follows B-X or I-X
@@ -361,7 +361,7 @@ class Transitions:
 
     Arguments:
         tags: in the model's order.
-        scheme: as in `regard.data.tags`; None for tags that may stand in any order.
+        scheme: as in `regard.data.tags`; None for tags that may be in any order.
 
     >>> rules = Transitions(["O", "B-PER", "I-PER"], "BIO")
     >>> rules.first.tolist(), rules.follows[0].tolist()

@@ -50,7 +50,7 @@ class LossSum:
         total: the sum, a scalar with a gradient.
         tokens: how many labels it is over.
         correct: how many of them had the highest logit, alone.
-        auxiliary: further losses by name, each over labels of its own, as `Task.auxiliary_labels` counts them. What is learnt
+        auxiliary: further losses by name, each over labels of its own, as `Task.auxiliary_labels` counts them. What is learned
             from is the sum of the means.
     """
 
@@ -64,7 +64,7 @@ class LossSum:
 class Task(ABC):
     """What turns strings into a model's tensors, and its outputs into a loss.
 
-    One object holds all that prediction needs beside the model, and is saved in its folder. The training loop and the folders
+    One object holds all that prediction needs besides the model, and is saved in its folder. The training loop and the folders
     know of a task only what stands here.
     """
 
@@ -121,11 +121,11 @@ class Task(ABC):
         """The examples of these rows as a `Batch`."""
 
     def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> Any:
-        """The same to learn from: what `read_batch` gives, unless a task draws something anew each time, such as masks.
+        """The same to learn from: what `read_batch` gives, unless a task samples something again each time, such as masks.
 
         Arguments:
-            draw: a number that differs from epoch to epoch. All that is drawn is a function of it and the row, so that a run that
-                is resumed draws the same.
+            draw: a number that differs from epoch to epoch. All that is sampled is a function of it and the row, so that a run
+                that is resumed samples the same.
         """
         del draw
         return self.read_batch(data, rows)
@@ -170,7 +170,7 @@ class Task(ABC):
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """Of the groups of examples that validation tells apart; none unless a task says so."""
+        """Of the groups of examples that validation distinguishes; none unless a task says so."""
         return ()
 
     def groups(self, data: TokenStore) -> Mapping[str, Sequence[int]]:

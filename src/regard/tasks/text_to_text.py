@@ -54,14 +54,14 @@ class TextToTextData:
 
     Arguments:
         train: a TSV, CSV or JSONL file, two parallel files, or `hub:owner/name`; gzip is recognised.
-        validation: likewise; held out from the training data where null.
-        validation_size: how many pairs to hold out, at most a tenth of all.
-        validation_share: so many of them instead, as a share.
-        prefix: what stands in front of every source, such as "summarize: "; with the space that ends it.
+        validation: the same for validation; held out from the training data if null.
+        validation_size: number of pairs to hold out, at most a tenth of all.
+        validation_share: the share to hold out, instead of a number.
+        prefix: what is in front of every source, such as "summarize: "; with the space that ends it.
         source, target: column index, column name or JSON key of the two texts.
         format: `tsv`, `csv`, `jsonl`, or `auto`; or `questions`: SQuAD's JSON, or JSONL of questions with contexts, each read as
             "question: ... context: ..." and answered by the text of its first answer.
-        on_error: what to do about a malformed row: `skip` counts and reports it, `stop` ends with an error.
+        on_error: for a malformed row: `skip` counts and reports it, `stop` is an error.
         parts: a mixture: each part's name with a section like this one.
         limit: the most examples that a part of a mixture counts for; null = all it has.
         temperature: 1 mixes by size, and the larger the more alike the parts become.
@@ -69,7 +69,7 @@ class TextToTextData:
         maximum_target: pairs with a longer target are left out of training and counted; null keeps all.
 
     Raises:
-        InputError: for parts that cannot be told apart, or a number out of range.
+        InputError: for parts that cannot be distinguished, or a number out of range.
     """
 
     train: Place | None = None
@@ -126,7 +126,7 @@ class TextToTextData:
         return {"": self} if self.parts is None else self.parts
 
     def mixing(self, seed: int) -> Mixing:
-        """In which proportion the parts are learnt from.
+        """In which proportion the parts are learned from.
 
         Raises:
             InputError: for a limit or temperature that is none.
@@ -136,7 +136,7 @@ class TextToTextData:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A text to read, without prefix, and the texts that may be written, the first of which is learnt from.
+    """A text to read, without prefix, and the texts that may be written, the first of which is learned from.
 
     Arguments:
         targets: one at least.
@@ -206,9 +206,9 @@ class TextToTextTask(PairTask):
     Arguments:
         tokenizer: for all texts.
         generation: how to decode unless told otherwise.
-        prefixes: what stands in front of the sources of each part, by its name; of a model of one part, under the empty name.
+        prefixes: what is in front of the sources of each part, by its name; of a model of one part, under the empty name.
         maximum_source: tokens that were read of a source in training, its end token included; None for any number.
-        mixing: in which proportion the parts are learnt from.
+        mixing: in which proportion the parts are learned from.
     """
 
     name: ClassVar[str] = "text_to_text"
@@ -235,7 +235,7 @@ class TextToTextTask(PairTask):
         return tuple(name for name in self.prefixes if name)
 
     def prefix_of(self, part: str | None) -> str:
-        """What stands in front of a source.
+        """What is in front of a source.
 
         Arguments:
             part: its name; None for the one part of a model that has one, and for a text that says itself what is wanted.
@@ -329,7 +329,7 @@ class TextToTextTask(PairTask):
 
 
 class TextToText(PairPredictor[TextToTextTask]):
-    """A text-to-text model ready to use: texts in, texts out; what is wanted stands in front of a text.
+    """A text-to-text model ready to use: texts in, texts out; what is wanted is in front of a text.
 
     Arguments:
         model: a `Decoder` with `start` and `step`.
@@ -377,7 +377,7 @@ class TextToText(PairPredictor[TextToTextTask]):
                 and the text says itself what is wanted.
             prefix: what to put in front instead.
             stop: strings that end an answer and are not part of it.
-            batch_size: texts decoded together. It changes memory and speed, and no answer but what is drawn.
+            batch_size: texts decoded together. It changes memory and speed, and no answer but what is sampled.
             cut: read the beginning of a text that is longer than `longest`, as in training, instead of refusing it.
 
         Returns:
@@ -410,7 +410,8 @@ class TextToText(PairPredictor[TextToTextTask]):
         too_long = next((number for number, ids in enumerate(encoded) if len(ids) + 1 > limit), None)
         if too_long is not None and not cut:
             raise InputError(
-                f"text {too_long + 1} has {len(encoded[too_long]) + 1} tokens and the model reads {limit}; shorten it, or have "
+                f"text {too_long + 1} has {len(encoded[too_long]) + 1} tokens and the model reads {limit}; shorten it, or "
+                "have "
                 "its beginning read (cut), or piece after piece (pieces_of)"
             )
         return [ids[: limit - 1] for ids in encoded]
@@ -674,7 +675,7 @@ def _cut(model: TextToText, sources: Sequence[str], part: str | None) -> int:
 
 CONFIG = "config.json"
 TASKS_THERE, PREFIX = "task_specific_params", "prefix"
-"""Where a config.json has the tasks that a T5 was trained for, and of each what stands in front of its sources."""
+"""Where a config.json has the tasks that a T5 was trained for, and of each what is in front of its sources."""
 
 
 def text_to_text_from_hf(folder: Path, config: Any) -> TextToTextTask:

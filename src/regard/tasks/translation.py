@@ -54,7 +54,7 @@ class TranslationTask(PairTask):
         generation: how to decode unless told otherwise.
         languages: those that one model translates into; a source then begins with the tag of the one wanted (Johnson et al.
             2017). Empty for a model of one language, which needs no name.
-        surrounded: whether texts stand between the start and the end token, as BART's; see `PairTask.surrounds`.
+        surrounded: whether texts are between the start and the end token, as BART's; see `PairTask.surrounds`.
     """
 
     name: ClassVar[str] = "translation"
@@ -67,7 +67,7 @@ class TranslationTask(PairTask):
 
     @property
     def surrounds(self) -> bool:
-        """Whether texts stand between the start and the end token."""
+        """Whether texts are between the start and the end token."""
         return self.surrounded
 
     @property
@@ -392,7 +392,7 @@ def prepare_pairs(
     """
 
     def around(source: Tokenizer, target: Tokenizer) -> bool:
-        """Whether texts stand between two tokens: those of a given tokenizer that puts them there, as a BART's."""
+        """Whether texts are between two tokens: those of a given tokenizer that puts them there, as a BART's."""
         return tokenizer.path is not None and source.surrounds and target.surrounds
 
     def write() -> tuple[TranslationTask, list[str]]:
@@ -478,7 +478,7 @@ def _tokenizers(
                 both = (pair.source, pair.target)
                 yield from (both[side] for side in sides)
             alphabet = part.data.builtin.alphabet() if part.data.builtin is not None else None
-            if alphabet is not None:  # a small or unlucky draw may lack a symbol
+            if alphabet is not None:  # a small or unlucky sample may lack a symbol
                 yield from (alphabet[side] for side in sides)
 
     def trained(*sides: int) -> Tokenizer:
@@ -540,7 +540,7 @@ def _left_out(part: LanguagePart) -> list[str]:
 
 
 def _check_covered(part: LanguagePart, source: Tokenizer, target: Tokenizer, settings: PairTokenizerSettings) -> None:
-    """Refuse a vocabulary that lacks symbols of builtin data: what reads as unknown can be neither told apart nor written."""
+    """Refuse a vocabulary that lacks symbols of builtin data: what reads as unknown can be neither distinguished nor written."""
     alphabet = part.data.builtin.alphabet() if part.data.builtin is not None else None
     for tokenizer, text in zip((source, target), alphabet or (), strict=False):
         if tokenizer.unknown_id is not None and tokenizer.unknown_id in tokenizer.encode(text):

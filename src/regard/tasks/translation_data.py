@@ -46,9 +46,9 @@ class DatesData:
     """Builtin data: human-written dates in dozens of languages to ISO dates.
 
     Arguments:
-        size, validation_size: how many dates to draw for training and validation; no calendar day is in both.
-        typo_rate: share of the dates that have one typo in their letters, in training and validation alike.
-        languages: CLDR codes; all where null.
+        size, validation_size: number of dates for training and validation; no calendar day is in both.
+        typo_rate: share of dates with one typo in their letters, in training and validation.
+        languages: CLDR codes; all if null.
     """
 
     size: int = 100_000
@@ -74,10 +74,10 @@ class SequencesData:
 
     Arguments:
         kind: `copy`, `reversal`, `sorting`, `dictionary` (word for word), `reversed_dictionary`, `recall` (of the first
-            symbol) or `association` (the value beside a key).
-        symbols: how many different symbols, keys or values there are.
+            symbol) or `association` (the value next to a key).
+        symbols: number of different symbols, keys or values.
         shortest, longest: symbols of a source, both included; for `recall` those after the first, for `association` pairs.
-        size, validation_size: how many pairs to draw for training and validation; no source is in both.
+        size, validation_size: number of pairs for training and validation; no source is in both.
 
     Raises:
         InputError: for numbers out of range.
@@ -123,19 +123,19 @@ class TranslationData:
 
     Arguments:
         train: a TSV, CSV or JSONL file, two parallel files, or `hub:owner/name`; gzip is recognised.
-        validation: likewise; held out from the training data where null.
-        validation_size: how many pairs to hold out, at most a tenth of all.
-        validation_share: so many of them instead, as a share.
+        validation: the same for validation; held out from the training data if null.
+        validation_size: number of pairs to hold out, at most a tenth of all.
+        validation_share: the share to hold out, instead of a number.
         dates: builtin dates instead of files.
         sequences: builtin sequence problems instead of files.
-        targets: for one model that translates into several languages: each language's name with a section like this one.
+        targets: for a multilingual model: each target language's name with a section like this one.
         source, target: column index, column name or JSON key of the two texts.
         format: `tsv`, `csv`, `jsonl`, or `auto`.
-        on_error: what to do about a malformed row: `skip` counts and reports it, `stop` ends with an error.
-        maximum_tokens: pairs with a longer side are left out of training and counted; null keeps all.
+        on_error: for a malformed row: `skip` counts and reports it, `stop` is an error.
+        maximum_tokens: longer pairs are excluded from training and counted; null keeps all.
 
     Raises:
-        InputError: for several kinds of data at once, or languages that cannot be told apart.
+        InputError: for several kinds of data at once, or languages that cannot be distinguished.
     """
 
     train: Place | None = None
@@ -245,9 +245,9 @@ class PairTokenizerSettings(TokenizerSettings):
             and takes characters for numbers, codes, names and single words, else BPE, for source and target apart unless
             `shared`; training says what it chose.
         size: the largest vocabulary.
-        lowercase: drop case.
-        path: a folder, tokenizer.json or vocab.txt to take instead of training one.
-        sentinels: how many of T5's sentinels a trained one has, each to stand for a span that was taken out; T5 has 100.
+        lowercase: lowercase the text.
+        path: a folder, tokenizer.json or vocab.txt to load instead of training a tokenizer.
+        sentinels: number of T5's sentinels in a trained tokenizer, one for each removed span; T5 has 100.
         shared: one vocabulary for source and target.
     """
 
@@ -266,7 +266,7 @@ def builtin_pairs(
         data: the `data` section of a recipe, or a mapping with the entries to differ from the defaults.
         split: `train`, `validation` or `test`; a source is in one of them only, whatever seed, size and lengths.
         size: how many.
-        seed: another seed draws others.
+        seed: another seed samples others.
 
     Raises:
         InputError: for data that is not builtin, or has fewer different sources than asked for.

@@ -117,7 +117,7 @@ def states_are_values(case: ModelCase) -> None:
 
 
 def states_can_be_selected(case: ModelCase) -> None:
-    """Rows of a state may leave, repeat and change places; each goes on as before."""
+    """Rows of a state may leave, repeat and change places; each continues as before."""
     model, read = case.model(), case.inputs.batch()
     ids = case.inputs.written(read)
     logits, states = case.inputs.stepped(model, read)
@@ -158,7 +158,7 @@ def hypotheses_can_be_reordered(case: ModelCase) -> None:
 
 
 def states_can_be_cropped(case: ModelCase) -> None:
-    """A state cropped to fewer tokens goes on from there; a recurrent one refuses."""
+    """A state cropped to fewer tokens continues from there; a recurrent one refuses."""
     model, read = case.model(), case.inputs.batch()
     ids = case.inputs.written(read)
     logits, states = case.inputs.stepped(model, read)

@@ -386,10 +386,10 @@ class _WholeTexts(PaddedInputs[Parted]):
 
 
 class _Pictures(Inputs[Pictures]):
-    """Pictures for a classifier: three, of the size of the model's config."""
+    """Images for a classifier: three, of the size of the model's config."""
 
     lengths = (1, 1, 1)
-    tolerance = 1e-6  # pictures are float32 before the first layer
+    tolerance = 1e-6  # images are float32 before the first layer
 
     def _drawn(self) -> list[np.ndarray]:
         height, width = self.config.picture_height, self.config.picture_width
@@ -421,10 +421,10 @@ Captions = tuple[Pictures, Tokens]
 
 
 class _Captions(_Targets[Pictures]):
-    """Pictures of one to three frames and captions for a captioner."""
+    """Images of one to three frames and captions for a captioner."""
 
     lengths = (3, 5, 2)
-    tolerance = 1e-5  # pictures are float32 before the first layer
+    tolerance = 1e-5  # images are float32 before the first layer
     frames = (1, 3, 2)
 
     def _drawn(self) -> tuple[list[np.ndarray], list[list[int]]]:
@@ -487,7 +487,7 @@ def inputs_of(family: Family, config: Any) -> Inputs[Any]:
 
 
 class ModelCase:
-    """A config, what its interface reads, and models of it with parameters drawn so that none stands at zero or one."""
+    """A config, what its interface reads, and models of it with parameters sampled so that none is at zero or one."""
 
     def __init__(self, config: Any, idle: tuple[str, ...]) -> None:
         self.config, self.idle = config, idle

@@ -43,10 +43,10 @@ class MechanismTraits:
             keys.
         reach: which keys a query can look at by the mechanism's own rule, (B, H, L, S) bool; all where None.
         blind_to_keys: weights hang on the query and the places alone.
-        one_key: a query may look at one key of those that it sees, by a lot drawn in their order.
+        one_key: a query may look at one key of those that it sees, by a lot sampled in their order.
         own_slots: the queries are the tokens of the last keys and go along with them, so that keys cannot be moved by themselves;
             in a model only self-attention can have the mechanism.
-        without_gradient: nothing comes back through the weights, because they are drawn.
+        without_gradient: nothing comes back through the weights, because they are sampled.
         beside_weights: beginnings of the names of parameters that change the output and not the weights.
         fixed_value_width: the mechanism takes values of `VALUE_WIDTH` alone, which a model's layers then have too.
         ways: in which of `WAYS` a text in a model's blocks has the same answer as alone.
@@ -65,7 +65,7 @@ class MechanismTraits:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Inside, dropout draws from the global generators at a seed; afterwards the caller's random numbers are as they were."""
+    """Inside, dropout samples from the global generators at a seed; afterwards the caller's random numbers are as they were."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield
@@ -220,7 +220,7 @@ def check_in_blocks(kind: str, fit: Callable[[AttentionLayer], None], ways: Coll
 
 
 def _stacked(kind: str, fit: Callable[[AttentionLayer], None]) -> nn.Module:
-    """A small model of two blocks whose attentions are changed, all parameters drawn anew."""
+    """A small model of two blocks whose attentions are changed, all parameters sampled again."""
     sizes: dict[str, Any] = {"width": HEADS * WIDTH, "heads": HEADS, "feedforward_width": 5, "maximum_positions": 20}
     if kind == "encoder":
         model: nn.Module = Bert(BertConfig(vocabulary=11, layers=2, head="none", **sizes))

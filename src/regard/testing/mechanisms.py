@@ -164,7 +164,7 @@ def _refused(call: Callable[[], object], *said: str) -> None:
 
 
 def weights_are_float32(held: Held) -> None:
-    """Weights have the announced shape, and are float32 whatever the inputs are, but float64 for float64."""
+    """Weights have the announced shape, and are float32 for any inputs, but float64 for float64."""
     for dtype in TOLERANCES:
         with _in_case(dtype):
             case = held.case(dtype=dtype)
@@ -293,7 +293,7 @@ def grouped_keys_are_keys_repeated(held: Held) -> None:
 
 
 def training_changes_no_weights(held: Held) -> None:
-    """Weights are before dropout, and draw no random number."""
+    """Weights are before dropout, and sample no random number."""
     case = held.case(dropout=0.5)
     on_gpu = held.device.type == "cuda"
     quiet = case.mechanism.weights(case.inputs)
@@ -315,7 +315,7 @@ def dropout_acts_in_training_only(held: Held) -> None:
 
 
 def dropout_keeps_the_output_on_average(held: Held) -> None:
-    """The mean over many draws is the output without dropout."""
+    """The mean over many samples is the output without dropout."""
     case = held.case(dropout=0.3, mask=held.masks()["composed"])
     quiet = case.mechanism(case.inputs, case.value)
     case.mechanism.train()
@@ -323,7 +323,7 @@ def dropout_keeps_the_output_on_average(held: Held) -> None:
     def many(part: Tensor) -> Tensor:
         return part.detach().repeat(600, *[1] * (part.dim() - 1))
 
-    side_by_side = AttentionInputs(  # each row 600 times in one batch: dropout is drawn for each anew
+    side_by_side = AttentionInputs(  # each row 600 times in one batch: dropout is sampled for each again
         query=many(case.inputs.query),
         key=many(case.inputs.key),
         mask=held.masks(600)["composed"],
@@ -333,7 +333,7 @@ def dropout_keeps_the_output_on_average(held: Held) -> None:
     )
     with torch.no_grad():
         draws = case.mechanism(side_by_side, many(case.value)).unflatten(0, (600, BATCH))
-    # Six standard deviations of a mean of 600 draws, of which one weight without bound may make an output's large.
+    # Six standard deviations of a mean of 600 samples, of which one weight without bound may make an output's large.
     apart = (draws.mean(dim=0) - quiet.detach()).abs()
     ensure((apart <= 6 * draws.std(dim=0) / 600**0.5 + 1e-4).all(), f"the mean is off by {float(apart.max()):.3g}")
 
@@ -392,7 +392,7 @@ def values_that_do_not_fit_are_refused(held: Held) -> None:
 
 
 def nothing_undeclared_happens(held: Held) -> None:
-    """There is a further term, and something drawn, where that is declared and only there."""
+    """There is a further term, and something sampled, where that is declared and only there."""
     case = held.case()
     declared = case.mechanism.declaration
     weights = case.mechanism.weights(case.inputs)

@@ -156,7 +156,7 @@ def inputs_matter(case: ModelCase) -> None:
 
 
 def evaluation_draws_nothing(case: ModelCase) -> None:
-    """In evaluation the same input gives the same bits and no random number is drawn; in training dropout is at work."""
+    """In evaluation the same input gives the same bits and no random number is sampled; in training dropout is at work."""
     model, read = case.model(), case.inputs.batch()
     before = torch.get_rng_state()
     close(case.outputs(model, read), case.outputs(model, read), "the same input twice", exactly=True)

@@ -40,8 +40,8 @@ def backend_of(
     """BERT's tokenizer around a vocabulary that has the special tokens.
 
     Text is cleaned (control characters go, all white space becomes spaces), split at white space and around every mark of
-    punctuation and Chinese character; each word is the longest piece that begins it, then the longest that goes on, and so on;
-    a word for which that fails is `[UNK]`.
+    punctuation and Chinese character; each word is the longest piece that begins it, then the longest that continues, and so
+    on; a word for which that fails is `[UNK]`.
 
     Arguments:
         vocabulary: piece to id; pieces inside a word begin with `##`.
@@ -91,10 +91,10 @@ def _normaliser(lowercase: bool, strip_accents: bool | None, space_chinese: bool
 def train_bert(
     texts: Iterator[str], *, size: int, lowercase: bool, extra_tokens: Sequence[str] = ()
 ) -> tokenizers.Tokenizer:
-    """BERT's tokenizer with a vocabulary of at most `size` learnt from `texts`.
+    """BERT's tokenizer with a vocabulary of at most `size` learned from `texts`.
 
     The order is that of the released multilingual one: the special tokens, every character, every character again as it stands
-    inside a word, then what was learnt, first the pieces joined first.
+    inside a word, then what was learned, first the pieces joined first.
 
     Raises:
         TooSmall: the characters that must be kept take more than `size`.
@@ -265,7 +265,7 @@ class Anatomy:
         unused: those of them that stand for nothing at all.
         leading: how many reserved entries there are before the first other one.
         beginnings: entries that begin a word, or are one.
-        continuations: entries that go on with a word, `##` before them.
+        continuations: entries that continue a word, `##` before them.
         single_beginnings, single_continuations: of both, those of one character.
         numbers: entries of digits alone, in any script.
         scripts: entries by the script of their first letter, most first; `-` for those without a letter. A letter whose Unicode

@@ -1,11 +1,12 @@
 """Byte pair encoding of GPT-2 and RoBERTa (bytes) and of GPT (letters), the two files of these, and ELMo's words as bytes.
 
 GPT-2's is byte-level (Radford et al. 2019, section 2.2): pieces of UTF-8 bytes, so that no text is unknown. The 256 bytes are
-written as 256 letters that can be seen; what is learnt are merges of these. Text is cut beforehand where GPT-2 cuts it:
+written as 256 letters that can be seen; what is learned are merges of these. Text is cut beforehand where GPT-2 cuts it:
 contractions, words and numbers with the space before them, marks of punctuation, runs of white space.
 
-ELMo spells words (Peters et al. 2018): every word is the bytes of its letters, a mark before each word. Nothing is learnt and no
-word is unknown. Words are what stands between white space: split punctuation off first, as in the texts that ELMo was trained on.
+ELMo spells words (Peters et al. 2018): every word is the bytes of its letters, a mark before each word. Nothing is learned and
+no word is unknown. Words are what is between white space: split punctuation off first, as in the texts that ELMo was trained
+on.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from regard.reading import read_json, read_text
 from regard.text.sampling import learn
 
 END_OF_TEXT = "<|endoftext|>"
-"""GPT-2's one special token: it ends a text, stands before the first of one, and fills up."""
+"""GPT-2's one special token: it ends a text, is before the first of one, and fills up."""
 
 BYTES = 256
 """Values of a byte."""
@@ -249,7 +250,7 @@ SPELLING_SIZE = BYTES + 3
 """Of the vocabulary of `spelling_backend`."""
 
 MARK = 0x20
-"""The byte that no word has in it: a space, which stands before each."""
+"""The byte that no word has in it: a space, which is before each."""
 
 
 def byte_letters() -> list[str]:
@@ -292,7 +293,7 @@ def is_spelling(layout: Mapping[str, object]) -> bool:
 
 
 def spelling_word_table() -> tuple[np.ndarray, np.ndarray]:
-    """(V,) bool twice: whether a byte goes on with a word, as all but the mark do, and whether bytes can follow it."""
+    """(V,) bool twice: whether a byte continues a word, as all but the mark do, and whether bytes can follow it."""
     going_on, open_ended = np.zeros(SPELLING_SIZE, dtype=bool), np.zeros(SPELLING_SIZE, dtype=bool)
     going_on[:BYTES] = open_ended[:BYTES] = True
     going_on[MARK] = False

@@ -49,7 +49,7 @@ ITEM = 20
 """Characters that an item of a list counts for where each is looked at: a step of Python's, where strings are copied at once."""
 
 GUARDS = range(0xE000, 0xF900)
-"""Characters for private use, of which one that stands in no message marks special tokens that are spelt in one."""
+"""Characters for private use, of which one that is in no message marks special tokens that are spelt in one."""
 
 CONTINUED = "CONTINUE_FINAL_MESSAGE_TAG "
 
@@ -132,7 +132,7 @@ class ChatTemplate:
         Arguments:
             messages: in their order; a key whose value is None is left out.
             tools: JSON schemas of functions that the model may ask to be called.
-            answer: whether the beginning of an answer stands at the end (`add_generation_prompt`).
+            answer: whether the beginning of an answer is at the end (`add_generation_prompt`).
             continues: whether the last message is an answer to be continued (`continue_final_message`).
             template: which template, by name; None for `tool_use` where there are tools, else `default`.
             variables: whatever else the template reads, such as `enable_thinking`.
@@ -229,7 +229,7 @@ def _named(value: Any, where: str) -> dict[str, str]:
 
 
 def _content(token: Any) -> str:
-    """The spelling of a token, which may stand there with its settings."""
+    """The spelling of a token, which may be there with its settings."""
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) else ""
 
@@ -270,7 +270,7 @@ def _changed(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _guarded(text: str, spelt: Sequence[str], guard: str) -> str:
-    """A text in which a mark stands inside every spelling of a special token."""
+    """A text in which a mark is inside every spelling of a special token."""
     for token in spelt:
         text = text.replace(token, token[0] + guard + token[1:])
     return text
@@ -334,7 +334,7 @@ FILTERS = frozenset(
 """Of Jinja's, those that templates use and whose results are no longer than a bound says."""
 
 COMPARING = frozenset(["dictsort", "groupby", "max", "min", "sort", "unique"])
-"""Of these, those that compare copies of what stands in their value, in small letters."""
+"""Of these, those that compare copies of what is in their value, in small letters."""
 
 METHODS = frozenset(
     [

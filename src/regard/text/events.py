@@ -1,4 +1,4 @@
-"""Music as tokens: the vocabularies of events, which nothing has to be learnt for.
+"""Music as tokens: the vocabularies of events, which nothing has to be learned for.
 
 A piece is written as words with spaces between, so whatever reads, writes and shows texts does the same with music.
 """

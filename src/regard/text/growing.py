@@ -1,4 +1,4 @@
-"""The text of tokens that come one after another, without decoding all of them anew for each."""
+"""The text of tokens that come one after another, without decoding all of them again for each."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Decodes(Protocol):
 class GrowingText:
     """What tokens add to the text of a prompt: each time the same as `decode` of all of them, in time that does not grow.
 
-    How a token is written depends on its neighbours: a space stands between two words and a character may be made of several
+    How a token is written depends on its neighbours: a space is between two words and a character may be made of several
     tokens. So the new tokens are decoded together with those of the step before, and what these alone are is taken off. Where a
     prompt ends within a character, it is left out of account.
 
     Arguments:
         tokenizer: whose tokens they are.
-        prompt: ids that stand in front.
+        prompt: ids that are in front.
 
     >>> from regard.text import Tokenizer
     >>> tokenizer = Tokenizer.train(["the café is open"] * 9, kind="byte_bpe", size=300)

@@ -1,4 +1,4 @@
-"""Texts that a vocabulary is learnt from: checked as they come, kept on disk, and sampled over languages of different size."""
+"""Texts that a vocabulary is learned from: checked as they come, kept on disk, and sampled over languages of different size."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def guarded(action: Callable[[], object], what: str) -> object:
 
 
 Texts = Sequence[str] | Callable[[], Iterable[str]]
-"""A list of texts, or what gives them anew each time it is called: `lambda: read_texts("train.de.gz")`."""
+"""A list of texts, or what gives them again each time it is called: `lambda: read_texts("train.de.gz")`."""
 
 
 def smoothed(sizes: Mapping[str, float], exponent: float) -> dict[str, float]:
@@ -138,14 +138,14 @@ def sampled(
 ) -> Iterator[tuple[str, str]]:
     """Texts of several languages in a stream, each language with its smoothed share of them; see `smoothed`.
 
-    A language with more texts than its share gives some of them, drawn by the seed; one with fewer gives every one as often as
-    any other, but for a remainder that is drawn. So nothing is held in memory, `exponent` 1 gives every text once, and the same
-    texts and seed give the same sample.
+    A language with more texts than its share gives some of them, sampled by the seed; one with fewer gives every one as often
+    as any other, but for a remainder that is sampled. So nothing is held in memory, `exponent` 1 gives every text once, and the
+    same texts and seed give the same sample.
 
     Arguments:
         texts: by language. Each is read twice, so a stream is given as what opens it: `lambda: read_texts(path)`.
         exponent: S of `smoothed`, on shares of texts.
-        seed: of what is drawn.
+        seed: of what is sampled.
         size: how many texts in all; as many as there are unless given.
 
     Yields:
@@ -194,7 +194,7 @@ def _drawn(
         for number, text in enumerate(_opened(each)):
             if number == counts[name]:
                 break  # a file that grew in between
-            # Of the texts that are left the remainder is drawn exactly, without knowing any of them beforehand.
+            # Of the texts that are left the remainder is sampled exactly, without knowing any of them beforehand.
             drawn = generator.random() * (counts[name] - number) < remainder
             remainder -= drawn
             for _ in range(times + drawn):

@@ -68,7 +68,7 @@ class Tokenizer(Vocabulary):
         extra_tokens: Sequence[str] = (),
         sentinels: int = 0,
     ) -> Tokenizer:
-        """A tokenizer learnt from `texts`: the same texts in the same order give the same tokenizer.
+        """A tokenizer learned from `texts`: the same texts in the same order give the same tokenizer.
 
         `bert` is BERT's own WordPiece, and everything about it is BERT's: `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]` have
         the ids 0 to 4; text is split at white space and around every mark of punctuation and Chinese character, and spaces are
@@ -81,11 +81,11 @@ class Tokenizer(Vocabulary):
         `roberta` is the same with RoBERTa's special tokens: `<s>`, `<pad>`, `</s>` and `<unk>` have the ids 0 to 3, `<mask>` the
         last; two texts that are read together have `</s></s>` between them.
 
-        `spelling` is ELMo's: every word is the bytes of its letters with a mark before them, words being what stands between
-        white space; nothing is learnt, the texts are not read, and the size is always 259.
+        `spelling` is ELMo's: every word is the bytes of its letters with a mark before them, words being what is between
+        white space; nothing is learned, the texts are not read, and the size is always 259.
 
-        `performance` and `grid` are events of music, written as words (`regard.text.events`): nothing is learnt of them either,
-        and their sizes are always 391 and 132.
+        `performance` and `grid` are events of music, written as words (`regard.text.events`): nothing is learned of them
+        either, and their sizes are always 391 and 132.
 
         In all others the special tokens are Marian's: `</s>` and `<unk>` have the ids 0 and 1, `<pad>` has the last, and starts a
         target too. The text is brought to
@@ -186,7 +186,7 @@ class Tokenizer(Vocabulary):
         """BERT's tokenizer around a vocabulary, such as the lines of a `vocab.txt`; the id of a piece is its place.
 
         Arguments:
-            pieces: `[PAD]`, `[UNK]`, `[CLS]` and `[SEP]` among them; those that begin with `##` go on with a word.
+            pieces: `[PAD]`, `[UNK]`, `[CLS]` and `[SEP]` among them; those that begin with `##` continue a word.
             lowercase: whether case is dropped. None derives it: it is, unless a piece other than reserved ones such as
                 `[CLS]` has a letter in upper case, which no text in lower case could use.
             strip_accents: whether accents are; None, as published, with case.
@@ -304,8 +304,8 @@ class Tokenizer(Vocabulary):
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write `tokenizer.json` into `folder`, made where needed; a previous file is replaced in one step.
 
-        Beside BERT's a `vocab.txt` is written too, for programs that read no other file; and a tokenizer_config.json beside one
-        whose special tokens play parts that their names do not tell.
+        In addition to BERT's a `vocab.txt` is written too, for programs that read no other file; and a tokenizer_config.json
+        next to one whose special tokens play parts that their names do not tell.
 
         Raises:
             InputError: the folder cannot be written, or the disk is full; a previous file is intact.
@@ -341,7 +341,7 @@ class Tokenizer(Vocabulary):
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
         """The token ids of each word, split by the caller; none for a word of which nothing is left.
 
-        A word that stands there often is read once, so the words of many sentences are best given together. Of kind `roberta`
+        A word that is there often is read once, so the words of many sentences are best given together. Of kind `roberta`
         every word has a space before it, as inside a text.
 
         Raises:
@@ -403,7 +403,7 @@ class Tokenizer(Vocabulary):
 
         Arguments:
             text: as it is to be read.
-            guard: a character that stands in the spellings which are ordinary text, and is taken out; empty where there is none.
+            guard: a character that is in the spellings which are ordinary text, and is taken out; empty where there is none.
 
         Raises:
             InputError: as `encode`.
@@ -436,7 +436,7 @@ class Tokenizer(Vocabulary):
         return backend
 
     def encode_with_spans(self, text: str) -> tuple[list[int], list[Span]]:
-        """The token ids of `text` and where each stands in it; see `spans`.
+        """The token ids of `text` and where each is in it; see `spans`.
 
         Raises:
             InputError: as `encode`.
@@ -468,7 +468,7 @@ class Tokenizer(Vocabulary):
         return found
 
     def spans(self, text: str) -> list[Span]:
-        """Where each token of `encode(text)` stands in `text`: (start, end) in characters, end excluded.
+        """Where each token of `encode(text)` is in `text`: (start, end) in characters, end excluded.
 
         They point into the text as given, before normalisation: before accents are stripped, letters lowered and control
         characters removed. A token that begins with a space includes it; a mark that no character stands for (the start of the
@@ -558,7 +558,7 @@ LONGEST = 1 << 14
 AT_ONCE = 1 << 20
 """Characters that are handed over in one call."""
 
-# BERT's tokenizer splits before each of these whatever stands around it, and composes none with what stands before.
+# BERT's tokenizer splits before each of these whatever stands around it, and composes none with what is before.
 _BREAK = re.compile(r"[\t\n\r !-/:-@\[-`{-~]")
 
 
@@ -603,7 +603,7 @@ def grouped(given: Iterable[Part]) -> Iterator[list[Part]]:
         yield group
 
 
-# Spans: where tokens stand in the text they were read from, before normalisation.
+# Spans: where tokens are in the text they were read from, before normalisation.
 
 Span = tuple[int, int]
 

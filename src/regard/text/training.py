@@ -117,7 +117,7 @@ def suited_kind(texts: Iterable[str]) -> tuple[str, str]:
     """The kind of tokenizer that suits texts of one column, `character` or `bpe`, and why.
 
     Characters, where the lines are short and either most of what is written is no letter (numbers, dates, codes) or most words of
-    a held-out tenth of the lines do not occur in the rest (names, single words), so that pieces learnt from the one part would
+    a held-out tenth of the lines do not occur in the rest (names, single words), so that pieces learned from the one part would
     not spell the other. Otherwise pieces of words. The first 20,000 lines are read.
 
     >>> suited_kind(["17", "305", "9000"])
@@ -163,14 +163,14 @@ def _sentinels(count: int, kind: str) -> list[str]:
 
 
 def _spelling(lowercase: bool, extra_tokens: Sequence[str], sentinels: int) -> tokenizers.Tokenizer:
-    """Nothing to be learnt, and nothing to be added: the model knows its 259 ids."""
+    """Nothing to be learned, and nothing to be added: the model knows its 259 ids."""
     if extra_tokens or sentinels:
         raise InputError("tokenizer kind 'spelling' has the tokens of ELMo alone; leave extra tokens and sentinels out")
     return spelling_backend(lowercase=lowercase)
 
 
 def _events(kind: str, lowercase: bool, extra_tokens: Sequence[str], sentinels: int) -> tokenizers.Tokenizer:
-    """Nothing to be learnt, and nothing to be added: the words of music are given."""
+    """Nothing to be learned, and nothing to be added: the words of music are given."""
     if lowercase or extra_tokens or sentinels:
         raise InputError(
             f"tokenizer kind {kind!r} has the words of music alone; leave lowercase, extra tokens and sentinels out"
@@ -196,7 +196,7 @@ def _train_bpe(texts: Iterator[str], size: int, lowercase: bool, first: Sequence
 
 
 def _train_bytes(texts: Iterator[str], size: int, lowercase: bool, extra_tokens: Sequence[str]) -> tokenizers.Tokenizer:
-    """GPT-2's layout: the bytes first, what was learnt of them, then extra tokens, and its one special token last."""
+    """GPT-2's layout: the bytes first, what was learned of them, then extra tokens, and its one special token last."""
     if lowercase:
         raise InputError("tokenizer kind 'byte_bpe' keeps every byte, capitals among them; leave lowercase out")
     added = [*extra_tokens, END_OF_TEXT]
@@ -210,7 +210,7 @@ def _train_bytes(texts: Iterator[str], size: int, lowercase: bool, extra_tokens:
 def _train_roberta(
     texts: Iterator[str], size: int, lowercase: bool, extra_tokens: Sequence[str]
 ) -> tokenizers.Tokenizer:
-    """RoBERTa's layout: four special tokens, the bytes, what was learnt of them, extra tokens, and the mask last."""
+    """RoBERTa's layout: four special tokens, the bytes, what was learned of them, extra tokens, and the mask last."""
     if lowercase:
         raise InputError("tokenizer kind 'roberta' keeps every byte, capitals among them; leave lowercase out")
     least = len(ROBERTA_FIRST) + BYTES + len(extra_tokens) + 1
@@ -340,7 +340,7 @@ def _marked(
 ) -> tokenizers.Tokenizer:
     """A tokenizer whose tokens carry the space before them, so that decoding gives it back exactly.
 
-    Every mark of punctuation, symbol, line break and tab stands alone; with `split_han`, every Chinese
+    Every mark of punctuation, symbol, line break and tab is alone; with `split_han`, every Chinese
     character does too.
     """
     tokenizer = tokenizers.Tokenizer(model)

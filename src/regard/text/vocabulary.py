@@ -183,11 +183,11 @@ class Vocabulary:
         return self._backend.token_to_id(token)
 
     def continues(self, ids: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Whether each piece goes on with the word of the piece before it: for merging pieces, and masking whole words.
+        """Whether each piece continues the word of the piece before it: for merging pieces, and masking whole words.
 
         A special token continues nothing, and nothing continues it; nor does the first piece of a row continue one. Where pieces
-        bear no `##`, a piece of letters or digits goes on with one that ends in a letter or digit, unless a mark for a space
-        stands between them.
+        bear no `##`, a piece of letters or digits continues one that ends in a letter or digit, unless a mark for a space
+        is between them.
 
         Arguments:
             ids: (L,), or any shape of which the last axis is the text.
@@ -229,7 +229,7 @@ class Vocabulary:
 
     @cached_property
     def _word_table(self) -> tuple[np.ndarray, np.ndarray]:
-        """(V,) twice: whether a piece can go on with a word, and whether a piece can go on with its."""
+        """(V,) twice: whether a piece can continue a word, and whether a piece can continue its."""
         return spelling_word_table() if self._kind == "spelling" else word_table(self._backend, self._roles)
 
     def _token(self, index: int) -> str:
@@ -277,8 +277,8 @@ class Roles:
         padding_id: fills rows up; where one token plays every part (GPT-2), the same as `end_id`.
         start_id: what a target starts with; padding where there is no token for it (T5, Marian).
         end_id: ends a text.
-        separator_id: stands between two texts that are read together; the end where there is no token for it.
-        separators: all that stands between two texts: the separator, once or as often as the tokenizer.json says.
+        separator_id: is between two texts that are read together; the end where there is no token for it.
+        separators: all that is between two texts: the separator, once or as often as the tokenizer.json says.
         unknown_id: stands for what is not in the vocabulary; None where nothing is unknown (byte-level ones).
         mask_id: stands for what a masked language model is to tell; None where there is none.
         sentinels: T5's, each standing for a span that was taken out, in the order of their use; empty where there are none.
@@ -348,7 +348,7 @@ class Roles:
 
 
 def _between_texts(backend: tokenizers.Tokenizer, start: int, end: int) -> tuple[int, ...]:
-    """What stands between two texts where the tokenizer.json puts a start and an end around them; else the end."""
+    """What is between two texts where the tokenizer.json puts a start and an end around them; else the end."""
     ids = backend.encode("", "", add_special_tokens=True).ids
     between = tuple(ids[1:-1])
     around = len(ids) > 2 and (ids[0], ids[-1]) == (start, end)
@@ -384,7 +384,7 @@ def kind_of(layout: dict) -> str | None:
 
 
 def word_table(backend: tokenizers.Tokenizer, roles: Roles) -> tuple[np.ndarray, np.ndarray]:
-    """(V,) bool twice: whether a piece can go on with the word of a piece before it, and whether a piece can go on with its.
+    """(V,) bool twice: whether a piece can continue the word of a piece before it, and whether a piece can continue its.
 
     Arguments:
         backend: where the pieces are; with the prefix of WordPiece's model all is said by it, otherwise by the marks for spaces.

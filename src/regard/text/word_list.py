@@ -16,7 +16,7 @@ FILE_NAME = "words.txt"
 
 START, END, UNKNOWN = "<S>", "</S>", "<UNK>"
 SPECIAL = (START, END, UNKNOWN)
-"""What stands first in every list, as in that of ELMo's authors: what begins and ends a text, and what is not listed."""
+"""What is first in every list, as in that of ELMo's authors: what begins and ends a text, and what is not listed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Callback:
         """Before `prepared`, with the run's folder and the validation examples as the task's `read_batch` takes them."""
 
     def prepared(self, task: Task) -> None:
-        """Before `started`, with what is learnt: its classes, and the unit of which `progress.tokens` counts."""
+        """Before `started`, with what is learned: its classes, and the unit of which `progress.tokens` counts."""
 
     def started(self, model: nn.Module, progress: Progress, total_steps: int | None) -> None:
         """Before the first update of this sitting."""
@@ -49,7 +49,7 @@ class Callback:
         """After each update.
 
         Arguments:
-            tokens_per_second: what was learnt from, in the task's unit: target tokens, or examples, words or pictures.
+            tokens_per_second: what was learned from, in the task's unit: target tokens, or examples, words or images.
         """
 
     def evaluated(self, predictor: Predictor[Any], metrics: Mapping[str, float], progress: Progress) -> None:
@@ -70,19 +70,19 @@ class Callback:
 # How far a run is.
 
 
-REFRESH = 0.1  # seconds between two pictures of the bar; a run may make hundreds of updates in one
+REFRESH = 0.1  # seconds between two images of the bar; a run may make hundreds of updates in one
 EVERY = 60.0  # seconds between two lines where there is no bar
 
 
 class ProgressBar(Callback):
-    """Shows updates done of all, loss, time left, and what is learnt from per second: target tokens, examples, words or pictures.
+    """Shows updates done of all, loss, time left, and what is learned from per second: target tokens, examples, words or images.
 
     Validation results go above the bar. It writes to standard error. Where that is neither a terminal nor a notebook, it writes a
     line for each evaluation, and one every minute. The loss and the speed are running averages, of which the last 20 updates
     make up most.
 
     Arguments:
-        console: where to draw instead.
+        console: where to sample instead.
 
     >>> bar = ProgressBar()  # regard.train(recipe, output="runs/dates", callbacks=[bar])
     >>> bar.started(nn.Linear(1, 1), Progress(), 100)  # no bar here, where no terminal is
@@ -108,7 +108,7 @@ class ProgressBar(Callback):
         self._unit, self._called = task.unit, task.metric_words()
 
     def started(self, model: nn.Module, progress: Progress, total_steps: int | None) -> None:
-        """Draw the bar, as far as the run already is."""
+        """Sample the bar, as far as the run already is."""
         self._loss, self._speed = _Average(), _Average()
         self._seen = (progress.loss_sum, progress.loss_tokens)
         self._total = total_steps
@@ -116,7 +116,7 @@ class ProgressBar(Callback):
         self._began = (time.monotonic(), progress.step)
         if self._console is None:
             return
-        # Without a thread of its own: the bar is drawn between updates, so it takes no time from them.
+        # Without a thread of its own: the bar is sampled between updates, so it takes no time from them.
         self._bar = Bar(
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
@@ -148,7 +148,7 @@ class ProgressBar(Callback):
 
     def logged(self, event: Mapping[str, Any]) -> None:
         """Put the results of an evaluation above the bar, or on a line."""
-        if event["event"] == "train":  # with this line the run's own sums begin anew
+        if event["event"] == "train":  # with this line the run's own sums begin again
             self._seen = (0.0, 0)
         elif event["event"] == "validation":
             line = validation_line(event, self._called)

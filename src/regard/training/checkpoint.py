@@ -6,12 +6,12 @@ A checkpoint is a whole model folder with the state of training in it, and a poi
     checkpoints.json             {"last": "step-00000500", "best": "step-00000400", "before": {"last": "step-00000400", ...}}
 
 A checkpoint is written to a new folder and forced to disk; then the pointer file is replaced; then older checkpoints, that it no
-longer names, are removed. Killed anywhere in between, the run goes on from the checkpoint the pointer names. Only folders that a
-run writes, `step-` and eight digits, are ever removed; a copy under another name stays, and links are refused.
+longer names, are removed. Killed anywhere in between, the run continues from the checkpoint the pointer names. Only folders
+that a run writes, `step-` and eight digits, are ever removed; a copy under another name stays, and links are refused.
 
-While a run goes on, the checkpoint before the last stays too, under `before`: where a disk has damaged the last one, the run goes
-on from there, and says so. It goes before the next checkpoint is written, so that the folder is never larger for it than while a
-checkpoint is written, and when the run has ended.
+While a run continues, the checkpoint before the last stays too, under `before`: where a disk has damaged the last one, the run
+goes on from there, and says so. It goes before the next checkpoint is written, so that the folder is never larger for it than
+while a checkpoint is written, and when the run has ended.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Progress:
     Arguments:
         step: updates made.
         epoch, window: the next update's place: which pass over the data, which group of batches in it.
-        tokens: target tokens learnt from.
+        tokens: target tokens learned from.
         seconds: spent training, over all sittings.
         loss_sum, loss_tokens, correct: since the last line of the log.
         beside: the same three of each further loss, by name.
@@ -99,7 +99,7 @@ class Progress:
         return [own, *(self.beside.get(name, (0.0, 0, 0)) for name in names)]
 
     def forget_tallies(self) -> None:
-        """Begin to count anew for the next line of the log."""
+        """Begin to count again for the next line of the log."""
         self.loss_sum, self.loss_tokens, self.correct, self.beside = 0.0, 0, 0, {}
 
     def to_mapping(self) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class Checkpoints:
         self.cannot_resume = ""
         """Why the run that was restored cannot go further; empty where it can."""
         self.fault = ""
-        """What is damaged, where the run went on from an earlier checkpoint than its last."""
+        """What is damaged, where the run continued from an earlier checkpoint than its last."""
         self.pointers: dict[str, str] = {}
         """`last` and `best`, names of folders under checkpoints/; empty before the first checkpoint and before `restore`."""
         self._before: dict[str, str] = {}
@@ -260,10 +260,10 @@ class Checkpoints:
         return progress
 
     def settle(self, *, keep_optimizer: bool) -> None:
-        """Of a finished run, remove the states of the optimiser that nothing goes on from.
+        """Of a finished run, remove the states of the optimiser that nothing continues from.
 
         Arguments:
-            keep_optimizer: keep that of the last checkpoint; a run goes on from no other.
+            keep_optimizer: keep that of the last checkpoint; a run continues from no other.
         """
         self._refuse_links()
         if self._before:
@@ -366,7 +366,7 @@ def _check_whole(place: Path, *, state: bool) -> None:
     """Make sure that a checkpoint is what was written.
 
     Arguments:
-        state: that of training too, from which a run goes on; else the model alone.
+        state: that of training too, from which a run continues; else the model alone.
 
     Raises:
         InputError: naming the file that is not.

@@ -168,7 +168,7 @@ class Loop:
     def _asked(self) -> int:
         """The signal that one of the workers got, 0 where none did: all have to stop at the same update.
 
-        Agreeing makes a graphics card wait for its queue, so there it is done at every tenth update only.
+        Agreeing makes a GPU wait for its queue, so there it is done at every tenth update only.
         """
         workers = self.workers
         if workers.count == 1:
@@ -213,7 +213,7 @@ class Loop:
                 )
             if counts:
                 finite &= math.isfinite(progress.count(loss))
-        # `progress.count` has waited for a graphics card already, so reading the norm makes nothing wait again.
+        # `progress.count` has waited for a GPU already, so reading the norm makes nothing wait again.
         self.gradient_norm = self._clipped()
         if workers.largest(not (finite and math.isfinite(self.gradient_norm))):
             self._blame(window, total_tokens, totals)
@@ -226,7 +226,7 @@ class Loop:
     def _backward(
         self, rows: np.ndarray, place: tuple[int, int], scale: float, tokens: int, totals: Mapping[str, int]
     ) -> LossSum:
-        """Add a batch's part of the gradient; what is random is drawn as for that place of the update on that worker.
+        """Add a batch's part of the gradient; what is random is sampled as for that place of the update on that worker.
 
         Arguments:
             scale: of its part.
@@ -418,7 +418,7 @@ class Loop:
         Limits in tokens and seconds are turned into updates by the share of them that is used up: all of it at the last update.
 
         Arguments:
-            tokens: learnt from when the next update is done.
+            tokens: learned from when the next update is done.
         """
         settings, step = self.settings, self.progress.step + 1
         planned: list[float] = [] if total_steps is None else [total_steps]

@@ -64,8 +64,8 @@ def recompute_blocks(model: nn.Module) -> int:
     """Make each block keep its input alone for the backward pass, and compute the rest there again; in place.
 
     Memory for activations falls from all that is inside n blocks to n inputs and the inside of one; each block is computed
-    forward twice (Chen et al. 2016, section 4). What is random inside is drawn again from the same state of the generators, and
-    autocast is as it was, so loss and gradients are the same bit for bit. Without gradients nothing is different. As
+    forward twice (Chen et al. 2016, section 4). What is random inside is sampled again from the same state of the generators,
+    and autocast is as it was, so loss and gradients are the same bit for bit. Without gradients nothing is different. As
     with `torch.compile`, names of parameters and what is saved stay as they are. To be called before a model is sharded, so
     that a block is gathered once for both.
 

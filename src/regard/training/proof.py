@@ -1,7 +1,7 @@
 """Whether a killed and resumed run equals one never stopped, for a recipe and data of one's own: `regard train --prove-resume`.
 
 A small version of the run is trained twice, each in a process of its own: once from start to end, and once killed by SIGKILL at
-random moments and gone on with until it ends. What both leave is compared file by file.
+random moments and continued until it ends. What both leave is compared file by file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Proof:
     Arguments:
         steps: updates of each run.
         epochs: passes over the data begun in them.
-        resumed_from: the step of the checkpoint that each killed run went on from; 0 where there was none yet.
+        resumed_from: the step of the checkpoint that each killed run continued from; 0 where there was none yet.
         differing: what the killed run left otherwise than the one that nobody stopped; empty where nothing is.
         seconds: that all took.
     """
@@ -143,10 +143,10 @@ def prove_resume(
 
     Arguments:
         recipe, overrides: as `regard.train` takes them; data in memory cannot be given.
-        beside: the runs stand next to this path, on its disk, while they last; in the system's own temporary folder if None.
+        beside: the runs are next to this path, on its disk, while they last; in the system's own temporary folder if None.
         steps: updates of each run, at most as many as the recipe has.
         kills: that have to hit.
-        seed: of the moments; drawn anew if None.
+        seed: of the moments; sampled again if None.
         code: your own Python file, or files, with parts that the recipe names.
         say: receives sentences on how far it is.
 
@@ -187,7 +187,7 @@ def prove_resume(
                 if not _killed(place, name, doom):
                     break
                 resumed = _resumed_from(place / name)
-                if resumed < steps:  # else all that can be told apart was done
+                if resumed < steps:  # else all that can be distinguished was done
                     hit.append(resumed)
                     tell(
                         f"killed ({len(hit)} of {kills}); going on from {f'step {resumed:,}' if resumed else 'the start'}."
@@ -222,7 +222,7 @@ def _doom(draw: random.Random, resumed: int, steps: int, pace: float) -> _Doom:
 
 
 def _resumed_from(folder: Path) -> int:
-    """The step that the next process will go on from."""
+    """The step that the next process will continue from."""
     return int(pointers_of(folder).get("last", "step-0").removeprefix("step-"))
 
 
@@ -232,7 +232,7 @@ def _counters(folder: Path) -> dict[str, Any]:
 
 
 def _killed(place: Path, name: str, doom: _Doom | None) -> bool:
-    """Start a process that trains into a folder, or goes on there; whether it was killed before it came to its end.
+    """Start a process that trains into a folder, or continues there; whether it was killed before it came to its end.
 
     Raises:
         InputError: what the training raised.

@@ -44,7 +44,7 @@ MAY_CHANGE = (
     *(f"training.{name}" for name in (*LIMITS, "patience", "log_every", "save_minutes", "keep_optimizer")),
     "generation",
 )
-"""What a resumed run may say anew: how far to go on, and what does not touch the training itself."""
+"""What a resumed run may say again: how far to continue, and what does not touch the training itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,7 +110,7 @@ def train(
         output: the run's folder: new, or with `resume` one that holds a run of the same recipe.
         data, validation: examples in memory, instead of what the recipe names: pairs of texts for translation, texts for language
             modelling.
-        resume: go on from the last checkpoint. The result is bit for bit that of a run never stopped (same machine, threads,
+        resume: continue from the last checkpoint. The result is bit for bit that of a run never stopped (same machine, threads,
             workers and versions). A finished run is returned as it is.
         callbacks: called at every step; where None, in a notebook a `ProgressBar` and elsewhere nothing.
         say: receives sentences for the user; none are printed where None.
@@ -237,7 +237,7 @@ class _Run:
         self.metrics: dict[str, float] = {}
 
     def _begun(self) -> Any:
-        """The model before its first step: drawn from the seed, what was learnt before taken over, on its device."""
+        """The model before its first step: sampled from the seed, what was learned before taken over, on its device."""
         recipe = self.recipe
         check_memory(MODELS[recipe.model["name"]].model, self.config)
         torch.manual_seed(recipe.seed)
@@ -315,7 +315,7 @@ class _Run:
         return {name: value for name, value in metrics.items() if name not in hidden}
 
     def _tell_evaluated(self, metrics: Mapping[str, float]) -> None:
-        """Give the callbacks the model as it is; whatever they draw, training draws on as if they had not."""
+        """Give the callbacks the model as it is; whatever they sample, training samples on as if they had not."""
         if not self.workers.first or self.recipe.training.parallel != "ddp":
             return
         for callback in self.loop.callbacks:

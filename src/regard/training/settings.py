@@ -22,45 +22,46 @@ class TrainingSettings:
     """The `training` section of a recipe.
 
     Arguments:
-        steps, epochs, tokens, seconds: when to stop: after so many updates, passes over the data, target tokens, or seconds of
-            training (evaluations included); whichever comes first. Where seconds decide, a run cannot be repeated bit for bit.
+        steps, epochs, tokens, seconds: when to stop: after this number of updates, epochs, target tokens, or seconds of
+            training (evaluations included), whichever comes first. A run that ends by seconds is not reproducible bit for
+            bit.
         batch_tokens: source plus target tokens of one batch, padding included.
-        minimum_batches: that one pass over the data has; for small data `batch_tokens` is lowered until it does, so that a given
-            number of passes makes enough updates.
+        minimum_batches: minimum number of batches per epoch; for small data `batch_tokens` is lowered to reach it, so that a
+            given number of epochs has enough updates.
         accumulate: batches per update on each worker.
         optimizer: `adamw` (decoupled weight decay), `adam`, or what a paper was trained with: `sgd`, `adagrad`, `adadelta` (rho
             0.95, epsilon 1e-6), `rmsprop` (0.95, 1e-8) or `adafactor`, which keeps a row and a column of moments for each matrix
             and takes steps relative to the size of what it changes.
-        learning_rate: the peak. Published with AdaDelta is 1.
+        learning_rate: peak learning rate. AdaDelta's published value is 1.
         betas, epsilon: of `adamw` and `adam`.
         momentum: of `sgd` and `rmsprop`.
         weight_decay: decoupled from the gradient with `adamw` and `adafactor`, else added to it. Biases, norms and vectors are
             not decayed.
-        schedule, warmup: of the learning rate, in updates. `linear` and `cosine` follow the share of the limit that is used up.
-        label_smoothing: epsilon, spread over the whole vocabulary but padding.
-        frozen: names of parameters, or of modules with all in them, that are not updated, such as `embedding` or `layers.*`; a
-            `*` stands for what has no dot in it.
-        clip_norm: largest norm of the whole gradient; null for no clipping.
-        precision: `auto` is bfloat16 where the processor computes in it natively, else float32.
+        schedule, warmup: schedule of the learning rate, and warm-up in updates. `linear` and `cosine` decay to the end of
+            training.
+        label_smoothing: epsilon, spread over the whole vocabulary except padding.
+        frozen: names of parameters, or of modules, that are not updated, such as `embedding` or `layers.*`; a `*` matches
+            anything without a dot.
+        clip_norm: maximum norm of the whole gradient; null for no clipping.
+        precision: `auto` is bfloat16 if the device supports it natively, else float32.
         compile: run the model through `torch.compile`, with dynamic shapes from the first step.
-        activation_checkpointing: keep of each block its input alone and compute the rest a second time in the backward pass: less
-            memory for a third more computation, and the same numbers. For models of blocks.
+        activation_checkpointing: keep only the input of each block and recompute the rest in the backward pass: less memory
+            for a third more computation, with identical results. For models of blocks.
         evaluate_every: updates between evaluations on the validation set.
-        evaluate_generated: how many validation examples to decode at each evaluation, for exact match and BLEU; 0 for none. Tasks
-            that generate nothing are judged at every evaluation.
-        best: the metric whose best value decides which checkpoint is kept: `loss`, or one that the task is judged by, such as
-            `bleu` or `accuracy`; of equal values that with the lower validation loss.
+        evaluate_generated: number of validation examples to decode at each evaluation, for exact match and BLEU; 0 for none.
+            Tasks without generation are always evaluated fully.
+        best: the metric that selects the best checkpoint: `loss`, or a metric of the task, such as `bleu` or `accuracy`; ties
+            are broken by the validation loss.
         patience: evaluations without a better value before stopping; null never stops early.
-        save_every: updates between checkpoints; one is also made at every evaluation, at the end, and when the run is stopped by
-            SIGINT or SIGTERM.
-        save_minutes: minutes of training after which a checkpoint is made besides; null for none.
-        keep_optimizer: keep the optimiser's state, twice the size of the model with Adam, in the last checkpoint when the run has
-            ended, so that it can be made to go further. Without it a finished run is finished for good.
+        save_every: updates between checkpoints; there is also one at every evaluation, at the end, and on SIGINT or SIGTERM.
+        save_minutes: minutes between additional checkpoints; null for none.
+        keep_optimizer: keep the optimizer state (with Adam twice the size of the model) in the last checkpoint of a finished
+            run, so that the run can be extended later.
         log_every: updates between lines of log.jsonl.
-        tracker: what shows the log's numbers besides, in the run's folder: `tensorboard` event files, `mlflow` a database,
-            `wandb` an offline run of Weights & Biases.
+        tracker: an additional log in the run's folder: `tensorboard` event files, an `mlflow` database, or an offline `wandb`
+            run of Weights & Biases.
         parallel: under torchrun, `ddp` copies the model to every worker, `fsdp` shards it (FSDP2).
-        device: `auto` takes a GPU where there is one.
+        device: `auto` uses a GPU if there is one.
 
     Raises:
         InputError: naming the field, its value and what is allowed.

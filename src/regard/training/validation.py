@@ -56,7 +56,7 @@ def evaluation_loss(loop: Loop, data: TokenStore, rows: Sequence[int] | None = N
 def losses_by_group(loop: Loop, task: Task, store: TokenStore) -> dict[str, float]:
     """What `evaluation_loss` finds on each group of examples, as `loss.de`; every worker calls it.
 
-    Empty where the task tells none apart.
+    Empty where the task distinguishes none.
     """
     metrics: dict[str, float] = {}
     for group, rows in task.groups(store).items():

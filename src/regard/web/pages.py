@@ -5,7 +5,7 @@ page has to be one file under a policy that allows no other address, where a mod
 are put together while it is written (`bundled`): each becomes a function that returns its exports, in the order of the imports.
 The subset of the language that makes this possible without a parser is small and checked:
 
-- imports stand at the start of a line and name what they take: `import { a, b as c } from "./file.js";`
+- imports are at the start of a line and name what they take: `import { a, b as c } from "./file.js";`
 - exports are declarations: `export const`, `export function`, `export async function`, `export class`;
 - comments that begin with `/**` say types to whoever reads or checks the source, and stay out of the page.
 
@@ -115,7 +115,7 @@ def asset(name: str) -> str:
 
 
 def json_in_script(value: Any) -> str:
-    r"""JSON that can stand inside a script element.
+    r"""JSON that can be inside a script element.
 
     Only "<" could end it there; the others keep careless readers of HTML from mistakes.
 

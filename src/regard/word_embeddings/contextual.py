@@ -43,8 +43,8 @@ def averaged_vectors(
 
     The vector of a word in a sentence is the mean of its pieces'. A word that is in more than `contexts` sentences is taken from
     as many of them, spread evenly over the text, so that no one chapter says what it means; all its occurrences in a sentence
-    count. No number is drawn. The text is read twice, once to count, and only sentences from which something is taken are given
-    to the model; in memory are the counts, and for each word that is kept one sum in float64.
+    count. No number is sampled. The text is read twice, once to count, and only sentences from which something is taken are
+    given to the model; in memory are the counts, and for each word that is kept one sum in float64.
 
     Arguments:
         encoder: any model that `regard.load(folder, task="sentence_embedding")` gives.
@@ -56,7 +56,7 @@ def averaged_vectors(
         lowercase: whether a word and the same in capitals are one. The model reads the sentence as it stands.
         precision: to compute in: `float32`, `bfloat16` or `int8`; the model's own where None.
         name: what messages and tables call the vectors.
-        progress: is told how many sentences were gone through.
+        progress: is called with how many sentences were gone through.
 
     Returns:
         The words, the commonest first, with their counts in the whole text.
@@ -140,7 +140,7 @@ def taken(number: int, of: int, contexts: int) -> bool:
 # Words alone: the vector of a word that is a text of its own.
 
 WORDS_TOGETHER = 1024
-"""Words whose vectors are in memory at once, beside the table."""
+"""Words whose vectors are in memory at once, next to the table."""
 
 
 def vectors_alone(
@@ -162,7 +162,7 @@ def vectors_alone(
         counts: how often each occurs somewhere, (N,) int64, to be kept with them; None for nothing.
         precision: to compute in; the model's own where None.
         name: what messages and tables call the vectors.
-        progress: is told how many words are done, and of how many.
+        progress: is called with how many words are done, and of how many.
 
     Raises:
         InputError: for no word, a word given twice, and layers that the model does not have.

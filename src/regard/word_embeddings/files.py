@@ -27,7 +27,7 @@ from regard.word_embeddings.store import WordVectors
 
 
 def read_vectors(path: str | os.PathLike[str], *, limit: int | None = None, say: Say | None = None) -> WordVectors:
-    r"""Vectors of words from a file or folder; its content, not its name, says in which format they are.
+    r"""Word embeddings from a file or folder; its content, not its name, says in which format they are.
 
         regard's own folder    mapped into memory
         word2vec text          which is fastText's .vec; plain or gzip

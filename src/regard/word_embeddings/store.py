@@ -1,4 +1,4 @@
-"""A table of word vectors, and the vectors of words outside it from their n-grams of characters, as in fastText."""
+"""A table of word vectors, and the word embeddings outside it from their n-grams of characters, as in fastText."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Matrix = NDArray[np.float32]
 Counts = NDArray[np.int64]
 
 CHUNK = 1 << 16
-"""Rows that are looked at together where all are: an array in a file never stands in memory whole."""
+"""Rows that are looked at together where all are: an array in a file never is in memory whole."""
 
 
 class Subwords(Protocol):
@@ -268,7 +268,7 @@ def _signed_utf_8(letters: NDArray[np.uint32]) -> tuple[NDArray[np.int64], list[
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NgramSubwords:
-    """Vectors of words from a table of n-grams: the mean of the rows of a word's n-grams.
+    """Word embeddings from a table of n-grams: the mean of the rows of a word's n-grams.
 
         vector(w) = 1 / |G(w)|  sum over g in G(w) of table[hash(g) mod B]
 

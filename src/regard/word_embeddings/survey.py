@@ -106,18 +106,18 @@ def make_questionnaire(
     """Questions on the nearest neighbours of words in several tables (Schnabel et al. 2015, sections 3.2 and 4).
 
     All tables are reduced to the words that they have in common. Of a query the words at one rank among its neighbours are shown,
-    one of each table, in an order that is drawn; a word that two tables have there is shown once and speaks for both, and where
-    all have the same nothing is asked. Intruders are asked about one table at a time: a word, its two nearest neighbours, and a
-    stranger.
+    one of each table, in an order that is sampled; a word that two tables have there is shown once and speaks for both, and
+    where all have the same nothing is asked. Intruders are asked about one table at a time: a word, its two nearest neighbours,
+    and a stranger.
 
     Arguments:
         tables: two or more, with names of their own.
-        queries: words whose neighbours are shown, drawn so that about as many are of each order of magnitude in frequency, by
+        queries: words whose neighbours are shown, sampled so that about as many are of each order of magnitude in frequency, by
             their place in the first table; the hundred commonest, mostly function words, are left out (of small tables a tenth).
         intruders: words of these whose neighbours get an intruder, in each table; 0 for none.
         ranks: of the neighbours, from 1.
-        words: to take instead of drawn queries.
-        seed: of all that is drawn.
+        words: to take instead of sampled queries.
+        seed: of all that is sampled.
 
     Raises:
         InputError: for fewer than two tables, two of one name, no word in common, or words that are not in all tables.
@@ -326,7 +326,7 @@ class Share:
         won: answers that chose its word; for intruders, that found the intruder.
         answered: answers to questions about it, without those that did not know the words.
         share: won over answered; None where there is none.
-        interval: of the share, questions being drawn again, each with all its answers; None likewise.
+        interval: of the share, questions being sampled again, each with all its answers; None likewise.
     """
 
     table: str
@@ -348,7 +348,7 @@ class Agreement:
         items: questions that all of them answered, with a word.
         agreed: the share of these on which two judges chose the same, a mean over pairs of judges; None without such questions.
         statistic: Cohen's kappa for two judges, Fleiss' for more.
-        kappa: of the places that were chosen; the order of the words was drawn, so that chance is guessing. None where it is
+        kappa: of the places that were chosen; the order of the words was sampled, so that chance is guessing. None where it is
             undefined.
     """
 

@@ -22,7 +22,7 @@ class Picture:
         return {name: metadata.version(name) for name in ("bertviz", "transformers", "torch")}
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Build the model, switched to eager attention, and draw a text."""
+        """Build the model, switched to eager attention, and sample a text."""
         import torch
         from transformers import BertConfig, BertModel
 

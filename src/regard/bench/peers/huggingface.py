@@ -151,7 +151,7 @@ class Recording(_Installed):
     """BERT's forward pass: nothing looked at, or all weights from its eager attention."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Build the model and draw a text."""
+        """Build the model and sample a text."""
         import torch
         from transformers import BertConfig, BertModel
 

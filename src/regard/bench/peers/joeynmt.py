@@ -138,8 +138,8 @@ class Translation(_Model):
 def _recurrent(shape: dict[str, Any]) -> dict[str, Any]:
     """A JoeyNMT model section: a bidirectional encoder whose output is as wide as ours, input feeding, nothing tied.
 
-    Its encoder always reads in both directions. Beside one of ours that reads in one direction, of LSTMs, each of its directions
-    is half as wide.
+    Its encoder always reads in both directions. In addition to one of ours that reads in one direction, of LSTMs, each of its
+    directions is half as wide.
     """
     embeddings = {"embedding_dim": shape["embedding"], "scale": False, "dropout": shape["dropout"]}
     both = {"type": "recurrent", "rnn_type": shape["rnn_type"], "num_layers": shape["layers"], "embeddings": embeddings}

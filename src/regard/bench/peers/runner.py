@@ -55,7 +55,7 @@ def main() -> None:
             traceback.print_exc()  # all of it, on standard error
             message = " ".join(str(error).split())[:500]
             found = {"failed": f"{type(error).__name__}: {message}" if message else type(error).__name__}
-        _give_back_freed_memory()  # the others, whose turn comes, stand in the same memory
+        _give_back_freed_memory()  # the others, whose turn comes, are in the same memory
         answers.write(json.dumps(found) + "\n")
         answers.flush()
 
@@ -70,7 +70,7 @@ def _weighed(contestant: Any) -> dict[str, Any]:
 
 
 def _forget_peak() -> float | None:
-    """Begin to count the most memory anew; what is held now, in MB, or None where the system does not tell."""
+    """Begin to count the most memory again; what is held now, in MB, or None where the system does not tell."""
     _give_back_freed_memory()
     try:
         with open("/proc/self/clear_refs", "w", encoding="ascii") as file:

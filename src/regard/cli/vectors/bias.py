@@ -143,7 +143,7 @@ def bias(
 
 
 def is_model(path: Path) -> bool:
-    """Whether a folder holds an encoder, or a run of one, and not vectors of words."""
+    """Whether a folder holds an encoder, or a run of one, and not word embeddings."""
     return any((path / name).is_file() for name in ("config.json", "checkpoints.json"))
 
 

@@ -275,7 +275,7 @@ def extract(
 
 
 class _Sentences:
-    """The sentences of some files, read anew each time they are gone through."""
+    """The sentences of some files, read again each time they are gone through."""
 
     def __init__(self, files: list[Path], *, lines: bool, spaces: bool) -> None:
         self._files, self._lines, self._spaces = files, lines, spaces

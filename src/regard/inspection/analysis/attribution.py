@@ -1,7 +1,7 @@
 """Which tokens a task's score comes from: attributions with their tokens, to be printed, shown and saved.
 
 The scores of models that write texts are here; those of encoders in `encoder_scores`. A task joins by a class and a line in
-`SCORES`; methods and pictures know only `Scored`.
+`SCORES`; methods and images know only `Scored`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class TargetProbability:
 class TextProbability:
     """Of a language model: log p(text), or log p(one token | those before), natural log.
 
-    Attributed to are the tokens read: the end token that stands before a text, and the text as far as it counts.
+    Attributed to are the tokens read: the end token that is before a text, and the text as far as it counts.
 
     Arguments:
         text: read as a document of its own, from its beginning.
@@ -152,7 +152,7 @@ SCORES: Mapping[str, type[TaskScore]] = MappingProxyType(
     }
 )
 """By the name of a task, the score that its models are asked for. Tasks that read no tokens by a table of vectors have
-none: pictures, bits, words by their letters."""
+none: images, bits, words by their letters."""
 
 
 def _written(model: PairPredictor[Any], asked: Sequence[int]) -> list[int]:
@@ -169,8 +169,8 @@ def _log_probability(logits: Tensor, labels: Sequence[int]) -> Tensor:
     return logs.gather(-1, wanted.unsqueeze(-1)).squeeze(-1).sum(dim=1)
 
 
-# Sundararajan et al. 2017, section 5: take more steps where attributions miss the difference by over 5 %. Beside a difference of
-# nearly nothing rounding is noticeable too.
+# Sundararajan et al. 2017, section 5: take more steps where attributions miss the difference by over 5 %. In addition to a
+# difference of nearly nothing rounding is noticeable too.
 NOTICEABLE, ROUNDING = 0.05, 1e-3
 
 
@@ -234,7 +234,7 @@ class Attribution:
         raise InputError(f"nothing is attributed to {name!r}; {nearest(name, [part.name for part in self.read])}")
 
     def largest(self, count: int = 5) -> list[tuple[str, str, float]]:
-        """The tokens with the largest attributions, whatever their sign: (sequence, token, attribution)."""
+        """The tokens with the largest attributions, for any sign: (sequence, token, attribution)."""
         found = [
             (part.name, token, float(score))
             for part in self.read

@@ -228,7 +228,7 @@ class Collapse:
 
         Arguments:
             states: by address from the bottom up, (B, L, D) each.
-            valid: (B, L) bool, True = a real token; all are where None. Padding may stand on either side.
+            valid: (B, L) bool, True = a real token; all are where None. Padding may be on either side.
 
         Raises:
             InputError: where there is nothing, or a layer gives something else.

@@ -108,7 +108,7 @@ def _listed(texts: Sequence[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClassProbability:
-    """Of a classifier: log p(class | text), natural log; of one that tells any number of labels, of one of them.
+    """Of a classifier: log p(class | text), natural log; of one that predicts any number of labels, of one of them.
 
     Arguments:
         text: a text, or two where the model reads pairs.
@@ -272,7 +272,7 @@ class AnswerProbability:
         """The score of this model.
 
         Raises:
-            InputError: for an answer that does not stand in the context once, or where the model says that there is none; and as
+            InputError: for an answer that does not be in the context once, or where the model says that there is none; and as
                 `QuestionAnswerer.answer`.
         """
         own = model.answer(self.question, self.context)

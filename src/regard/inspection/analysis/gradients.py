@@ -1,6 +1,6 @@
 """Attribution by gradients: how much each embedded token of a torch module contributed to a score.
 
-The module is not changed: while a score is computed, a hook stands on the embedding's output, and is gone afterwards. Gradients
+The module is not changed: while a score is computed, a hook is on the embedding's output, and is gone afterwards. Gradients
 are those of the embedded tokens alone; the parameters' `.grad` stays what it was.
 """
 

@@ -105,7 +105,7 @@ class HeadSums:
         queries: counted.
         entropy, relative_entropy, largest, distance: (H,) sums over these.
         attention: (H, 6), weights by place, in the order of `PLACES`.
-        most: (H, 6), how often the largest weight stands there.
+        most: (H, 6), how often the largest weight is there.
         lookers: (6,), how many queries can look there.
         order: (H,), sum of gammas over sentences; ordered: (H,), over how many.
     """
@@ -434,14 +434,14 @@ class HeadStatistics:
 
         Arguments:
             layers: by address, (B, H, L, S), before dropout. Rows that do not sum to one are divided by their sum.
-            queries, keys: (B, L) and (B, S) bool, True = a real token; all are where None. Padding may stand on either side;
+            queries, keys: (B, L) and (B, S) bool, True = a real token; all are where None. Padding may be on either side;
                 places are counted among real tokens. In self-attention one of them serves for both.
             query_tokens, key_tokens: B rows of L and S strings, those at padding not looked at. Without them there is nothing to
                 tell delimiters by. In self-attention one of them serves for both.
             kind: `cross` where queries and keys are two sequences.
             causal: whether a query sees no key after it; None looks at whether it ever does.
             delimiters: which tokens those are; a space mark (U+2581 or U+0120) around a token is not looked at.
-            specials: likewise, which tokens count as attention sinks beside the first.
+            specials: likewise, which tokens count as attention sinks next to the first.
             criteria: from when on a head has a name.
 
         Raises:

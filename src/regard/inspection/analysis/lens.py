@@ -410,7 +410,7 @@ class LogitAttribution:
         Arguments:
             model, text, target: as in `LogitLens.of`.
             token: a token of the vocabulary; the most probable one where None.
-            against: another, whose logit is given beside it, for `difference`.
+            against: another, whose logit is given next to it, for `difference`.
             place: which of the tokens read, by number or by its text: the logit is that of the token after it, or in a masked
                 encoder at it.
 

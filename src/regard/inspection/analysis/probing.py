@@ -165,7 +165,7 @@ class Probed:
         fitted by scikit-learn's L-BFGS with an L2 penalty |W|^2 / 2C added to the sum of the losses; of two labels only one has
         a row of W, the other's is zero. A seed draws the split and the control task; both are the same for
         every layer. The control task (Hewitt and Liang 2019, section 2) gives every word type one label, drawn from the labels of
-        the examples, and keeps it wherever the word stands: it says how much a probe can learn by heart. A layer knows the
+        the examples, and keeps it wherever the word stands: it says how much a probe can learn by rote. A layer knows the
         property where selectivity, accuracy minus control accuracy, is high.
 
         Arguments:

@@ -43,7 +43,7 @@ class Ending:
         embedding: what the first block reads comes from it.
         blocks: by address, from the bottom up.
         norm: after the last block; `nn.Identity()` for none.
-        head: the prediction head of a masked language model, which stands between the stream and its output; None for none.
+        head: the prediction head of a masked language model, which is between the stream and its output; None for none.
         output: the last map, (outputs, inputs) and its bias (outputs,) or None, in the dtype that it is kept in.
         scale: what the output's input is multiplied by (T5).
         logits: vectors (..., D) after the last norm to (..., V), as the model itself computes them.

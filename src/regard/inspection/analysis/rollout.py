@@ -55,7 +55,7 @@ class Rollout:
 
         Arguments:
             layers: by address from the bottom up, (B, H, L, L) each, before dropout.
-            valid: (B, L) bool, True = a real token; all are where None. Padding may stand on either side.
+            valid: (B, L) bool, True = a real token; all are where None. Padding may be on either side.
             residual: r, the share of the residual connection, in [0, 1).
             heads: how heads become one: `mean` as published; `max` and `min` are common in practice.
 

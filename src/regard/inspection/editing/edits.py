@@ -62,7 +62,7 @@ class ScaleHeads:
 class MeanHeads:
     """Put in place of the outputs of attention heads their mean over the batch and its positions.
 
-    A head that says the same everywhere still shifts what comes after it; this takes from it only what it tells apart.
+    A head that says the same everywhere still shifts what comes after it; this takes from it only what it distinguishes.
 
     Arguments:
         address: of attention layers, with `*` for any part of a name.
@@ -382,7 +382,7 @@ M = TypeVar("M", bound=nn.Module)
 def without_skips(module: M) -> M:
     """A copy whose sub-layers give their own output alone, and not their input with it (Dong et al. 2021, section 4).
 
-    The parameters are those of the model, norms included; what it learnt, it learnt with the skip connections.
+    The parameters are those of the model, norms included; what it learned, it learned with the skip connections.
 
     Arguments:
         module: a model of blocks, such as a BERT, a GPT-2, a T5 or a Transformer.
@@ -442,7 +442,7 @@ def prune(model: P, heads: Mapping[int, Sequence[int]]) -> P:
     """A model without some of its attention heads (Michel et al. 2019), smaller and faster by them; the one given stays as it is.
 
     It answers as the model does while `change` scales those heads by zero: a head's query, key and value are rows of three
-    matrices, and what the layer makes of it columns of a fourth, and these are cut out. Which are gone stands in the config,
+    matrices, and what the layer makes of it columns of a fourth, and these are cut out. Which are gone is in the config,
     `pruned_heads`, and is saved with it.
 
     Arguments:

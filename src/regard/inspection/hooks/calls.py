@@ -34,7 +34,7 @@ class Softmax(Plain):
 
         weights = softmax(scale * q k^T + bias)
 
-    The bias, a float mask of any kind, stands in the record of the inputs as `bias`, (B or 1, H or 1, L or 1, S or 1).
+    The bias, a float mask of any kind, is in the record of the inputs as `bias`, (B or 1, H or 1, L or 1, S or 1).
 
     Arguments:
         scale: what the inner products are multiplied by.
@@ -125,8 +125,8 @@ class Projected(Plain):
 
         weights = softmax((x Wq + bq) (y Wk + bk)^T / sqrt(E) + bias)
 
-    Its inputs' query is x as (B, 1, L, D), its key y as (B, 1, S, D); a y of another width stands in the record of the inputs
-    as `source`, (B, S, Ds). The bias stands there too, with the mask of padded keys already in it.
+    Its inputs' query is x as (B, 1, L, D), its key y as (B, 1, S, D); a y of another width is in the record of the inputs
+    as `source`, (B, S, Ds). The bias is there too, with the mask of padded keys already in it.
 
     Arguments:
         heads: H.
@@ -134,7 +134,7 @@ class Projected(Plain):
         bias: (3*H*E,), or None.
         key_bias: (1, 1, H*E), a key that is appended to the others, or None.
         zero_key: whether a key of zeros is appended besides.
-        norm: what stands before the projections, for layers that were run as one with it.
+        norm: what is before the projections, for layers that were run as one with it.
     """
 
     def __init__(

@@ -186,7 +186,7 @@ class Place:
     Arguments:
         address: the module's name in the model.
         module: the module.
-        line: tells apart the places in the module's code from which attention is called.
+        line: distinguishes the places in the module's code from which attention is called.
         crossed: whether the module was given another sequence to look at; None where its arguments do not say.
     """
 
@@ -314,7 +314,7 @@ class Interception(TorchFunctionMode):
     and flex attention's operator. Besides, a softmax over the last axis that is multiplied into something is attention laid
     out by the module.
 
-    While `torch.compile` traces, which it does anew because of the mode, queries and keys become outputs of the graph; the
+    While `torch.compile` traces, which it does again because of the mode, queries and keys become outputs of the graph; the
     listener is called for them when the graph has run.
 
     Arguments:
@@ -464,7 +464,7 @@ class Interception(TorchFunctionMode):
 
         self.tell_traced()
         try:
-            # Where a graph breaks under a function mode, PyTorch 2.13 was seen to go on with wrong values.
+            # Where a graph breaks under a function mode, PyTorch 2.13 was seen to continue wrong values.
             with _without_graph_breaks():
                 return forward(*arguments, **named)
         except Unsupported as error:

@@ -273,7 +273,7 @@ def _and(words: list[str]) -> str:
 #     q · k = (Wq c_i + Wq p_i + bq) · (Wk c_j + Wk p_j + bk),    c = token vector, p = position vector
 #
 # Multiplied out these are four products of content and position, and three with a bias. Only where nothing but the projection
-# stands between the sum c + p and the score: a norm divides by a number that depends on c and p together.
+# is between the sum c + p and the score: a norm divides by a number that depends on c and p together.
 
 
 TITLE = "Content and position"

@@ -1,6 +1,6 @@
 """The steps of a neural Turing machine's heads: from a content score to an address, and from an address to the memory after.
 
-Graves, Wayne, Danihelka 2014, equations 3 to 9. Content addressing is a score of `Cosine`; its steps stand with the other
+Graves, Wayne, Danihelka 2014, equations 3 to 9. Content addressing is a score of `Cosine`; its steps are with the other
 scores.
 """
 

@@ -107,7 +107,7 @@ def html_fragment(walk: Walk, *, height: int = 720) -> str:
 
 
 class _Page:
-    """What the template shows of the steps, and the numbers behind the strips in the order they stand on the page."""
+    """What the template shows of the steps, and the numbers behind the strips in the order they are on the page."""
 
     def __init__(self, walk: Walk, data: list[dict[str, Any]]) -> None:
         self.walk = walk
@@ -221,7 +221,7 @@ class _Page:
         return f"#{self.colours[int(share > 0)]}{round(abs(share) * strongest):02x}"
 
     def gradient(self, values: np.ndarray, largest: float) -> str:
-        """A row of cells as hard stops of one gradient: a picture that needs no script and prints."""
+        """A row of cells as hard stops of one gradient: an image that needs no script and prints."""
         width = 100 / max(len(values), 1)
         colours = [self.colour(value) for value in (values / largest).tolist()]
         stops = [f"{colour} {index * width:.3f}% {(index + 1) * width:.3f}%" for index, colour in enumerate(colours)]
@@ -277,7 +277,7 @@ def _token(token: str, label: str) -> dict[str, str]:
 
 
 def _equation(text: str) -> Iterator[dict[str, Any]]:
-    """The parts of an equation; what follows `_` stands below the line."""
+    """The parts of an equation; what follows `_` is below the line."""
     for place, part in enumerate(re.split(r"_(\w+|\([^)]*\))", text)):
         if part:
             yield {"text": part, "below": place % 2 == 1}

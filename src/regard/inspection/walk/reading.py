@@ -73,8 +73,8 @@ def read(model: Any, text: Any, layer: Walked, *, target: str | None, to: str | 
 
     Arguments:
         model: what `regard.load` gives.
-        text: what to read: a text; a picture; for a model that copies vectors of bits as text; for a few-shot classifier the
-            labelled pictures and the one that is asked about.
+        text: what to read: a text; an image; for a model that copies vectors of bits as text; for a few-shot classifier the
+            labelled images and the one that is asked about.
         layer: one of the model's.
         target: for a model that writes, the text it is to have written; its own answer where None.
         to: the language wanted, of a model of several.
@@ -187,7 +187,7 @@ def _copier(model: Copier, text: str, layer: Walked, *, target: str | None, to: 
     slots = tuple(slot_names(seen.calls[0][0].shape[3])) if seen.calls else ()
     if not isinstance(module, NTM):
         return Reading(title=title, seen=seen, queries=steps, keys=slots)
-    # Beside each slot stands a row of the identity matrix, so that the weights come out too; the walk has them already.
+    # In addition to each slot stands a row of the identity matrix, so that the weights come out too; the walk has them already.
     width, heads = module.config.slot_width, module.config.heads
     seen.calls = [(inputs, value[..., :width], output[..., :width]) for inputs, value, output in seen.calls]
 

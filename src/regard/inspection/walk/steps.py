@@ -30,7 +30,7 @@ Kind = Literal["step", "aside"]
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A statement of the code, as it stands in its file.
+    """A statement of the code, as it is in its file.
 
     Arguments:
         file: the file inside its package, such as `regard/attention/scores.py`.
@@ -201,7 +201,7 @@ def _simple(definition: ast.FunctionDef) -> list[ast.stmt]:
 
 
 def _text(lines: list[str], start: int, stop: int | None) -> str:
-    # Not ast.unparse: what is shown is what stands in the file, with its spacing and comments.
+    # Not ast.unparse: what is shown is what is in the file, with its spacing and comments.
     return textwrap.dedent("".join(lines[start - 1 : stop])).rstrip()
 
 

@@ -52,7 +52,7 @@ def render(walk: Walk, *, colour: bool = True) -> Walked:
     Arguments:
         walk: the walk.
         colour: strips in colour where the console has it; otherwise, and on a console without, the height of a mark says where a
-            number stands between the smallest and the largest of its tensor.
+            number is between the smallest and the largest of its tensor.
 
     >>> import torch
     >>> from regard.attention import AttentionInputs, Dot, ScoredAttention

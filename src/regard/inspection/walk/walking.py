@@ -192,7 +192,7 @@ def walk(
 
     Arguments:
         model: what `regard.load` gives.
-        text: what the model is to read; of a captioner or a classifier of pictures a picture, as a file or an array; of a model
+        text: what the model is to read; of a captioner or a classifier of images an image, as a file or an array; of a model
             that copies vectors of zeros and ones with spaces between; of a few-shot classifier `(shown, asked)`, as its
             `classify` takes them.
         query: the word to follow: among the output tokens where a layer looks at the source, else among the tokens it reads.

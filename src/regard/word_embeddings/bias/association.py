@@ -120,9 +120,9 @@ def association_test(
             words; published figures have either, and at 8 + 8 words d is larger by a factor of 1.033 with 0 than with 1.
         case: how words are found: `lower`, as they are written, or else in lower case; `exact`; or `ignore`, the first word of
             the table that differs in capitals at most.
-        exact_below: count all partitions where there are at most so many, as there are up to 20 + 20 words; else draw `samples`
-            of them, and p = (r + 1) / (samples + 1), of which r differ as much.
-        seed: of the drawing.
+        exact_below: count all partitions where there are at most so many, as there are up to 20 + 20 words; else sample
+            `samples` of them, and p = (r + 1) / (samples + 1), of which r differ as much.
+        seed: of the sampling.
 
     Raises:
         InputError: for a ddof other than 0 and 1, an unknown case, where fewer than two words of a set of targets, or none of a
@@ -263,7 +263,7 @@ TOLERANCE = 1e-12
 """Times the sum of all sizes: sums of the same numbers in another order are the same sum."""
 
 TOGETHER = 1 << 20
-"""Numbers drawn at once."""
+"""Numbers sampled at once."""
 
 LARGEST_EXACT = 1 << 25
 """Sums of subsets that are held in memory twice: those of 25 words, with which partitions of 25 + 25 are counted."""
@@ -275,9 +275,9 @@ class Permutation:
 
     Arguments:
         p: one-sided, those alike counted; never 0.
-        method: whether all partitions were counted, or some drawn.
+        method: whether all partitions were counted, or some sampled.
         partitions: how many there are.
-        samples: how many were drawn; 0 where all were counted.
+        samples: how many were sampled; 0 where all were counted.
         standard_error: of p where it was sampled, else 0.
     """
 
@@ -299,12 +299,12 @@ class Permutation:
 
     @property
     def said(self) -> str:
-        """The p-value as text, with its standard error where partitions were drawn."""
+        """The p-value as text, with its standard error where partitions were sampled."""
         return f"{self.p:.2g}" + (f" ± {self.standard_error:.1g}" if self.method == "sampled" else "")
 
 
 def permutation_test(first: Numbers, second: Numbers, *, exact_below: int, samples: int, seed: int) -> Permutation:
-    """How probable it is that a partition drawn at random differs as much, and the same way, as the one that is there.
+    """How probable it is that a partition random differs as much, and the same way, as the one that is there.
 
     Partitions are of all numbers into two groups of the sizes that are there. With these sizes the difference of the means, and
     that of the sums, grow with the sum over X alone, so that is compared.
@@ -312,7 +312,7 @@ def permutation_test(first: Numbers, second: Numbers, *, exact_below: int, sampl
     Arguments:
         first, second: (m,) and (n,), of X and of Y.
         exact_below: count all partitions where there are at most so many, and their sums fit into memory; else `samples` are
-            drawn with the seed, and p = (r + 1) / (samples + 1), of which r differ as much.
+            sampled with the seed, and p = (r + 1) / (samples + 1), of which r differ as much.
 
     >>> permutation_test(np.array([3.0, 2.0]), np.array([1.0, 0.0]), exact_below=100, samples=10, seed=0).p
     0.16666666666666666
@@ -379,7 +379,7 @@ def _drawn_at_least(values: Numbers, size: int, least: float, samples: int, seed
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PropertyAssociation:
-    """Associations of words beside a number of each.
+    """Associations of words next to a number of each.
 
     Arguments:
         correlation: Pearson's of the two; nan where either does not vary.

@@ -121,7 +121,7 @@ class Audit:
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What is said beside all results, each sentence once; one that is not about all tests names those it is about."""
+        """What is said next to all results, each sentence once; one that is not about all tests names those it is about."""
         about: dict[str, list[str]] = {} if self.direction is None else {each: [] for each in self.direction.cautions}
         for test in self.tests:
             for sentence in test.cautions:

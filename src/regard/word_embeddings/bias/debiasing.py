@@ -162,7 +162,7 @@ def _equalise(vectors: WordVectors, matrix: Matrix, subspace: BiasSubspace, word
     return True
 
 
-# What debiasing leaves: the words that had a direction can still be told apart without it.
+# What debiasing leaves: the words that had a direction can still be distinguished without it.
 
 CANDIDATES = 50_000
 
@@ -202,7 +202,7 @@ def cluster_test(
     among: int = CANDIDATES,
     seed: int = 0,
 ) -> ClusterTest:
-    """Whether the words that had most of a direction before still stand in two groups after (Gonen and Goldberg 2019).
+    """Whether the words that had most of a direction before still are in two groups after (Gonen and Goldberg 2019).
 
     The `count` words (at most a tenth of all) with the largest cosines with the direction in the original vectors, and as many
     with the smallest, are put into two clusters by k-means of their unit vectors as they are now. Accuracy is the share that the
@@ -348,7 +348,7 @@ def debiasing_effects(
         similarity, analogies: sets that say how useful the vectors are.
         tests: association tests to make before and after; one that cannot be made is left out, and said.
         ddof, case: as for `association_test`.
-        seed: of the clusters, and of partitions that are drawn.
+        seed: of the clusters, and of partitions that are sampled.
 
     Raises:
         InputError: where the vectors are of different words, or too few to cluster.

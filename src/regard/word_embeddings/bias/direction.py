@@ -276,7 +276,7 @@ def analogy_answers(
 ) -> list[AnalogyAnswer]:
     """What man : word = woman : ? answers, with and without the three words themselves among the answers.
 
-    With them it is mostly the word itself: a method that cannot give a word back must give another, whatever the vectors
+    With them it is mostly the word itself: a method that cannot give a word back must give another, for any vectors
     hold (Nissim, van Noord and van der Goot 2020).
 
     Arguments:

@@ -47,7 +47,7 @@ NAMED = 8
 """Words, or sets of them, that a sentence names; JSON has all that have no vector."""
 
 _BETWEEN = re.compile(r"[\s,;]+")
-"""What stands between words on a line of text."""
+"""What is between words on a line of text."""
 
 LARGEST = 1 << 26
 """Bytes; a larger file is no word list."""
@@ -172,7 +172,7 @@ def _is_number(word: str) -> bool:
 
 
 def _words_of_entry(entry: Any, where: str) -> list[str]:
-    """The words of an entry; numbers of JSON that stand behind them are left out."""
+    """The words of an entry; numbers of JSON that are behind them are left out."""
     words = [entry] if isinstance(entry, str) else entry
     if not isinstance(words, list) or not words or not isinstance(words[0], str):
         raise InputError(f"{where}: is {str(entry)!r:.60}; give a word, or a list of words")
@@ -366,7 +366,7 @@ class Presence:
         return tuple(word for word in words if self.form(word) is None)
 
     def vectors_of(self, words: Sequence[str]) -> Numbers:
-        """The unit vectors of words that all have one, (n, W) float64."""
+        """The unit word embeddings that all have one, (n, W) float64."""
         return unit64(self.vectors.of(words).astype(np.float64))
 
 

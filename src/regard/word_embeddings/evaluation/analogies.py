@@ -94,8 +94,8 @@ class AnalogyResult:
         sections: in the order of the file.
         semantic, syntactic: sections together; those whose name begins with "gram" are syntactic. None where there are none such.
         total: all.
-        interval: of the accuracy over questions drawn again. Questions of one section share their words, so that with other words
-            it would move further.
+        interval: of the accuracy over questions sampled again. Questions of one section share their words, so that with other
+            words it would move further.
         answers: each, in the order of the file; not in the JSON.
     """
 
@@ -176,8 +176,8 @@ def evaluate_analogies(
         case, among: how words are found, and among how many answers are looked for; see `Lookup`.
         with_given: let the three words be answers too. Accuracy then falls to almost nothing, since the nearest is mostly b or c
             (Linzen 2016): so much of it is owed to the exclusion.
-        resamples: how often questions are drawn again for the interval; 0 for none.
-        seed: of this drawing.
+        resamples: how often questions are sampled again for the interval; 0 for none.
+        seed: of this sampling.
 
     Raises:
         InputError: for a way that does not exist.

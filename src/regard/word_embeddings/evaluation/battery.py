@@ -67,7 +67,7 @@ class Battery:
         unknown, case, among: how words without a vector are treated, how words are found, and among how many; see `Lookup`.
         method, with_given: of analogies, see `evaluate_analogies`.
         resamples: for the intervals; 0 for none.
-        seed: of all that is drawn.
+        seed: of all that is sampled.
 
     Raises:
         InputError: for a way that does not exist.
@@ -271,7 +271,7 @@ def table(reports: Sequence[Report]) -> Table:
 
 
 def _merged(found: Sequence[Mapping[str, str]]) -> list[str]:
-    """The names of all figures; one that an earlier table has not stands where its own table has it."""
+    """The names of all figures; one that an earlier table has not is where its own table has it."""
     names: list[str] = []
     for figures in found:
         place = 0

@@ -236,13 +236,13 @@ def intruder_items(
 ) -> list[IntruderItem]:
     """For each word its two nearest neighbours and an intruder that is about as frequent (Schnabel et al. 2015, section 4).
 
-    The intruder is drawn from the words at most 100 places before or after the query in the table, none of them among its hundred
-    nearest neighbours (in a small table, among the nearest quarter of all words).
+    The intruder is sampled from the words at most 100 places before or after the query in the table, none of them among its
+    hundred nearest neighbours (in a small table, among the nearest quarter of all words).
 
     Arguments:
         queries: words of the table; others are left out.
         among: neighbours and intruders are among so many words from the top; None for all.
-        seed: of what is drawn.
+        seed: of what is sampled.
 
     Raises:
         InputError: for a table of fewer than four words.

@@ -85,7 +85,7 @@ class TaskWords:
         )
 
     def redrawn(self, seed: int = 0) -> TaskWords:
-        """The same words with vectors drawn from a normal distribution, for just those that have one."""
+        """The same words with vectors sampled from a normal distribution, for just those that have one."""
         drawn = np.random.default_rng(seed).standard_normal(self.matrix.shape, dtype=np.float32)
         return replace(self, matrix=np.where(self.known[:, None], drawn, np.float32(0)), name="random vectors")
 
@@ -277,7 +277,7 @@ class ExtrinsicResult:
         task: what was done: `classification`, `tagging`, `cosines of pairs`, `features of pairs`.
         vectors: their name.
         scores: by the metric's name, each with its bootstrap interval over the test examples.
-        floors: the same of what needs no such vectors, by its name: vectors drawn at random for the same words, and the best
+        floors: the same of what needs no such vectors, by its name: vectors random for the same words, and the best
             that can be said without looking.
         coverage: of the test texts.
         train, test: how many examples.
@@ -332,10 +332,10 @@ def evaluate_classification(
     resamples: int = 1000,
     seed: int = 0,
 ) -> ExtrinsicResult:
-    """The accuracy of logistic regression on the mean vectors of texts (an extrinsic task of Schnabel et al. 2015).
+    """The accuracy of logistic regression on the mean text embeddings (an extrinsic task of Schnabel et al. 2015).
 
     The vectors are frozen; each of the mean's numbers is brought to mean 0 and variance 1 over the training texts. Floors:
-    vectors drawn at random for the same words, which still tell words apart, and the commonest class of the training texts.
+    vectors random for the same words, which still distinguish words, and the commonest class of the training texts.
 
     Arguments:
         train, test: as `regard.data.labelled.read_labelled` gives them.
@@ -396,7 +396,7 @@ def evaluate_cosines(
 ) -> ExtrinsicResult:
     """Pearson's and Spearman's correlation of cos(u, v) with what people say, u and v the mean vectors; nothing is trained.
 
-    The floor is vectors drawn at random for the same words: what the share of common words says.
+    The floor is vectors random for the same words: what the share of common words says.
 
     Arguments:
         test: pairs with a number, as `regard.data.labelled.read_labelled` gives them.

@@ -56,7 +56,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(first=("big", "large"), second=("big", "small")),
     Probe(first=("coffee", "tea"), second=("coffee", "cup")),
 )
-"""Words that stand for one another (king and queen) are expected nearer than words that stand beside one another (driver and
+"""Words that stand for one another (king and queen) are expected nearer than words that are next to one another (driver and
 car), and either nearer than words that have nothing to do with one another; of the last two nothing is expected."""
 
 
@@ -170,13 +170,13 @@ class FrequencyProbe:
 def frequency_probe(vectors: WordVectors, *, share: float = 0.1, most: int = 20_000, seed: int = 0) -> FrequencyProbe:
     """How well logistic regression tells frequent from rare words by their unit vectors (Schnabel et al. 2015, section 5).
 
-    The most frequent words, a tenth of them unless told otherwise, are held against as many drawn from the others; five folds,
-    each held out once; scikit-learn's regression with its own settings.
+    The most frequent words, a tenth of them unless told otherwise, are held against as many sampled from the others; five
+    folds, each held out once; scikit-learn's regression with its own settings.
 
     Arguments:
         share: of all words, how many are frequent.
-        most: words of each class, drawn where there are more.
-        seed: of what is drawn, and of the folds.
+        most: words of each class, sampled where there are more.
+        seed: of what is sampled, and of the folds.
 
     Raises:
         InputError: for a share that is none, or where scikit-learn is missing.

@@ -235,7 +235,7 @@ class SimilarityResult:
         unknown: of which a word has no vector.
         made: of which a vector was made of subwords.
         spearman, pearson: with people's scores; nan where fewer than two pairs are used, or all cosines are the same.
-        interval: of Spearman's, over pairs drawn again; None where few pairs are used, or a sample has none.
+        interval: of Spearman's, over pairs sampled again; None where few pairs are used, or a sample has none.
     """
 
     name: str
@@ -255,7 +255,7 @@ class SimilarityResult:
 def read_similarity(path: Path | str, malformed: MalformedRows | None = None) -> SimilaritySet:
     r"""Pairs from a file with two words and a score on each line, between tabs, commas or spaces; gzip or not.
 
-    The score is the first column after the words that holds a number in the first line that has one; what stands above is the
+    The score is the first column after the words that holds a number in the first line that has one; what is above is the
     header. Other lines without two words and a number there are malformed.
 
     Arguments:
@@ -307,8 +307,8 @@ def evaluate_similarity(
     Arguments:
         unknown: what becomes of a pair with a word that has no vector.
         case, among: how words are found, see `Lookup`.
-        resamples: how often pairs are drawn again for the interval; 0 for none.
-        seed: of this drawing.
+        resamples: how often pairs are sampled again for the interval; 0 for none.
+        seed: of this sampling.
 
     Raises:
         InputError: for a way that does not exist.

@@ -34,19 +34,19 @@ def evaluate_tagging(
     resamples: int = 1000,
     seed: int = 0,
 ) -> ExtrinsicResult:
-    """The F1 of spans of logistic regression on a word's vector beside its neighbours'.
+    """The F1 of spans of logistic regression on a word's vector next to its neighbours'.
 
     An extrinsic task as those of Schnabel et al. (2015). The vectors are frozen, and brought to mean 0 and variance 1 over the
     training words that have one; words that have none, and places beyond the ends of a sentence, are zeros. Every word is tagged
     by itself. F1 is conlleval's, where the tags mark spans; else, as of parts of speech, the accuracy is all there is. Floors:
-    vectors drawn at random for the same words, and the tag that each word has most often in training, for an unseen one the
+    vectors random for the same words, and the tag that each word has most often in training, for an unseen one the
     commonest.
 
     Arguments:
         train, test: as `regard.data.tagged.read_tagged` gives them.
         reach: neighbours on each side.
         c: one over the weight of the penalty.
-        unknown, case, resamples, seed: as for `evaluate_classification`; the bootstrap draws sentences.
+        unknown, case, resamples, seed: as for `evaluate_classification`; the bootstrap samples sentences.
 
     Raises:
         InputError: for data without sentences or a second tag; spans in `test` that are not in the scheme of `train`; where no

@@ -70,7 +70,7 @@ def read_fasttext(source: Source, limit: int | None, say: Say) -> WordVectors:
     """The words' vectors, each the mean of its own row and those of its n-grams, as fastText gives them.
 
     Raises:
-        InputError: for a quantised model, another version, or a file that ends too early, goes on too long, or
+        InputError: for a quantised model, another version, or a file that ends too early, continues too long, or
             contradicts itself.
     """
     settings, sizes = _beginning(source)
@@ -268,7 +268,7 @@ def take(source: Source, count: int, what: str) -> bytes:
 
 
 def words_of(source: Source, entries: int, words: int, say: Say) -> tuple[list[str], NDArray[np.int64]]:
-    """The words of the dictionary and their counts; labels, which stand after them, are left out.
+    """The words of the dictionary and their counts; labels, which are after them, are left out.
 
     Bytes that are no UTF-8, which are left where long words were cut, become escapes, as in gensim; that is said.
 

@@ -185,7 +185,7 @@ class Table(NamedTuple):
 
 
 def gathered(pieces: Iterable[Matrix], width: int) -> Matrix:
-    """All rows; each piece is let go as soon as it is copied, so that the table never stands in memory twice.
+    """All rows; each piece is let go as soon as it is copied, so that the table never is in memory twice.
 
     >>> gathered(iter([np.ones((1, 2), dtype=np.float32)] * 2), 2).tolist()
     [[1.0, 1.0], [1.0, 1.0]]

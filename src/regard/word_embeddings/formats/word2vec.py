@@ -208,7 +208,7 @@ def lines_of(source: Source, start: int = 0, number: int = 1) -> Iterator[Lines]
 
 
 def rows_of(blocks: Iterator[Lines], path: Path, width: int, limit: int | None) -> Iterator[Piece]:
-    """The words and vectors of lines, to the limit; empty lines may stand at the end alone.
+    """The words and vectors of lines, to the limit; empty lines may be at the end alone.
 
     Raises:
         InputError: for a line that is not a word and so many finite numbers, with its number.
@@ -371,7 +371,7 @@ def read_binary(source: Source, header: Header, limit: int | None, say: Say) -> 
     """The vectors of a file whose header says so many words of such a width.
 
     Raises:
-        InputError: for a file that ends too early or goes on too long, or a word or vector that is wrong, with its byte.
+        InputError: for a file that ends too early or continues too long, or a word or vector that is wrong, with its byte.
     """
     source.refuse_claim(header.words, header.width, header.end + header.words * (4 * header.width + 2))
     table = table_of(_pieces(source, header, limit), header.width)

@@ -1,4 +1,4 @@
-"""What was found of vectors of words, as one offline page."""
+"""What was found of word embeddings, as one offline page."""
 
 from regard.word_embeddings.report.figures import Subject
 from regard.word_embeddings.report.page import html_page

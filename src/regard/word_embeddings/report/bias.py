@@ -53,7 +53,7 @@ def direction(subjects: Sequence[Subject]) -> str:
 
 
 def associations(subjects: Sequence[Subject]) -> str:
-    """The effect sizes of the tests as bars, for each embedding, and p beside them."""
+    """The effect sizes of the tests as bars, for each embedding, and p next to them."""
     drawn = [_tests(subject.name, subject.audit) for subject in subjects if subject.audit is not None]
     told = (
         "<p>d above 0: the first targets are nearer to the first attributes, the second to the second; below 0 the other way "

@@ -187,7 +187,7 @@ def _between(interval: Interval | None) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
-    """What stands in a table.
+    """What is in a table.
 
     Arguments:
         text: the number, or words.

@@ -59,9 +59,7 @@ def _maps_of(subject: Subject, colours: Mapping[str, int], seed: int) -> str:
     for way in METHODS:
         try:
             shown = word_map(subject.vectors, tuple(colours), way, seed=seed)
-        except (
-            InputError
-        ) as error:  # too few of the words, or no scikit-learn: the page says so in place of the picture
+        except InputError as error:  # too few of the words, or no scikit-learn: the page says so in place of the image
             pictures.append(f'<p class="quiet" data-shows="{way}">{html.escape(str(error))}</p>')
             continue
         kept = "" if shown.kept is None else f"; the plane holds {100 * shown.kept:.0f} % of their variance"
@@ -150,7 +148,7 @@ def _steady(places: NDArray[np.float64]) -> NDArray[np.float64]:
     return places * np.where(farthest < 0, -1.0, 1.0)
 
 
-# Maps and bars as SVG: pictures that lie in the page itself, print, and follow its colours.
+# Maps and bars as SVG: images that lie in the page itself, print, and follow its colours.
 
 LINE = 12.0
 """How high a line is at the size of the labels, in the units of the drawing."""
@@ -166,7 +164,7 @@ class Bar:
     """A number to draw.
 
     Arguments:
-        name: beside it.
+        name: next to it.
         value: how long it is; None where there is none.
         low, high: an interval around it; None for none.
         note: read with the pointer, and aloud.
@@ -182,7 +180,7 @@ class Bar:
 def drawn_map(
     shown: WordMap, groups: Mapping[str, int], *, width: float = 560.0, height: float = 460.0, title: str = ""
 ) -> str:
-    """A map as SVG: a dot for every word, its name beside it where there is room; the pointer has the others.
+    """A map as SVG: a dot for every word, its name next to it where there is room; the pointer has the others.
 
     Arguments:
         groups: the colour of each word, from 0; words without one are grey.
@@ -266,7 +264,7 @@ def _fitted(places: np.ndarray, width: float, height: float) -> list[tuple[float
 def _room(
     word: str, x: float, y: float, taken: Sequence[tuple[float, float, float, float]], width: float, height: float
 ) -> tuple[float, float, float, float] | None:
-    """Left, top, right and bottom of a free place for a name beside its dot; None where there is none."""
+    """Left, top, right and bottom of a free place for a name next to its dot; None where there is none."""
     long = label_width(word)
     for left, top in ((x + 5, y - 7), (x - 5 - long, y - 7), (x - long / 2, y - 17), (x - long / 2, y + 4)):
         spot = (left, top, left + long, top + LINE)

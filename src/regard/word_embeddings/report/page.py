@@ -1,4 +1,4 @@
-"""A report on vectors of words as one HTML page that needs nothing beside itself."""
+"""A report on word embeddings as one HTML page that needs nothing besides itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.word_embeddings.report import bias, figures, maps
 from regard.word_embeddings.report.figures import Subject, Table, drawn_table
 
 WORDS = ("king", "woman", "city", "car", "music", "red", "good", "run", "small", "war", "science", "bank")
-"""Whose neighbours stand on the page unless others are asked for."""
+"""Whose neighbours are on the page unless others are asked for."""
 
 TOLD = {
     "what": "What is compared",

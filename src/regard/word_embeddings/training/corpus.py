@@ -77,7 +77,7 @@ class VectorSettings:
         negative: negative samples per context word; not for GloVe.
         subsample: subsampling threshold t of frequent words; 0.001, for fastText 0.0001, 0 for none; not for GloVe. A word of
             relative frequency f is kept with probability sqrt(t / f) + t / f.
-        noise_exponent: negative samples are drawn in proportion to their count to this power.
+        noise_exponent: negative samples are sampled in proportion to their count to this power.
         minimum_ngram, maximum_ngram: for fastText: lengths of character n-grams, `<` and `>` at the ends of a word included.
         buckets: for fastText: rows of the hash table of n-grams.
         weighting: f of GloVe. `power`: min(1, (x / largest_count)^power); `none`: 1; `step`: 1 from `largest_count` on, 0
@@ -216,16 +216,16 @@ def per_second(count: int, seconds: float) -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Corpus:
-    """Text as sentences of words. Going through it reads the files anew.
+    """Text as sentences of words. Going through it reads the files again.
 
     Arguments:
         paths: files, UTF-8, plain or gzip; `python_docs` for Python's own reference text.
         tokenisation: `words` finds the words of raw text: letters, digits and the marks on them, apostrophes inside; for
-            languages that write spaces. `whitespace` takes what stands between spaces, for text that is tokenised.
+            languages that write spaces. `whitespace` takes what is between spaces, for text that is tokenised.
         sentences: `line`: each line is one; `split`: the paragraphs between empty lines are split at sentence ends; None: `line`
             where the text is tokenised, else `split`.
         lowercase: small letters only.
-        cleaning: `wikitext` leaves out what these sets have beside text: headings, `<unk>`, and in `words` their extra spaces.
+        cleaning: `wikitext` leaves out what these sets have besides text: headings, `<unk>`, and in `words` their extra spaces.
         malformed: where lines are recorded that are not UTF-8 or too long, and left out.
 
     Raises:
@@ -380,7 +380,7 @@ def count_words(
     """The vocabulary of a text.
 
     Where there are more than `most` different words, those seen once until then are forgotten, the next time those seen up to
-    twice, and so on; a word that comes back is counted anew.
+    twice, and so on; a word that comes back is counted again.
 
     Raises:
         InputError: for a text without words, or without one that is seen often enough.

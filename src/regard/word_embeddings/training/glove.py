@@ -60,7 +60,7 @@ def cooccurrences(
     memory: int,
     report: Report = quiet,
 ) -> tuple[int, Iterator[Pairs]]:
-    """The weighted counts of all pairs of words that stand in one sentence at most `window` words apart.
+    """The weighted counts of all pairs of words that are in one sentence at most `window` words apart.
 
     A pair at the distance k counts 1 / k (Pennington et al. 2014, section 4.2). Words without a row are left out before the
     distances are taken, as GloVe's own program does it.
@@ -171,7 +171,7 @@ def _read(run: _Run, start: int, count: int) -> Pairs:
 def _from_files(runs: Sequence[_Run], size: int) -> Iterator[Pairs]:
     """The merger of sorted files, `size` pairs of each in memory.
 
-    Of what is read, all is complete up to the smallest of the last keys of those files that go on.
+    Of what is read, all is complete up to the smallest of the last keys of those files that continue.
     """
     places = [0] * len(runs)
     while any(place < run.size for place, run in zip(places, runs, strict=True)):
@@ -188,7 +188,7 @@ def _from_files(runs: Sequence[_Run], size: int) -> Iterator[Pairs]:
         run.sums.unlink()
 
 
-# The entries of GloVe's training, in an order drawn at random.
+# The entries of GloVe's training, in an order random.
 
 ENTRY = np.dtype([("row", "<i4"), ("column", "<i4"), ("count", "<f4")])
 """X_ij: the word i, the word j of its context, and the count, above 0."""
@@ -261,7 +261,7 @@ _TOGETHER = 2_048
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GloveTables:
-    """What is learnt.
+    """What is learned.
 
     Arguments:
         words, contexts: w and w~, (N, W) float32.
@@ -327,7 +327,7 @@ def glove_tables(
     scratch: Path,
     report: Report = quiet,
 ) -> tuple[GloveTables, dict[str, Any]]:
-    """What GloVe learns of a text, and how many counts there were, how fast they were made and learnt, and the cost at the end.
+    """What GloVe learns of a text, and how many counts there were, how fast they were made and learned, and the cost at the end.
 
     Arguments:
         vocabulary: of the text.
@@ -365,7 +365,7 @@ def train_glove(
     """The minimum of the sum over X_ij > 0 of f(X_ij) (w_i w~_j + b_i + b~_j - log X_ij)^2, by AdaGrad.
 
     As in GloVe's own program an accumulator starts at 1, a step divides by the root of the accumulator as it was before it, and
-    all parameters are drawn evenly from -0.5 to 0.5 over the width. Entries are taken in batches. A row that a batch has once
+    all parameters are sampled evenly from -0.5 to 0.5 over the width. Entries are taken in batches. A row that a batch has once
     moves exactly as there. Of one that it has c times the c gradients are taken at one place, and divided by the root of the mean
     of the accumulators that the c would have met.
 

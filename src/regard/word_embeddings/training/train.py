@@ -42,8 +42,8 @@ def train_vectors(
         sentences: lists of words, which are gone through several times: a list, or what `sentences` of this package reads.
         settings: skip-gram as published if None.
         name: what messages and tables call the vectors.
-        scratch: a folder for what does not stand in memory; the system's own if None. What is written there is removed.
-        report: is told how far it is.
+        scratch: a folder for what does not be in memory; the system's own if None. What is written there is removed.
+        report: is called with how far it is.
 
     Returns:
         The vectors, with counts, for fastText the parts of words, and as `metadata` the settings, the text, seconds, words per
@@ -161,9 +161,9 @@ def train_word2vec(
 ) -> Trained:
     """Skip-gram with negative sampling, CBoW, or skip-gram over the parts of words (Mikolov et al. 2013; Bojanowski et al. 2017).
 
-    Maximised for each word I and each word O near it is log σ(v'_O v_I) + Σ_k log σ(-v'_k v_I) over `negative` words k drawn by
-    their counts to the power of `noise_exponent`. In CBoW v_I is the mean of the vectors near O, each of which gets the whole
-    error. In fastText it is the mean of the word's own row and those of its parts.
+    Maximised for each word I and each word O near it is log σ(v'_O v_I) + Σ_k log σ(-v'_k v_I) over `negative` words k sampled
+    by their counts to the power of `noise_exponent`. In CBoW v_I is the mean of the vectors near O, each of which gets the
+    whole error. In fastText it is the mean of the word's own row and those of its parts.
 
     Arguments:
         sentences: can be gone through several times.
