@@ -1,4 +1,4 @@
-"""Make docs/results.md, and the figures of docs/figures.md, from the JSON files in docs/results/."""
+"""Make docs/results.md, docs/claims/ and the figures of docs/figures.md from the JSON files in docs/results/."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import yaml
 
 from regard.claims import claims as catalogue
 from regard.claims.claim import order_of
+from regard.claims.page import claim_page, escaped
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
+SHIPPED = ROOT / "src" / "regard_claims" / "verdicts.json"
+KINDS = ("confirmed", "refuted", "undecided", "supported", "contradicted", "inconclusive", "not tested at this scale")
 
 
 def main() -> None:
@@ -30,7 +33,13 @@ def main() -> None:
             lines += section(name, page)
     judged = [(name, page) for name, page in pages if "claim" in page]
     readings = yaml.safe_load((RESULTS / "readings.yaml").read_text(encoding="utf-8"))
-    lines += claims(judged, readings)
+    lines += [
+        "## The papers' claims",
+        "",
+        f"{sentence(counted(judged))}. [One page each](claims/index.md), with every seed, what was predicted, and the verdict.",
+        "",
+    ]
+    write_claims(judged, readings)
     (ROOT / "docs" / "results.md").write_text("\n".join(lines), encoding="utf-8")
     short = ROOT / "docs" / "figures.md"
     text = short.read_text(encoding="utf-8")
@@ -41,44 +50,140 @@ def main() -> None:
     short.write_text(text, encoding="utf-8")
 
 
+def write_claims(pages: list[tuple[str, dict[str, Any]]], readings: dict[str, str]) -> None:
+    """A page for each claim in docs/claims/, their index, and the verdicts that the wheel has."""
+    folder = ROOT / "docs" / "claims"
+    folder.mkdir(exist_ok=True)
+    found = by_claim(pages)
+    for old in folder.glob("*.md"):
+        if old.stem not in found:
+            old.unlink()
+    for name, results in found.items():
+        said = {round_of(page): reading_of(page, readings) for page in results}
+        text = claim_page(results, place="../results/", readings=said)
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    lectures = (ROOT / "docs" / "lectures.md").read_text(encoding="utf-8")
+    (folder / "index.md").write_text(claim_index(pages, readings, lectures), encoding="utf-8")
+    text = json.dumps(shipped(pages, readings), indent=1, ensure_ascii=False) + "\n"
+    SHIPPED.write_text(text, encoding="utf-8")
+
+
 def counted(pages: list[tuple[str, dict[str, Any]]]) -> str:
-    """How many claims were run, and what came out."""
-    verdicts = [page["claim"]["verdict"] for _, page in pages]
-    parts = [f"{verdicts.count(kind)} {kind}" for kind in ("confirmed", "refuted", "undecided") if kind in verdicts]
-    return f"{len(verdicts)} of {len(catalogue())} run: {', '.join(parts)}"
+    """How many claims were run, and what came out in each round."""
+    said = []
+    for number, name in ((1, "first"), (2, "second")):
+        verdicts = [page["claim"]["verdict"] for _, page in pages if round_of(page) == number]
+        parts = [f"{verdicts.count(kind)} {kind}" for kind in dict.fromkeys((*KINDS, *verdicts)) if kind in verdicts]
+        if verdicts:
+            said.append(f"{name} round, {len(verdicts)} of {len(catalogue())} run: {', '.join(parts)}")
+    return "; ".join(said)
 
 
-def claims(pages: list[tuple[str, dict[str, Any]]], readings: dict[str, str]) -> list[str]:
-    """A table of the papers' claims, by row, those not run yet, then a section for each; refutations stand as they came out.
+def round_of(page: dict[str, Any]) -> int:
+    """The round of a recorded claim; results of before there were rounds are the first's."""
+    return page["claim"].get("round", 1)
 
-    Arguments:
-        pages: names and contents of the recorded results.
-        readings: what a verdict comes to, by the claim's name.
-    """
-    if not pages:
-        return []
-    pages = sorted(pages, key=lambda found: order_of(found[1]["claim"]["row"]))
+
+def by_claim(pages: list[tuple[str, dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """The results of each claim, in the order of the rows, its last round first."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for _, page in sorted(pages, key=lambda each: (order_of(each[1]["claim"]["row"]), -round_of(each[1]))):
+        found.setdefault(page["claim"]["claim"], []).append(page)
+    return found
+
+
+def reading_of(page: dict[str, Any], readings: dict[str, str]) -> str:
+    """What a verdict comes to: of the second round under `NAME, round 2`."""
+    name = page["claim"]["claim"]
+    return readings.get(name if round_of(page) == 1 else f"{name}, round {round_of(page)}", "")
+
+
+def shipped(pages: list[tuple[str, dict[str, Any]]], readings: dict[str, str]) -> dict[str, Any]:
+    """What stands in the wheel, as `regard.claims.shipped` reads it."""
+    verdicts = []
+    for results in by_claim(pages).values():
+        for page in results:
+            claim = page["claim"]
+            entry: dict[str, Any] = {
+                "claim": claim["claim"],
+                "row": claim["row"],
+                "round": round_of(page),
+                "verdict": claim["verdict"],
+                "reading": reading_of(page, readings),
+                "seeds": page["seed"],
+                "minutes": page["figures"]["minutes"],
+            }
+            if claim.get("parts"):
+                kept = ("says", "kind", "predicted", "verdict", "estimate", "interval", "smallest_visible")
+                entry["parts"] = [{key: part[key] for key in kept} for part in claim["parts"]]
+            if claim.get("provenance"):
+                entry["commit"] = claim["provenance"]["commit"]
+            verdicts.append(entry)
+    return {"format_version": 1, "verdicts": verdicts}
+
+
+def claim_index(pages: list[tuple[str, dict[str, Any]]], readings: dict[str, str], lectures: str) -> str:
+    """The index of the claims' pages: by lecture deck, then every page by paper."""
+    found = by_claim(pages)
+    last = {name: results[0] for name, results in found.items()}
+
+    def line(name: str) -> str:
+        claim = last[name]["claim"]
+        said = reading_of(last[name], readings)
+        statement = re.sub(r"[][]", "", claim["statement"].rstrip("."))  # brackets would end the link
+        return f"[{escaped(statement)}]({name}.md): row {claim['row']}, **{claim['verdict']}**" + (
+            f", {escaped(said)}" if said else ""
+        )
+
     lines = [
-        "## The papers' claims",
+        "# The papers' claims, one page each",
         "",
-        "What is predicted was written before the first run, thresholds and all; what is measured is the median over seeds, then "
-        "every seed's value.",
+        "Made by `make results` from the files in [results/](../results/); do not edit. What a verdict means, and how to run a",
+        "claim, on your own data too, stands in [the papers' claims](../claims.md). `regard claims list --json` prints the same.",
         "",
-        "| row | claim | predicted | measured | verdict |",
-        "|---|---|---|---|---|",
+        f"{sentence(counted(pages))}.",
+        "",
+        "Verdicts of the first round (confirmed, refuted, undecided) rest on three seeds and one condition; those of the second",
+        "(supported, contradicted, inconclusive) on parts and intervals. A refutation of the first round is often no evidence",
+        "against the paper: the words behind it say what was missed.",
+        "",
+        "## By lecture deck",
+        "",
+        "The claims that [the page on the lectures' mistakes](../lectures.md) rests on.",
+        "",
     ]
-    for _, page in pages:
-        claim = page["claim"]
-        link = f"[{spoken(claim['statement'])}](#{anchor(page['title'])})"
-        verdict = f"**{claim['verdict']}**" + (f" (with {spoken(claim['changes'])})" if claim["changes"] else "")
-        verdict += f": {spoken(readings[claim['claim']])}" if claim["claim"] in readings else ""
-        figures = {key: value for key, value in page["figures"].items() if key not in ("verdict", "minutes")}
-        measured = "; ".join(f"{key} {spread(value)}" for key, value in figures.items())
-        lines.append(f"| {claim['row']} | {link} | {spoken(claim['predicted'])} | {measured} | {verdict} |")
-    lines += ["", *missing({page["claim"]["claim"] for _, page in pages})]
-    for name, page in pages:
-        lines += [*section(name, page), f"![{spoken(page['claim']['statement'])}](results/{page['plot']})", ""]
-    return lines
+    for deck, names in decks(lectures, last).items():
+        lines += [f"- {deck}", *(f"  - {line(name)}" for name in names)]
+    lines += ["", "## All pages", ""]
+    papers: dict[str, list[str]] = {}
+    for name, result in last.items():
+        papers.setdefault(paper_of(result["claim"]["source"]), []).append(name)
+    for paper, names in papers.items():
+        lines += [f"### {sentence(paper)}", "", *(f"- {line(name)}" for name in names), ""]
+    return "\n".join([*lines, *missing(set(found))]).rstrip() + "\n"
+
+
+def paper_of(source: str) -> str:
+    """The authors and the year, or what stands before the first comma where there is no year."""
+    dated = re.match(r".*?\b(?:19|20)\d\d\b", source)
+    return dated[0] if dated else source.partition(",")[0]
+
+
+def sentence(text: str) -> str:
+    """With a capital."""
+    return text[:1].upper() + text[1:]
+
+
+def decks(lectures: str, results: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+    """The claims that rows of docs/lectures.md name, by row or by name, under the decks of these rows."""
+    found: dict[str, list[str]] = {}
+    for row in re.findall(r"^\| B-.*$", lectures, re.MULTILINE):
+        cells = [cell.strip() for cell in row.strip("| ").split(" | ")]
+        for name, result in results.items():
+            if re.search(rf"\bclaim {re.escape(result['claim']['row'])}\b", row) or f"`{name}`" in row:
+                for deck in cells[1].split(", "):
+                    found.setdefault(deck, []).append(name)
+    return {deck: list(dict.fromkeys(names)) for deck, names in sorted(found.items())}
 
 
 def missing(judged: set[str]) -> list[str]:
@@ -92,16 +197,6 @@ def missing(judged: set[str]) -> list[str]:
             f"- {claim.row} {spoken(claim.statement)} `regard claims run {claim.name}`, {spoken(claim.minutes)}"
         )
     return [*lines, ""]
-
-
-def anchor(title: str) -> str:
-    """What a heading is called in links."""
-    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-
-
-def spread(value: Any) -> str:
-    """The median, then every seed's value."""
-    return f"{spoken(value['median'])} ({', '.join(map(spoken, value['seeds']))})"
 
 
 def section(name: str, page: dict[str, Any]) -> list[str]:

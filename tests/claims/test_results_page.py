@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from regard.claims import claims
+from regard.claims.page import claim_page
+from regard.claims.shipped import shipped_verdicts
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "write_results.py"
 
@@ -45,6 +48,7 @@ def page(row: str, verdict: str, changes: list[str]) -> dict[str, Any]:
         "claim": {
             "claim": f"claim-{row}",
             "row": row,
+            "source": "Somebody 1999, table 1",
             "statement": "Something (really) holds.",
             "predicted": "At least 95 % | or so.",
             "verdict": verdict,
@@ -53,19 +57,66 @@ def page(row: str, verdict: str, changes: list[str]) -> dict[str, Any]:
     }
 
 
-def test_claims_stand_in_a_table_by_row_refuted_or_not(results):
-    pages = [("b", page("1.10", "refuted", [])), ("a", page("1.9", "confirmed", ["training.steps=2"]))]
-    lines = results.claims(pages, {"claim-1.10": "by a little | or so"})
-    rows = [line for line in lines if line.startswith("| 1.")]
-    assert [row.split(" | ")[0] for row in rows] == ["| 1.9", "| 1.10"]
-    assert "**confirmed** (with training.steps=2)" in rows[0]
-    assert rows[1].endswith("| **refuted**: by a little \\| or so |")
-    assert "At least 95 % \\| or so." in rows[1]
-    assert "a: accuracy 0.9123 (0.9, 0.9123, not reached)" in rows[1]
-    assert "(#claim-110-something-really-holds)" in rows[1]
-    assert "## Claim 1.10: Something (really) holds" in lines
-    assert "![Something (really) holds.](results/claims/x.png)" in lines
-    assert results.claims([], {}) == []
+def test_the_index_has_every_claim_by_paper_and_by_deck(results):
+    pages = [
+        ("b", page("1.10", "refuted", [])),
+        ("a", page("1.9", "confirmed", [])),
+        ("c", page("1.9", "supported", [])),
+    ]
+    pages[2][1]["claim"]["round"] = 2
+    lectures = "| B-01 | D0, D2 | the deck says | what is right (claim 1.9) | E | proof |\n"
+    text = results.claim_index(pages, {"claim-1.10": "by a little | or so"}, lectures)
+    lines = text.splitlines()
+    assert "First round, 2 of 44 run: 1 confirmed, 1 refuted; second round, 1 of 44 run: 1 supported." in lines
+    decks = lines[lines.index("## By lecture deck") : lines.index("## All pages")]
+    assert [line for line in decks if line.startswith("- ")] == ["- D0", "- D2"]
+    listed = lines[lines.index("## All pages") :]
+    assert "### Somebody 1999" in listed
+    rows = [line for line in listed if "row 1." in line]
+    assert rows == [
+        "- [Something (really) holds](claim-1.9.md): row 1.9, **supported**",
+        "- [Something (really) holds](claim-1.10.md): row 1.10, **refuted**, by a little \\| or so",
+    ]
+
+
+def test_a_page_has_its_last_round_first():
+    first, second = page("1.9", "refuted", []), page("1.9", "supported", [])
+    part = {
+        "says": "It is ahead.", "kind": "direction", "predicted": "above 0", "verdict": "supported", "reason": "",
+        "estimate": 0.31234, "interval": [0.3, None], "smallest_visible": 0.05, "paper": {"value": 0.4, "place": "table 2"},
+    }  # fmt: skip
+    second["claim"] |= {"round": 2, "parts": [part]}
+    text = claim_page([first, second], place="../results/", readings={1: "by half a point"})
+    assert text.startswith("# Something (really) holds\n\nClaim 1.9, Somebody 1999, table 1. It was asked twice")
+    assert text.index("## Second round: supported") < text.index("## First round: refuted")
+    assert "| direction: It is ahead. | above 0 | 0.3123 | 0.3 to - | 0.05 | 0.4 (table 2) | supported |" in text
+    assert "**refuted**: by half a point." in text
+    assert "regard claims run x --round 1\n" in text
+    assert "![Something (really) holds.](../results/claims/x.png)" in text
+    assert "| a: accuracy | 0.9123 | 0.9, 0.9123, not reached |" in text
+
+
+def test_what_is_generated_agrees_with_the_results(results):
+    """The pages of the claims and the verdicts in the wheel are those of docs/results: `make results` writes them."""
+    files = sorted(results.RESULTS.glob("claims-*.json"))
+    pages = [(path.stem, json.loads(path.read_text(encoding="utf-8"))) for path in files]
+    pages = [(name, found) for name, found in pages if "claim" in found]
+    readings = results.yaml.safe_load((results.RESULTS / "readings.yaml").read_text(encoding="utf-8"))
+    assert json.loads(results.SHIPPED.read_text(encoding="utf-8")) == results.shipped(pages, readings)
+    folder = results.ROOT / "docs" / "claims"
+    lectures = (results.ROOT / "docs" / "lectures.md").read_text(encoding="utf-8")
+    assert (folder / "index.md").read_text(encoding="utf-8") == results.claim_index(pages, readings, lectures)
+    found = results.by_claim(pages)
+    assert {path.stem for path in folder.glob("*.md")} == {"index", *found}
+    verdicts = shipped_verdicts()
+    for name, mine in found.items():
+        said = {results.round_of(each): results.reading_of(each, readings) for each in mine}
+        assert (folder / f"{name}.md").read_text("utf-8") == claim_page(mine, place="../results/", readings=said)
+        assert [(each.round, each.verdict) for each in verdicts[name]] == [
+            (results.round_of(each), each["claim"]["verdict"]) for each in mine
+        ]
+    first = [given.verdict for each in verdicts.values() for given in each if given.round == 1]
+    assert [first.count(kind) for kind in ("confirmed", "refuted", "undecided")] == [26, 17, 1]
 
 
 def test_a_claim_that_was_not_run_is_listed_with_its_command(results):
@@ -79,10 +130,11 @@ def test_a_claim_that_was_not_run_is_listed_with_its_command(results):
 
 def test_the_verdicts_are_counted(results):
     pages = [("a", page("1.1", "refuted", [])), ("b", page("1.2", "confirmed", [])), ("c", page("1.3", "refuted", []))]
-    assert results.counted(pages) == f"3 of {len(claims())} run: 1 confirmed, 2 refuted"
+    assert results.counted(pages) == f"first round, 3 of {len(claims())} run: 1 confirmed, 2 refuted"
 
 
 def test_every_reading_is_of_a_claim_that_was_run(results):
     readings = results.yaml.safe_load((results.RESULTS / "readings.yaml").read_text(encoding="utf-8"))
-    assert set(readings) <= {claim.name for claim in claims()}
-    assert all((results.RESULTS / f"claims-{name}.json").is_file() for name in readings)
+    files = {name: f"claims-{name.replace(', ', '-').replace(' ', '-')}.json" for name in readings}
+    assert {name.partition(",")[0] for name in readings} <= {claim.name for claim in claims()}
+    assert all((results.RESULTS / file).is_file() for file in files.values())

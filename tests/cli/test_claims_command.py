@@ -40,22 +40,27 @@ def test_the_list_has_no_verdicts_before_anything_is_run(command, tmp_path):
     answer = command("claims", "list", "--output", tmp_path, "--json")
     assert answer.code == 0
     found = json.loads(answer.out)
-    assert all(list(each) == KEYS for each in found)
+    assert all(list(each) == [*KEYS, "shipped"] for each in found)
+    assert (found[0]["shipped"][-1]["round"], found[0]["shipped"][-1]["verdict"]) == (1, "refuted")
     assert {each["verdict"] for each in found} == {None}
     assert [each["row"] for each in found][:3] == ["1.1", "1.2", "1.3a"]
     assert found[0]["command"] == "regard claims run gated-recall"
     people = command("claims", "list", "--output", tmp_path).out
-    assert len(people.splitlines()) == len(found)
-    assert "not run" in people.splitlines()[0]
+    assert people.splitlines()[0].split() == ["row", "claim", "shipped", "yours", "minutes", "statement"]
+    assert len(people.splitlines()) == len(found) + 1
+    assert "confirmed      not run" in next(line for line in people.splitlines() if "word-order" in line)
 
 
 def test_a_claim_is_shown_with_what_would_confirm_it(command, tmp_path):
     text = command("claims", "show", "2.1b", "--output", tmp_path).out
     assert "scaled-scores" in text
-    assert "at most half as many updates" in text
-    assert 'median("over the root", "updates to 95 %")' in " ".join(text.split())
+    assert "At 256 scores over the root are ahead" in " ".join(text.split())
+    assert "shipped    round 1: refuted, without a scale" in text
+    said = 'value("256, over the root", "accuracy") - value("256, not scaled", "accuracy"): above 0'
+    assert said in " ".join(text.split())
     values = json.loads(command("claims", "show", "scaled-scores", "--output", tmp_path, "--json").out)
-    assert values["comparison"]["arms"]["not scaled"] == {"model.scale_power": 0.0}
+    assert values["comparison"]["arms"]["256, not scaled"] == {"model.scale_power": 0.0}
+    assert [part["kind"] for part in values["second_round"]].count("direction") == 1
     assert "did you mean 'scaled-scores'" in command("claims", "show", "scaled-score").refusal()
     assert "there is no command 'shwo'; did you mean 'show'?" in command("claims", "shwo").refusal()
 
@@ -72,6 +77,10 @@ def test_a_refutation_is_said_and_written(command, claim_file, tmp_path):
     assert values["measured"]["post"]["updates"]["note"] == "null: not reached"
     assert (tmp_path / "results" / "claims-sure.json").is_file()
     assert (tmp_path / "results" / "claims" / "sure.png").is_file()
+    page = (tmp_path / "claims" / "sure" / "claim.md").read_text()
+    assert "## First round: refuted" in page
+    assert "](claim.png)" in page
+    assert (tmp_path / "claims" / "sure" / "claim.png").is_file()
     people = command(*words).out
     assert "verdict    refuted" in people
     assert "post, updates: - (seeds -, -) (-: not reached)" in people
@@ -81,11 +90,11 @@ def test_a_refutation_is_said_and_written(command, claim_file, tmp_path):
 
 def test_changes_and_own_pairs_stand_beside_the_verdict(command, claim_file, pairs_file, tmp_path):
     answer = command(
-        "claims", "run", claim_file, f"data.path={pairs_file}", "training.steps=2", "--seeds", 1, "--output", tmp_path / "c"
+        "claims", "run", claim_file, "training.steps=2", "--on", pairs_file, "--seeds", 1, "--output", tmp_path / "c"
     )  # fmt: skip
     assert answer.code == 0, answer.err
     text = " ".join(answer.out.split())
-    assert f"changed data.path={pairs_file}, training.steps=2, seeds 1; the verdict is of the claim under these" in text
+    assert f"changed training.steps=2, data.path={pairs_file}, seeds 1; the verdict is of the claim under these" in text
 
 
 def test_several_claims_are_a_list(command, claim_file, tmp_path):

@@ -248,14 +248,28 @@ def record(verdict: Verdict, folder: str | os.PathLike[str]) -> tuple[Path, Path
     Raises:
         InputError: for a verdict that is not of a run in this process, without matplotlib, or a full disk.
     """
+    name = place_of(verdict.claim, verdict.round, "").name
+    values = recorded(verdict, f"claims/{name}.png")
+    picture = Path(folder) / values["plot"]
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    save_verdict_plot(verdict, picture)
+    path = Path(folder) / f"claims-{name}.json"
+    replace_file(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+    return path, picture
+
+
+def recorded(verdict: Verdict, plot: str) -> dict[str, Any]:
+    """A verdict in the form of the other measured results.
+
+    Arguments:
+        plot: the path of its picture, beside the result.
+
+    Raises:
+        InputError: for a verdict that is not of a run in this process.
+    """
     compared, claim = verdict.compared, verdict.claim.in_round(verdict.round)
     if compared is None or verdict.outcome is None:
         raise InputError(f"claim {claim.name!r} was not run; run it first")
-    folder = Path(folder)
-    name = place_of(claim, verdict.round, "").name
-    picture = folder / "claims" / f"{name}.png"
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    save_verdict_plot(verdict, picture)
     notes = [claim.source + "."]
     if verdict.changes:
         notes.append(f"Run with {', '.join(verdict.changes)}: the verdict is of the claim under these changes.")
@@ -266,7 +280,7 @@ def record(verdict: Verdict, folder: str | os.PathLike[str]) -> tuple[Path, Path
     # Of the claim as it is, without saying where on this machine its data lies.
     asked = "" if verdict.round == claim.latest else f" --round {verdict.round}"
     command = verdict.command if verdict.changes else claim.command + asked
-    values = {
+    return {
         "title": f"Claim {claim.row}: {claim.statement.rstrip('.')}",
         "target": claim.predicted,
         "figures": {"verdict": verdict.outcome, **_figures(verdict), "minutes": round((verdict.seconds or 0) / 60, 1)},
@@ -276,13 +290,10 @@ def record(verdict: Verdict, folder: str | os.PathLike[str]) -> tuple[Path, Path
         "seed": ", ".join(map(str, verdict.seeds)),
         "machine": machine() | {"versions": versions()},
         "note": " ".join(notes),
-        "plot": f"claims/{name}.png",
+        "plot": plot,
         "claim": verdict.to_json()
         | {"command": command, "statement": claim.statement, "changes": list(verdict.changes)},
     }
-    path = folder / f"claims-{name}.json"
-    replace_file(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
-    return path, picture
 
 
 def save_verdict_plot(verdict: Verdict, path: str | os.PathLike[str]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import sys
 import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +19,7 @@ from regard.errors import InputError
 if TYPE_CHECKING:
     from regard.claims.claim import Claim
     from regard.claims.second_round import Part
+    from regard.claims.shipped import Shipped
     from regard.claims.verdict import Verdict
 
 
@@ -45,7 +48,7 @@ claims = typer.Typer(
 
 @claims.command("list")
 def listed(output: Output = RUNS, as_json: AsJson = False) -> None:
-    """List the claims, with their last verdicts in --output.
+    """List the claims, with the shipped verdicts and those of your own runs in --output.
 
     \b
     Example:
@@ -53,17 +56,23 @@ def listed(output: Output = RUNS, as_json: AsJson = False) -> None:
       regard claims list --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.claims.claim import claims as catalogue
+    from regard.claims.shipped import shipped_verdicts
     from regard.claims.verdict import last_verdict
 
     verdicts = [last_verdict(claim, output) for claim in catalogue()]
+    shipped = shipped_verdicts()
     if as_json:
-        print_json([verdict.to_json() for verdict in verdicts])
+        print_json([verdict.to_json() | {"shipped": _shipped_json(shipped, verdict.claim)} for verdict in verdicts])
         return
     width = max(len(verdict.claim.name) for verdict in verdicts)
+    print(f"{'row':<5} {'claim':<{width}}  {'shipped':<13}  {'yours':<13}  minutes  statement")
     for verdict in verdicts:
-        claim = verdict.claim
-        outcome = (verdict.outcome or "not run") + (" *" if verdict.changes else "")
-        print(f"{claim.row:<5} {claim.name:<{width}}  {outcome:<10}  {claim.minutes:>3.0f} min  {claim.statement}")
+        claim = verdict.claim.in_round(verdict.round)
+        given = shipped[claim.name][0].verdict if claim.name in shipped else "-"
+        yours = (verdict.outcome or "not run") + (" *" if verdict.changes else "")
+        print(
+            f"{claim.row:<5} {claim.name:<{width}}  {given:<13}  {yours:<13}  {claim.minutes:>7.0f}  {claim.statement}"
+        )
     if any(verdict.changes for verdict in verdicts):
         print("* under changes; regard claims show NAME says which")
 
@@ -81,10 +90,12 @@ def show(
       regard claims show scaled-scores
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.claims.claim import claim as find
+    from regard.claims.shipped import shipped_verdicts
     from regard.claims.verdict import last_verdict
 
     claim = find(name)
     verdict = last_verdict(claim, output)
+    shipped = shipped_verdicts()
     if as_json:
         own = claim.own_data
         print_json(
@@ -95,13 +106,17 @@ def show(
                 "refutes": None if claim.expressions[1] is None else claim.expressions[1].text,
                 "own_data": own if isinstance(own, str) else own.says,
                 "needs_data": claim.needs_data,
-                "minutes": claim.minutes,
-                "comparison": claim.resolved.to_mapping(),
+                "minutes": claim.in_round(verdict.round).minutes,
+                "comparison": claim.resolved_in(verdict.round).to_mapping(),
+                "second_round": [] if claim.second_round is None else list(map(_part_json, claim.second_round.parts)),
                 "changes": list(verdict.changes),
+                "shipped": _shipped_json(shipped, claim),
             }
         )
         return
-    print_table(_rows(claim, verdict))
+    rows = _rows(claim, verdict)
+    given = [("shipped", _folded(_shipped_text(each), 12)) for each in shipped.get(claim.name, ())]
+    print_table([*rows[:-1], *given, rows[-1]])
 
 
 @claims.command()
@@ -171,7 +186,7 @@ def run(
                 say=say,
             )
             if verdict.compared is not None:
-                _plot_of(verdict, verdict.compared.folder.parent / "claim.png")
+                _write_page(verdict, verdict.compared.folder.parent)
             if record is not None:
                 for path in write(verdict, record):
                     say(f"{path} written")
@@ -184,11 +199,30 @@ def run(
         print_json(found[0] if len(found) == 1 else found)
 
 
-def _plot_of(verdict: Verdict, place: Path) -> None:
-    """Write the plot; without matplotlib say so, and leave the numbers to speak."""
-    from regard.claims.compared import why_no_curves
-    from regard.claims.verdict import save_verdict_plot
+def _part_json(part: Part) -> dict[str, Any]:
+    contrast = None if part.expression is None else part.expression.text
+    return {"says": part.says, "kind": part.kind, "contrast": contrast, "predicted": part.predicted}
 
+
+def _shipped_json(shipped: Mapping[str, Sequence[Shipped]], claim: Claim) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(each) for each in shipped.get(claim.name, ())]
+
+
+def _shipped_text(given: Shipped) -> str:
+    """A recorded verdict in a line."""
+    said = f"round {given.round}: {given.verdict}" + (f", {given.reading}" if given.reading else "")
+    return f"{said} (seeds {given.seeds}, {given.minutes:.0f} minutes)"
+
+
+def _write_page(verdict: Verdict, folder: Path) -> None:
+    """Write `claim.md` with its plot, `claim.png`; without matplotlib say so, and leave the numbers to speak."""
+    from regard.claims.compared import why_no_curves
+    from regard.claims.page import claim_page
+    from regard.claims.verdict import recorded, save_verdict_plot
+    from regard.files import replace_file
+
+    place = folder / "claim.png"
+    values = recorded(verdict, place.name)
     try:
         save_verdict_plot(verdict, place)
         if verdict.round == 1 and verdict.compared is not None and (why := why_no_curves(verdict.compared)):
@@ -197,6 +231,8 @@ def _plot_of(verdict: Verdict, place: Path) -> None:
         if "matplotlib" not in str(error):
             raise
         say(str(error))
+        values.pop("plot")
+    replace_file(folder / "claim.md", claim_page([values]))
 
 
 def _print(verdict: Verdict) -> None:
