@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,9 @@ PRECISIONS = ("bfloat16", "float32", "int8")
 
 PEER_PRECISIONS = ("float32", "bfloat16")
 """Of the peers, their default first."""
+
+GRAPHS = {"onnxruntime": ("float32", "int8"), "openvino": ("float32", "bfloat16", "int8")}
+"""Runtimes that read the encoder as ONNX, and their precisions."""
 
 SEED = 1
 WORDS = 8
@@ -110,6 +114,15 @@ def _embedding(options: Options, sizes: Sizes, folder: Path) -> Contest:
         return Contestant(name=name, library=library, job=job | {"precision": precision})
 
     peers = ("sentence_transformers",) if "sentence_transformers" in options.peers else ()
+    graphs = {name: precisions for name, precisions in GRAPHS.items() if name in options.peers}
+    job |= {"threads": options.threads, "maximum": encoder.maximum_length}
+    if graphs and (place / "tokenizer.json").is_file() and _exports():
+        from regard.checkpoints.onnx import write_onnx
+
+        write_onnx(encoder.model, folder / "model.onnx")
+        job["onnx"] = str(folder / "model.onnx")
+    else:
+        graphs = {}
     return Contest(
         name="embedding",
         about=f"{what}; {len(chosen):,} sentences of Python's reference, {tokens.mean():.0f} tokens each",
@@ -117,9 +130,24 @@ def _embedding(options: Options, sizes: Sizes, folder: Path) -> Contest:
         ours=tuple(contestant(precision, OURS, precision) for precision in PRECISIONS),
         peers=tuple(
             contestant(f"{peer} {precision}", peer, precision) for peer in peers for precision in PEER_PRECISIONS
+        )
+        + tuple(
+            Contestant(
+                name=f"{graph} {precision}",
+                library=graph,
+                job=job | {"kind": f"embedding_{graph}", "precision": precision},
+            )
+            for graph, precisions in graphs.items()
+            for precision in precisions
         ),
+        best=True,
         measures=("peak memory, MB",),
     )
+
+
+def _exports() -> bool:
+    """Whether what writes ONNX is installed; the runtimes may be in interpreters of their own."""
+    return all(util.find_spec(name) is not None for name in ("onnx", "onnxruntime", "onnxscript"))
 
 
 def _encoder(options: Options, sizes: Sizes, folder: Path) -> tuple[Path, SentenceEncoder, str]:

@@ -298,9 +298,13 @@ class Embedding(_Ours):
         import numpy as np
 
         from regard.tasks.loading import load
+        from regard.training.precision import better_precision
 
         keep_freed_memory()  # as the command line does
         self._encoder = load(job["folder"], task="sentence_embedding")
+        better = better_precision(job["precision"], self._encoder.device)
+        if better:
+            return {"left_out": better}
         self._job = job
         self._reference = np.load(job["vectors"], allow_pickle=False)
         return {"note": f"{type(self._encoder.model).__name__} in {job['precision']}"}
@@ -312,8 +316,12 @@ class Embedding(_Ours):
         began = time.perf_counter()
         vectors = self._encoder.embed(self._job["sentences"], precision=self._job["precision"])
         seconds = time.perf_counter() - began
-        cosine = np.sum(vectors[: len(self._reference)].astype(np.float64) * self._reference, axis=1).min()
-        return {"amount": len(vectors), "seconds": seconds, "measures": {"least cosine with float32": float(cosine)}}
+        cosines = np.sum(vectors[: len(self._reference)].astype(np.float64) * self._reference, axis=1)
+        measures = {
+            "least cosine with float32": float(cosines.min()),
+            "mean cosine with float32": float(cosines.mean()),
+        }
+        return {"amount": len(vectors), "seconds": seconds, "measures": measures}
 
 
 class MaskedTraining(_Updates):

@@ -101,7 +101,7 @@ def open_encoder(
 ) -> tuple[SentenceEncoder, str]:
     """The model, with what the command says of it, and the dtype to compute in."""
     from regard.quantization.linear import PRECISIONS, check_precision
-    from regard.training.precision import resolve
+    from regard.training.precision import better_precision, resolve
 
     if dtype not in ("auto", *PRECISIONS):
         raise InputError(f"--dtype is {dtype!r}; {nearest(dtype, ['auto', *PRECISIONS])}")
@@ -111,6 +111,9 @@ def open_encoder(
         found, sentence = resolve("auto", encoder.device)
         say(f"dtype: {sentence}")
         dtype = str(found).removeprefix("torch.")
+    better = better_precision(dtype, encoder.device)
+    if better:
+        say(f"dtype: {better}")
     return encoder, check_precision(dtype)
 
 

@@ -20,7 +20,9 @@ NAMES = (
     "glove",
 )
 
-PEERS: dict[str, Path] = {name: HERE / f"{name}.py" for name in NAMES}
+PEERS: dict[str, Path] = {name: HERE / f"{name}.py" for name in NAMES} | dict.fromkeys(
+    ("onnxruntime", "openvino"), HERE / "graphs.py"
+)
 """The driver of each peer, by the name that reports and `--peer` use."""
 
 __all__ = ["PEERS", "RUNNER"]
