@@ -10,6 +10,7 @@ function below that has the page's name: it is always of the model whose command
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import re
 import shlex
@@ -58,8 +59,9 @@ def main() -> None:
             plt.close(figure)
         else:
             command = drawing_command(found["What it looks like"])
-            run(command, folder)
             written = folder / next(each for each in shlex.split(command) if each.endswith(".png"))
+            if not written.exists():
+                run(command, folder)
         print(name, kept(written, Path(__file__).parent / f"paper-{name}.png"), flush=True)
 
 
@@ -73,16 +75,16 @@ def kept(picture: Path, place: Path) -> int:
     """A picture made as small as it may be, in bytes: no wider than a page shows it, and of as many colours as fit."""
     with Image.open(picture) as opened:
         image = opened.convert("RGB")
-    if image.width > WIDEST:
-        image = image.resize((WIDEST, round(image.height * WIDEST / image.width)), Image.Resampling.LANCZOS)
-    for colours in (256, 64, 32, 16):
-        image.quantize(colours).save(place, optimize=True)
+    for width, colours in itertools.product((WIDEST, 850, 650), (256, 64, 32)):
+        width = min(width, image.width)
+        smaller = image.resize((width, round(image.height * width / image.width)), Image.Resampling.LANCZOS)
+        smaller.quantize(colours).save(place, optimize=True)
         if place.stat().st_size <= LARGEST:
             return place.stat().st_size
     raise ValueError(f"{place.name} has {place.stat().st_size} bytes; draw less")
 
 
-def months(folder: Path) -> Figure:
+def years(folder: Path) -> Figure:
     """The vector between encoder and decoder, of dates that the model has not seen, in its two principal directions."""
     from regard.data.dates import Dates
 
@@ -97,12 +99,10 @@ def months(folder: Path) -> Figure:
     x = torch.cat(vectors).double()
     x = x - x.mean(dim=0)
     plane = (x @ torch.linalg.svd(x, full_matrices=False)[2][:2].T).numpy()
-    figure, axes = plt.subplots(figsize=(6.4, 4))
-    colours = plt.get_cmap("hsv")(np.linspace(0, 1, 13)[:12])
-    for month in range(12):
-        here = np.array([int(each.target.split("-")[1]) == month + 1 for each in dates])
-        axes.scatter(*plane[here].T, s=12, color=colours[month], label=f"month {month + 1:02}", linewidths=0)
-    axes.legend(fontsize=7, frameon=False, bbox_to_anchor=(1, 1), loc="upper left")
+    figure, axes = plt.subplots(figsize=(6.4, 3.6))
+    found = [int(each.target[:4]) for each in dates]
+    points = axes.scatter(*plane.T, s=10, c=found, cmap="viridis", linewidths=0)
+    figure.colorbar(points, label="year")
     axes.set(xticks=[], yticks=[], title="One point a date, by the vector that is all the decoder gets of it")
     return figure
 
@@ -213,7 +213,7 @@ def sides(folder: Path) -> Figure:
     before, after = read_vectors(folder / "skipgram"), read_vectors(folder / "debiased")
     pairs = read_word_sets(folder / "pairs.txt")
     direction = bias_subspace(before, pairs).directions[0]
-    words = list(read_words(folder / "neutral.txt").words)
+    words = list(read_words(folder / "neutral.txt"))
     figure, axes = plt.subplots(figsize=(7, 3.2))
     found = projections(before, direction, words)
     left = {each.word: each.cosine for each in projections(after, direction, words)}
@@ -381,9 +381,31 @@ def episode(folder: Path) -> Figure:
     return figure
 
 
+def patches(folder: Path) -> Figure:
+    """Where the class token looks in a digit, in each head of the last block."""
+    from regard.data.labelled_pictures import read_labelled_pictures
+
+    model = regard.load(folder / "runs" / "digits")
+    digit = read_labelled_pictures(None, "test")[4]
+    with regard.look(model) as seen:
+        answer = model.classify(digit.picture)
+    weights = seen.weights("layers.1.attention")[0, :, 0, 1:].reshape(-1, 4, 4)
+    figure, panels = plt.subplots(1, 1 + len(weights), figsize=(9, 2.2))
+    pixels = np.asarray(digit.picture).squeeze()
+    panels[0].imshow(pixels, cmap="Greys")
+    panels[0].set_title(f"class: {answer.label}", fontsize=9)
+    for head, (axes, map_) in enumerate(zip(panels[1:], weights.numpy(), strict=True)):
+        axes.imshow(pixels, cmap="Greys")
+        axes.imshow(map_, cmap="Oranges", alpha=0.7, vmin=0, extent=(-0.5, 7.5, 7.5, -0.5))
+        axes.set_title(f"head {head}: largest {map_.max():.2f}", fontsize=9)
+    for axes in panels:
+        axes.set_axis_off()
+    return figure
+
+
 DRAWINGS: dict[str, Drawing] = {
-    "cho-2014": months,
-    "sutskever-2014": months,
+    "cho-2014": years,
+    "sutskever-2014": years,
     "word2vec-2013": words_map,
     "glove-2014": words_map,
     "fasttext-2017": unseen_forms,
@@ -398,6 +420,7 @@ DRAWINGS: dict[str, Drawing] = {
     "vinyals-2015": captions,
     "infersent-2017": shares,
     "snail-2018": episode,
+    "dosovitskiy-2021": patches,
 }
 
 
