@@ -128,7 +128,7 @@ def run_apart(command: str, where: str) -> str:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=600,
+        timeout=3600,
         stdin=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(Path(regard.__file__).parents[1]), "PYTHONUTF8": "1", "COLUMNS": "100"},
         check=False,
