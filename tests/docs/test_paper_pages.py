@@ -26,18 +26,11 @@ ORDER = [
 ]
 NOT_YET = frozenset(
     [
-        "bart",
         "gnmt-2016",
         "gpt-2018",
-        "gpt-neox",
-        "gpt2-2019",
         "gpt3-2020",
-        "huang-2019",
-        "luong-2015",
         "sutskever-2014",
-        "universal-sentence-encoder-2018",
         "vinyals-2015",
-        "xu-2015",
     ]
 )
 """Pages that do not have this form yet."""
