@@ -18,18 +18,33 @@ from torch.distributed.tensor import DTensor, Shard
 
 import regard
 import regard.training.run as run_module
+from regard.checkpoints import read_parameters
 from regard.training.loop import Stopped
 
 
 class Inside:
     """Looks at the parameters before the first update and after every update; leaves, or sends SIGTERM, at a step if told to."""
 
-    def __init__(self, sharded: bool, leave_at: int | None, signal_at: int | None, signalled: int) -> None:
+    def __init__(
+        self, sharded: bool, leave_at: int | None, signal_at: int | None, signalled: int, resumed: Path | None
+    ) -> None:
         self.sharded, self.leave_at, self.signal_at, self.signalled = sharded, leave_at, signal_at, signalled
+        self.resumed = resumed
 
     def started(self, model, progress, total_steps):
         self.model = model
         self.check()
+        if self.resumed is not None:
+            self.compare(self.resumed)
+
+    def compare(self, run: Path) -> None:
+        """What this worker holds is what stands in the last checkpoint, bit for bit."""
+        last = json.loads((run / "checkpoints.json").read_text())["last"]
+        _, stored = read_parameters(run / "checkpoints" / last)
+        for name, parameter in self.model.named_parameters():
+            held = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+            if not torch.equal(held, stored[name][: held.shape[0]]):  # the first worker has the first rows
+                raise SystemExit(f"{name} is not what was saved")
 
     def stepped(self, progress, tokens_per_second):
         self.check()
@@ -112,7 +127,15 @@ def main() -> None:
             output=output,
             data=[tuple(example) if isinstance(example, list) else example for example in orders["data"]],
             resume=orders["resume"],
-            callbacks=[Inside(orders["sharded"], orders["leave_at"], orders["signal_at"], signalled)],
+            callbacks=[
+                Inside(
+                    orders["sharded"],
+                    orders["leave_at"],
+                    orders["signal_at"],
+                    signalled,
+                    output if orders["resume"] else None,
+                )
+            ],
         )
     except regard.InputError as error:
         os.write(2, f"REFUSED {error}\n".encode())  # in one piece, beside that of the other worker

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 import regard
+from regard.checking import check
 
 pytestmark = pytest.mark.slow
 
@@ -249,12 +251,70 @@ def test_reversible_blocks_on_two_workers_learn_what_they_learn_on_one(parallel,
     assert result["metrics"]["loss"] == pytest.approx(single.metrics["loss"], rel=1e-3)
 
 
-def test_a_run_of_two_goes_on_alone(small_recipe, torchrun, pairs, tmp_path):
-    """Checkpoints say nothing of how many workers wrote them."""
+class Started:
+    """Notes the parameters that a run begins with, and perhaps ends it after a step."""
+
+    def __init__(self, leave_at: int | None = None) -> None:
+        self.leave_at = leave_at
+
+    def started(self, model, progress, total_steps):
+        self.parameters = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+    def stepped(self, progress, tokens_per_second):
+        if progress.step == self.leave_at:
+            raise KeyboardInterrupt
+
+    def logged(self, event):
+        """Nothing."""
+
+    def ended(self, progress):
+        """Nothing."""
+
+
+def test_a_run_of_two_goes_on_alone_from_the_shards_of_both(small_recipe, torchrun, pairs, tmp_path):
+    """Parameters are bit for bit what two workers had; a damaged shard is told, and the checkpoint before taken."""
     values = settings_of(small_recipe, "transformer", "fsdp")
     torchrun(values, tmp_path / "run", leave_at=7)
+    place = tmp_path / "run" / "checkpoints" / "step-00000006"
+    for stem in ("model", "optimizer"):
+        shards = [place / f"{stem}-0000{number}-of-00002.safetensors" for number in (1, 2)]
+        sizes = [shard.stat().st_size for shard in shards]
+        assert max(sizes) < 0.7 * sum(sizes)
+        assert not (place / f"{stem}.safetensors").exists()
+    stored = {name: tensor for number in (1, 2) for name, tensor in load_file(place / shards_name(number)).items()}
     assert regard.load(tmp_path / "run").translate("abc").source == "abc"
+    shutil.copytree(tmp_path / "run", tmp_path / "damaged")
+
     # The windows of one worker hold half the batches, so it is another run from here on, but a sound one.
-    further = regard.train(values, output=tmp_path / "run", data=pairs, resume=True)
+    watching = Started()
+    further = regard.train(values, output=tmp_path / "run", data=pairs, resume=True, callbacks=[watching])
     assert further.steps == 11
     assert further.metrics["loss"] < 3
+    assert watching.parameters.keys() == stored.keys()
+    assert all(torch.equal(watching.parameters[name], tensor) for name, tensor in stored.items())
+
+    shard = tmp_path / "damaged" / "checkpoints" / "step-00000006" / "optimizer-00002-of-00002.safetensors"
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    said: list[str] = []
+    regard.train(values, output=tmp_path / "damaged", data=pairs, resume=True, say=said.append)
+    assert "going on from step 4." in said
+    assert any("optimizer.safetensors" in line and "checksum differs" in line for line in said)
+
+
+def shards_name(number: int) -> str:
+    """Of two."""
+    return f"model-0000{number}-of-00002.safetensors"
+
+
+def test_a_run_of_one_goes_on_on_two(small_recipe, torchrun, pairs, remains, tmp_path):
+    """Each of them reads its rows of what one worker wrote; distributed_run.py compares them bit for bit."""
+    values = settings_of(small_recipe, "bahdanau", "fsdp")
+    with pytest.raises(KeyboardInterrupt):
+        regard.train(values, output=tmp_path / "run", data=pairs, callbacks=[Started(leave_at=7)])
+    result = torchrun(values, tmp_path / "run", resume=True)
+    assert result["steps"] == 11
+    assert [line["step"] for line in remains(tmp_path / "run")["log"] if line["event"] == "train"] == [5, 10, 11]
+    report = check(tmp_path / "run")
+    assert report.whole, report

@@ -46,6 +46,7 @@ from regard.tasks.preparation import READY
 from regard.training.checkpoint import OPTIMIZER, PROGRESS
 from regard.training.recipe import read_yaml
 from regard.training.run import RECIPE
+from regard.training.shards import files_of
 from regard.word_embeddings.formats import files as vectors_folder
 
 
@@ -317,7 +318,8 @@ def _checkpoint(folder: Path, name: str, *, last: bool) -> tuple[list[CheckedFil
     place = folder / CHECKPOINTS / name
     if not place.is_dir():
         return [CheckedFile(path=f"{prefix}/", state="missing", remark=f"{POINTER} names it")], None
-    listed = Listed(place, frozenset({OPTIMIZER, PROGRESS}))
+    states = [path.name for path in files_of(place / OPTIMIZER)]
+    listed = Listed(place, frozenset({OPTIMIZER, PROGRESS, *states}))
     report = check_model(listed)
     files = [*report.files]
     state = json_object(place / PROGRESS)
@@ -331,7 +333,7 @@ def _checkpoint(folder: Path, name: str, *, last: bool) -> tuple[list[CheckedFil
             if isinstance(progress, dict)
             else CheckedFile(path=PROGRESS, state="damaged")
         )
-    if OPTIMIZER in state_files.names:
+    if states:
         files.append(found_tensors(state_files, OPTIMIZER, digests))
     else:
         ended = isinstance(progress, dict) and bool(progress.get("finished"))

@@ -12,6 +12,7 @@ from regard.checkpoints.folder import (
     read_model,
     read_parameters,
     record_files,
+    record_weights,
     shard_weights,
     write_model,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "read_parameters",
     "read_tensors",
     "record_files",
+    "record_weights",
     "shard_weights",
     "torch_transformer",
     "write_model",

@@ -242,11 +242,13 @@ def write_model(
     """Write config, weights and card into an existing folder: in Hugging Face's layout where it can be told there.
 
     Arguments:
-        tensors: as `parameters_of` gives them.
+        tensors: as `parameters_of` gives them. On the meta device where the weights are written by others, in our own
+            layout; `record_weights` then notes their digests.
         obstacle: what besides the config keeps the model from being told there, as half a sentence; empty where nothing does.
         said: what the task adds to Hugging Face's config.json, such as the names of labels.
     """
-    layout = layout_of(config, obstacle)
+    elsewhere = all(tensor.is_meta for tensor in tensors.values())
+    layout = layout_of(config, obstacle or ("several workers wrote its weights, under our names" if elsewhere else ""))
     if layout["name"] == OWN:
         values, stored = config_to_json(config), dict(tensors)
     else:
@@ -254,7 +256,7 @@ def write_model(
         values = written_as.config_to_hf(config, next(iter(tensors.values())).dtype) | dict(said or {})
         stored = written_as.tensors_to_hf(config, tensors)
     (folder / CONFIG).write_text(_json(values), encoding="utf-8")
-    digests = write_tensors(folder / WEIGHTS, stored)
+    digests = {} if elsewhere else write_tensors(folder / WEIGHTS, stored)
     card = {
         "format_version": 1,
         "layout": layout,
@@ -285,6 +287,12 @@ def record_files(folder: Path) -> None:
     places = sorted(each for each in folder.rglob("*") if each.is_file() and each not in (path, folder / WEIGHTS))
     files = {each.relative_to(folder).as_posix(): file_digest(each) for each in places}
     path.write_text(_json(_read_json(path) | {"files": files}))
+
+
+def record_weights(folder: Path, digests: Mapping[str, str]) -> None:
+    """Note in regard.json the digests of weights that others wrote."""
+    path = folder / CARD
+    path.write_text(_json(_read_json(path) | {"digests": dict(digests)}), encoding="utf-8")
 
 
 def layout_of(config: Any, obstacle: str = "") -> dict[str, Any]:

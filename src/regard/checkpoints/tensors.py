@@ -167,6 +167,39 @@ def read_tensors(path: str | os.PathLike[str], digests: Mapping[str, str] | None
     return tensors
 
 
+def verify_tensors(
+    path: str | os.PathLike[str], digests: Mapping[str, str], *, part: int = 0, parts: int = 1
+) -> set[str]:
+    """Check the tensors of a safetensors file, or of its shards, against their digests, holding one of them at a time.
+
+    Arguments:
+        part, parts: check every `parts`-th file alone, from number `part` on.
+
+    Returns:
+        The names of all tensors that there are.
+
+    Raises:
+        InputError: as `read_tensors`.
+    """
+    path = Path(path)
+
+    def checked(file: Any, name: str) -> Tensor:
+        tensor = file.get_tensor(name)
+        if name in digests and digest(tensor) != digests[name]:
+            raise InputError(
+                f"{path}: {name} is not what was saved (its checksum differs); copy the file again from its source"
+            )
+        return tensor.new_empty(0)
+
+    shards = shards_of(path)
+    if not shards:
+        return set(_read_file(path, checked if part == 0 else lambda file, name: torch.empty(0)))
+    for number, (shard, names) in enumerate(sorted(shards.items())):
+        if number % parts == part:
+            _check_index(path, shard, names, _read_file(shard, checked))
+    return set().union(*shards.values())
+
+
 def read_outline(path: str | os.PathLike[str], *, largest: int = 1 << 18) -> dict[str, Tensor]:
     """The tensors of a safetensors file, or of the shards that are in its place.
 
@@ -219,13 +252,18 @@ def _read(path: Path, take: Callable[[Any, str], Tensor]) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for shard, names in shards.items():
         found = _read_file(shard, take)
-        if found.keys() != names:
-            lost, more = sorted(names - found.keys()), sorted(found.keys() - names)
-            index = index_of(path).name
-            fault = f"lacks {lost[0]}, which {index} puts" if lost else f"holds {more[0]}, which {index} does not put"
-            raise InputError(f"{shard}: {fault} in it; copy the files again")
+        _check_index(path, shard, names, found)
         tensors |= found
     return tensors
+
+
+def _check_index(path: Path, shard: Path, names: set[str], found: Mapping[str, Tensor]) -> None:
+    """Refuse a shard that holds other tensors than the index says."""
+    if found.keys() != names:
+        lost, more = sorted(names - found.keys()), sorted(found.keys() - names)
+        index = index_of(path).name
+        fault = f"lacks {lost[0]}, which {index} puts" if lost else f"holds {more[0]}, which {index} does not put"
+        raise InputError(f"{shard}: {fault} in it; copy the files again")
 
 
 def _read_file(path: Path, take: Callable[[Any, str], Tensor]) -> dict[str, Tensor]:

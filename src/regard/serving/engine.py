@@ -414,10 +414,8 @@ def _usual_dtype(folder: Path, dtype: str) -> str:
 
 def weight_bytes(folder: Path) -> int:
     """How large the weights of a model are on disk; 0 where its folder has none, or is none."""
-    from regard.training.checkpoint import OPTIMIZER
-
     found = [folder] if folder.is_file() else folder.glob("*.safetensors")
-    return sum(path.stat().st_size for path in found if path.name != OPTIMIZER)
+    return sum(path.stat().st_size for path in found if not path.name.startswith("optimizer"))
 
 
 def _send(pipe: Connection, replies: Sequence[Reply]) -> None:

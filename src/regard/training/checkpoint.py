@@ -5,6 +5,8 @@ A checkpoint is a whole model folder with the state of training in it, and a poi
     checkpoints/step-00000500/   config.json, model.safetensors, ... as any model folder; optimizer.safetensors, progress.json
     checkpoints.json             {"last": "step-00000500", "best": "step-00000400", "before": {"last": "step-00000400", ...}}
 
+Of a model that FSDP divides, every worker writes a shard (`regard.training.shards`), in our own layout; none holds all of it.
+
 A checkpoint is written to a new folder and forced to disk; then the pointer file is replaced; then older checkpoints, that it no
 longer names, are removed. Killed anywhere in between, the run continues from the checkpoint the pointer names. Only folders
 that a run writes, `step-` and eight digits, are ever removed; a copy under another name stays, and links are refused.
@@ -28,11 +30,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
-from regard.checkpoints import read_card, read_parameters, read_tensors, write_tensors
+from regard.checkpoints import read_card, read_parameters, record_weights, write_tensors
 from regard.checkpoints.adapters import has_adapters, read_adapters
-from regard.checkpoints.folder import WEIGHTS
-from regard.checkpoints.tensors import file_digest
+from regard.checkpoints.folder import OWN, WEIGHTS
+from regard.checkpoints.tensors import file_digest, verify_tensors
 from regard.errors import InputError
 from regard.files import new_folder, replace_file, writing_errors
 from regard.reading import as_object, read_json_object
@@ -40,6 +43,7 @@ from regard.structure import finite, from_mapping
 from regard.tasks.card import README
 from regard.tasks.loading import POINTER, pointers_before, pointers_of
 from regard.tasks.task import LossSum
+from regard.training.shards import Stored, Written, files_of, write_index, write_shard
 from regard.training.workers import Workers, like, whole
 
 Tally = tuple[float, int, int]
@@ -164,7 +168,7 @@ class Checkpoints:
 
     Arguments:
         folder: of the run.
-        workers: all take part in gathering shards; only the first writes.
+        workers: all take part; the first writes, and of a sharded model each its part.
     """
 
     def __init__(self, folder: Path, workers: Workers) -> None:
@@ -188,32 +192,92 @@ class Checkpoints:
         optimizer: torch.optim.Optimizer,
         progress: Progress,
         write_model: Callable[[Path, Mapping[str, Tensor]], None],
+        *,
+        adapted: bool = False,
     ) -> None:
         """Write a checkpoint of this moment and make it the last, and the best if `progress` says so.
 
         Arguments:
             model: unwrapped; its parameters may be sharded.
-            write_model: writes the model's folder, given a place and its full tensors.
+            write_model: writes the model's folder, given a place and its full tensors, or their outline on the meta device
+                where every worker writes its part of them.
+            adapted: whether the model has adapters.
 
         Raises:
             InputError: for a full disk and the like; the checkpoints before are intact.
         """
         self._refuse_links()
+        # Adapters are written in another form than they are held in, which takes whole tensors.
+        if isinstance(model, FSDPModule) and not adapted:
+            self._save_shards(model, optimizer, progress, write_model)
+            return
         parameters = {name: whole(tensor) for name, tensor in _own(model).items()}
         moments = {name: whole(tensor) for name, tensor in _moments(model, optimizer).items()}
         if self.workers.first:
-            name = f"step-{progress.step:08d}"
-            again = self.pointers.get("last") == name  # as where a signal comes at a step that is saved anyhow
-            before = self._before if again else self.pointers
-            self._keep({*self.pointers.values(), *before.values()})
+            name, before = self._begin(progress)
             with new_folder(self.place(name)) as partial:
                 write_model(partial, parameters)
-                digests = write_tensors(partial / OPTIMIZER, moments)
-                state = {"format_version": 1, "progress": progress.to_mapping(), "digests": digests}
-                (partial / PROGRESS).write_text(json.dumps(state, indent=2))
-            best = f"step-{progress.best_step:08d}" if progress.best_value is not None else None
-            self._point({"last": name} | ({"best": best} if best else {}), before)
+                _write_state(partial, progress, write_tensors(partial / OPTIMIZER, moments))
+            self._end(name, before, progress)
         self.workers.wait()
+
+    def _begin(self, progress: Progress) -> tuple[str, dict[str, str]]:
+        """The name of a new checkpoint, and the pointers of those before it; what neither names is removed."""
+        name = f"step-{progress.step:08d}"
+        again = self.pointers.get("last") == name  # as where a signal comes at a step that is saved anyhow
+        before = self._before if again else self.pointers
+        self._keep({*self.pointers.values(), *before.values()})
+        return name, before
+
+    def _end(self, name: str, before: dict[str, str], progress: Progress) -> None:
+        """Let a checkpoint that is written be the last, and the best if `progress` says so."""
+        best = f"step-{progress.best_step:08d}" if progress.best_value is not None else None
+        self._point({"last": name} | ({"best": best} if best else {}), before)
+
+    def _save_shards(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        progress: Progress,
+        write_model: Callable[[Path, Mapping[str, Tensor]], None],
+    ) -> None:
+        """Write a checkpoint of a sharded model: the first worker all but the tensors, every worker its part of these.
+
+        What goes wrong on one worker is raised by all of them, and nothing stays of the checkpoint.
+        """
+        workers = self.workers
+        if not workers.first:
+            where, fault = workers.gathered(("", ""))[0]
+            _raise(fault)
+            self._write_parts(Path(where), model, optimizer)
+            _raise(workers.gathered(("", ""))[0][1])
+            return
+        waiting = True  # whether the others wait to be told
+        try:
+            name, before = self._begin(progress)
+            with new_folder(self.place(name)) as partial:
+                write_model(partial, _outline(model))
+                workers.gathered((str(partial), ""))
+                waiting = False  # from here on all raise alike
+                weights, moments = self._write_parts(partial, model, optimizer)
+                waiting = True
+                record_weights(partial, write_index(partial / WEIGHTS, weights))
+                _write_state(partial, progress, write_index(partial / OPTIMIZER, moments))
+            self._end(name, before, progress)
+        except Exception as error:
+            if waiting:
+                workers.gathered(("", str(error) or type(error).__name__))
+            raise
+        workers.gathered(("", ""))
+
+    def _write_parts(
+        self, place: Path, model: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> tuple[list[Written], list[Written]]:
+        """Write this worker's part of the weights and of the optimiser's state; what all wrote."""
+        weights = self.workers.gathered(write_shard(place / WEIGHTS, _own(model), self.workers))
+        moments = self.workers.gathered(write_shard(place / OPTIMIZER, _moments(model, optimizer), self.workers))
+        _raise(next((part.fault for part in (*weights, *moments) if part.fault), ""))
+        return weights, moments
 
     def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress | None:
         """Load the last checkpoint into model and optimiser; None where there is none yet.
@@ -237,26 +301,29 @@ class Checkpoints:
         place = self.place(self.pointers["last"])
         state = _read_state(place / PROGRESS)
         progress = Progress.of(state["progress"], str(place / PROGRESS))
-        config, tensors = read_parameters(place, merged=False)
-        if has_adapters(place):
-            tensors |= read_adapters(place, config)[1]
-        _fill(_own(model), tensors, place / WEIGHTS)
+        if read_card(place).layout.get("name") == OWN and not has_adapters(place):  # under our names, so each by itself
+            _fill_from(Stored(place / WEIGHTS), _own(model), place / WEIGHTS)
+        else:
+            config, tensors = read_parameters(place, merged=False)
+            if has_adapters(place):
+                tensors |= read_adapters(place, config)[1]
+            _fill(_own(model), tensors, place / WEIGHTS)
         if not self.workers.first:
             progress.forget_tallies()  # they are those of all workers together
-        if progress.finished and not (place / OPTIMIZER).is_file():
+        if progress.finished and not files_of(place / OPTIMIZER):
             self.cannot_resume = (
                 f"{place / OPTIMIZER}: was removed when the run had ended, as training.keep_optimizer=false says, so the run "
                 "cannot go further; train anew into another folder, with training.keep_optimizer=true to go on later"
             )
             return progress
-        moments = _read_moments(place, state["digests"])
+        moments = Stored(place / OPTIMIZER)
         parameters = dict(model.named_parameters())
-        for key, tensor in moments.items():
+        for key in sorted(moments.names):
             parameter_name, _, field = key.rpartition("/")
             if parameter_name not in parameters:
                 raise InputError(f"{place / OPTIMIZER}: {key} belongs to no parameter; the recipe has changed")
             parameter = parameters[parameter_name]
-            optimizer.state[parameter][field] = like(tensor, parameter)
+            optimizer.state[parameter][field] = moments.like(key, parameter)
         return progress
 
     def settle(self, *, keep_optimizer: bool) -> None:
@@ -271,7 +338,8 @@ class Checkpoints:
         for name in set(self.pointers.values()):
             if name != self.pointers["last"] or not keep_optimizer:
                 with writing_errors(self.place(name)):
-                    (self.place(name) / OPTIMIZER).unlink(missing_ok=True)
+                    for path in reversed(files_of(self.place(name) / OPTIMIZER)):  # the index first
+                        path.unlink(missing_ok=True)
 
     def _point(self, pointers: dict[str, str], before: dict[str, str]) -> None:
         """Let these be the checkpoints that count, and remove all others of this run.
@@ -299,9 +367,9 @@ class Checkpoints:
             choices, before = self._found(), {}
         for each in choices:
             try:
-                _check_whole(self.place(each["last"]), state=True)
+                self._check_whole(self.place(each["last"]), state=True)
                 if each.get("best", each["last"]) != each["last"]:
-                    _check_whole(self.place(each["best"]), state=False)
+                    self._check_whole(self.place(each["best"]), state=False)
             except InputError as error:
                 faults.append(str(error))
             else:
@@ -309,6 +377,19 @@ class Checkpoints:
         if faults:
             raise InputError(f"{faults[0]}; no earlier checkpoint is whole")
         return {}, {}, ""
+
+    def _check_whole(self, place: Path, *, state: bool) -> None:
+        """Make sure that a checkpoint is what was written; every worker looks at some of its files.
+
+        Raises:
+            InputError: on all workers alike, naming the file that is not.
+        """
+        fault = ""
+        try:
+            _check_whole(place, state=state, part=self.workers.rank, parts=self.workers.count)
+        except InputError as error:
+            fault = str(error)
+        _raise(next(filter(None, self.workers.gathered(fault)), ""))
 
     def _found(self) -> list[dict[str, str]]:
         """The checkpoints that are there, the newest first, each with the best of its time."""
@@ -362,53 +443,74 @@ def _moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Te
     }
 
 
-def _check_whole(place: Path, *, state: bool) -> None:
+def _outline(model: nn.Module) -> dict[str, Tensor]:
+    """Each parameter once, in its full shape and without numbers."""
+    return {name: torch.empty(tensor.shape, dtype=tensor.dtype, device="meta") for name, tensor in _own(model).items()}
+
+
+def _raise(fault: str) -> None:
+    """Raise what went wrong on a worker, if anything did."""
+    if fault:
+        raise InputError(fault)
+
+
+def _write_state(place: Path, progress: Progress, digests: Mapping[str, str]) -> None:
+    """Write where a run stands, once the optimiser's state is written."""
+    state = {"format_version": 1, "progress": progress.to_mapping(), "digests": dict(digests)}
+    (place / PROGRESS).write_text(json.dumps(state, indent=2))
+
+
+def _check_whole(place: Path, *, state: bool, part: int = 0, parts: int = 1) -> None:
     """Make sure that a checkpoint is what was written.
 
     Arguments:
         state: that of training too, from which a run continues; else the model alone.
+        part, parts: look at every `parts`-th file with tensors alone, from number `part` on.
 
     Raises:
         InputError: naming the file that is not.
     """
     card = read_card(place)
-    for name, wanted in card.files.items():
+    for name, wanted in card.files.items() if part == 0 else ():
         file = place / name
         if name != README and (not file.is_file() or file_digest(file) != wanted):
             fault = "is not what was saved (its checksum differs)" if file.is_file() else "no such file"
             raise InputError(f"{file}: {fault}; copy the file again from its source")
-    read_tensors(place / WEIGHTS, card.digests)
+    verify_tensors(place / WEIGHTS, card.digests, part=part, parts=parts)
     if not state:
         return
     values = _read_state(place / PROGRESS)
     progress = Progress.of(values["progress"], str(place / PROGRESS))
-    if not progress.finished or (place / OPTIMIZER).is_file():
-        _read_moments(place, values["digests"])
+    if not progress.finished or files_of(place / OPTIMIZER):
+        lost = sorted(
+            values["digests"].keys() - verify_tensors(place / OPTIMIZER, values["digests"], part=part, parts=parts)
+        )
+        if lost:
+            raise InputError(f"{place / OPTIMIZER}: missing {', '.join(lost)}; the file is damaged, copy it again")
 
 
-def _read_moments(place: Path, digests: Mapping[str, str]) -> dict[str, Tensor]:
-    """The optimiser's state in a checkpoint.
-
-    Raises:
-        InputError: where it is not what was saved.
-    """
-    moments = read_tensors(place / OPTIMIZER, digests)
-    lost = sorted(digests.keys() - moments.keys())
-    if lost:
-        raise InputError(f"{place / OPTIMIZER}: missing {', '.join(lost)}; the file is damaged, copy it again")
-    return moments
+def _fill_from(stored: Stored, own: Mapping[str, Tensor], file: Path) -> None:
+    """Set parameters to what is stored, each read by itself, and of a sharded one this worker's rows alone."""
+    _check_fitting({name: stored.shape(name) for name in stored.names}, own, file)
+    for name, tensor in own.items():
+        tensor.copy_(stored.like(name, tensor))
 
 
-def _fill(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], file: Path) -> None:
-    differing = own.keys() ^ tensors.keys()
+def _check_fitting(shapes: Mapping[str, tuple[int, ...]], own: Mapping[str, Tensor], file: Path) -> None:
+    """Refuse tensors that are not those of the recipe's model."""
+    differing = own.keys() ^ shapes.keys()
     if differing:
         raise InputError(f"{file}: {', '.join(sorted(differing))} do not match the recipe's model; resume with its own")
     for name, tensor in own.items():
-        if tensor.shape != tensors[name].shape:
+        if tuple(tensor.shape) != shapes[name]:
             raise InputError(
-                f"{file}: {name} is {tuple(tensors[name].shape)} where {tuple(tensor.shape)} is wanted; "
-                "resume with the run's own recipe"
+                f"{file}: {name} is {shapes[name]} where {tuple(tensor.shape)} is wanted; resume with the run's own recipe"
             )
+
+
+def _fill(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], file: Path) -> None:
+    _check_fitting({name: tuple(tensor.shape) for name, tensor in tensors.items()}, own, file)
+    for name, tensor in own.items():
         tensor.copy_(like(tensors[name], tensor))
 
 

@@ -343,7 +343,8 @@ class _Run:
             record_files(place)
 
         self.held()
-        self.checkpoints.save(self.model, self.loop.optimizer, self.loop.progress, write)
+        adapted = self.recipe.adapters is not None
+        self.checkpoints.save(self.model, self.loop.optimizer, self.loop.progress, write, adapted=adapted)
 
     def _publish(self, progress: Progress) -> None:
         """Move a copy of the best checkpoint's model to the run's own folder, file by file.

@@ -7,7 +7,7 @@ import datetime
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -18,6 +18,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from regard.layers.blocks import Block
 from regard.machine import device_named
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,14 @@ class Workers:
         found = torch.tensor(number, device=self.device)
         dist.all_reduce(found, dist.ReduceOp.MAX)
         return int(found)
+
+    def gathered(self, value: T) -> list[T]:
+        """What each worker has, small and picklable, in the order of their ranks; all get the same."""
+        if self.count == 1:
+            return [value]
+        found: list[Any] = [None] * self.count
+        dist.all_gather_object(found, value)
+        return found
 
     def added(self, tallies: Sequence[tuple[float, int, int]]) -> list[tuple[float, int, int]]:
         """Tallies added up over all workers, each of which has as many."""
