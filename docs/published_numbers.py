@@ -428,11 +428,12 @@ def page() -> str:
     lines = [
         "# Published numbers, computed again",
         "",
-        "Written by `python docs/published_numbers.py`; do not edit. Numbers that papers print and that follow from their own sizes,",
-        f"computed from the models and formulas of this package: {count} numbers. {count - noted} agree to the last digit printed,",
-        f"{noted} are rounded further or wrong, as the note says. Models are built without numbers (`regard.planning.outline`), and",
-        "`tests/docs/test_published_numbers.py` tests every row. Not every printed number was read again in the paper itself: one that",
-        "agrees to the last digit is confirmed by that; look one that differs up before you quote it.",
+        "Written by `python docs/published_numbers.py`; do not edit. Numbers that papers print and that follow from their own",
+        f"sizes, computed from the models and formulas of this package: {count} numbers. {count - noted} agree to the last digit",
+        f"printed, {noted} are rounded further or wrong, as the note says. Models are built without numbers",
+        "(`regard.planning.outline`), and `tests/docs/test_published_numbers.py` tests every row. Not every printed number was",
+        "read again in the paper itself: one that agrees to the last digit is confirmed by that; look one that differs up",
+        "before you quote it.",
         "",
         "What needs training or data is not here, but in [claims](claims.md) and [results](results.md).",
     ]
