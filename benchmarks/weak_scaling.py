@@ -22,7 +22,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import regard
 from measured import record
+from regard.data import token_store
+from regard.training.callbacks import Callback
+from regard.training.checkpoint import Progress
+from regard.training.loop import Loop
 
 KINDS = ((1, "ddp"), (2, "ddp"), (2, "fsdp"))
 WARM = 5
@@ -57,7 +62,7 @@ def recipe_of(parallel: str, steps: int) -> dict[str, Any]:
     }
 
 
-class Clock:
+class Clock(Callback):
     """Times the updates after the first ones."""
 
     def __init__(self) -> None:
@@ -65,34 +70,15 @@ class Clock:
         self.began = self.seconds = 0.0
         self.read: dict[tuple[int, int], int] = {}
 
-    def started(self, model: Any, progress: Any, total_steps: int | None) -> None:
-        """Nothing."""
-
-    def stepped(self, progress: Any, tokens_per_second: float) -> None:
+    def stepped(self, progress: Progress, tokens_per_second: float) -> None:
         now = time.perf_counter()
         if progress.step == WARM:
             self.began, self.before = now, progress.tokens
         self.seconds, self.tokens = now - self.began, progress.tokens - self.before
 
-    def logged(self, event: Any) -> None:
-        """Nothing."""
-
-    def ended(self, progress: Any) -> None:
-        """Nothing."""
-
-    def opened(self, folder: Any, validation: Any) -> None:
-        """Nothing."""
-
-    def evaluated(self, model: Any, metrics: Any, progress: Any) -> None:
-        """Nothing."""
-
 
 def work(orders: dict[str, Any]) -> None:
     """One worker: train, and write what it found."""
-    import regard
-    from regard.data import token_store
-    from regard.training.loop import Loop
-
     clock, output = Clock(), Path(orders["output"])
     made: list[Loop] = []
     begun = Loop.__init__
@@ -114,7 +100,7 @@ def work(orders: dict[str, Any]) -> None:
     regard.train(recipe_of(orders["parallel"], orders["steps"]), output=output, callbacks=[clock])
     ids = next((output / "data").rglob("train/*.bin"))
     whole = sum(path.stat().st_size for path in ids.parent.glob("*.bin") if path.name.count(".") == 1)
-    found = {"bytes read": sum(clock.read.values()), "bytes of the data": whole}
+    found: dict[str, float] = {"bytes read": sum(clock.read.values()), "bytes of the data": whole}
     if os.environ.get("RANK", "0") == "0":
         found["tokens per second"] = clock.tokens / clock.seconds
     (output.parent / f"{output.name}-{os.environ.get('RANK', '0')}.json").write_text(json.dumps(found))

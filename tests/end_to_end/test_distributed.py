@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 
 import regard
 from regard.checking import check
+from regard.training.callbacks import Callback
 
 pytestmark = pytest.mark.slow
 
@@ -251,7 +252,7 @@ def test_reversible_blocks_on_two_workers_learn_what_they_learn_on_one(parallel,
     assert result["metrics"]["loss"] == pytest.approx(single.metrics["loss"], rel=1e-3)
 
 
-class Started:
+class Started(Callback):
     """Notes the parameters that a run begins with, and perhaps ends it after a step."""
 
     def __init__(self, leave_at: int | None = None) -> None:
@@ -263,12 +264,6 @@ class Started:
     def stepped(self, progress, tokens_per_second):
         if progress.step == self.leave_at:
             raise KeyboardInterrupt
-
-    def logged(self, event):
-        """Nothing."""
-
-    def ended(self, progress):
-        """Nothing."""
 
 
 def test_a_run_of_two_goes_on_alone_from_the_shards_of_both(small_recipe, torchrun, pairs, tmp_path):
