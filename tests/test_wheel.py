@@ -102,7 +102,7 @@ def test_a_wheel_for_a_machine_without_kernels_is_refused(tmp_path):
 
 
 def test_the_wheel_holds_every_claim_and_names_their_catalogue(wheel):
-    files = [path for path in (ROOT / "src" / "regard_claims").rglob("*") if path.suffix in (".py", ".yaml")]
+    files = [path for path in (ROOT / "src" / "regard_claims").rglob("*") if path.suffix in (".py", ".yaml", ".json")]
     assert len(files) > 60
     assert {str(path.relative_to(ROOT / "src")) for path in files} <= set(wheel.namelist())
     (points,) = (name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt"))

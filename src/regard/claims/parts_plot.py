@@ -74,13 +74,16 @@ def parts_figure(parts: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
 def _panel(axes: Axes, part: Mapping[str, Any]) -> None:
     colour = VERDICT_COLOURS.get(part["verdict"], "0.45")
     known = [value for value in part["seeds"].values() if value is not None]
-    axes.set_title(f"{part['says']}  {part['verdict']}", fontsize=8, loc="left", color="0.1", **PLAIN)
+    axes.set_title(part["says"], fontsize=8, loc="left", color="0.1", **PLAIN)
+    axes.set_title(part["verdict"], fontsize=8, loc="right", color=colour, weight="bold", **PLAIN)
     axes.set_yticks([])
     axes.set_ylim(-1, 1)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(labelsize=7)
+    axes.xaxis.get_offset_text().set_fontsize(7)
     if not known:
         axes.set_xticks([])
+        axes.spines["bottom"].set_visible(False)
         axes.text(0.0, 0.5, part["reason"] or "no number", transform=axes.transAxes, fontsize=7, va="center", **PLAIN)
         return
     bounds, paper = part["bounds"], part["paper"]

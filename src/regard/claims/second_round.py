@@ -257,7 +257,11 @@ def _judged(part: Part, level: float, numbers: Numbers, seeds: Sequence[int]) ->
     return PartVerdict(
         part=part,
         outcome=outcome_of([*by_seed.values()], part.bounds, level),
-        reason=f"{len(seeds)} seeds are fewer than the {fewest(level)} that a verdict takes" if few else "",
+        reason=f"{_counted(len(seeds))} fewer than the {fewest(level)} that a verdict takes" if few else "",
         numbers=by_seed,
         shown=shown,
     )
+
+
+def _counted(seeds: int) -> str:
+    return "1 seed is" if seeds == 1 else f"{seeds} seeds are"
