@@ -18,7 +18,9 @@ from regard.training.precision import native_bfloat16
 
 
 def options(**changes):
-    return Options(**({"cases": ("embedding", "training"), "quick": True, "rounds": 1, "peers": ()} | changes))
+    return Options(
+        **({"cases": ("embedding", "training", "fine-tuning"), "quick": True, "rounds": 1, "peers": ()} | changes)
+    )
 
 
 def test_ours_from_end_to_end(in_process):
@@ -40,13 +42,14 @@ def test_ours_from_end_to_end(in_process):
 
 def test_peers_are_given_the_same_folder_and_sentences(tmp_path):
     chosen = options(peers=("sentence_transformers", "huggingface"))
-    embedding, training = contests(chosen, tmp_path)
+    embedding, training, tuning = contests(chosen, tmp_path)
     assert [peer.name for peer in embedding.peers] == [
         "sentence_transformers float32",
         "sentence_transformers bfloat16",
     ]
     assert [peer.name for peer in training.peers] == ["huggingface float32", "huggingface bfloat16"]
-    for contest in (embedding, training):
+    assert [peer.name for peer in tuning.peers] == ["huggingface float32", "huggingface bfloat16"]
+    for contest in (embedding, training, tuning):
         first = {key: value for key, value in contest.ours[0].job.items() if key != "precision"}
         for contestant in (*contest.ours, *contest.peers):
             assert {key: value for key, value in contestant.job.items() if key != "precision"} == first

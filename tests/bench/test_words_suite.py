@@ -1,4 +1,4 @@
-"""The suite `words` at tiny sizes: our own side, gensim where it is installed, and who judges the vectors."""
+"""The suites `words` and `tokenizers` at tiny sizes: our own side, gensim where it is installed, and who judges the vectors."""
 
 from __future__ import annotations
 
@@ -33,6 +33,13 @@ def test_ours_from_end_to_end(options, in_process):
         (judged,) = contest["measures"].values()
         assert -1 <= judged["Spearman, judged"] <= 1
     assert report.details["options"]["similarity"] == ["judged.txt"]
+
+
+def test_tokenizers_read_what_they_learnt(options, in_process):
+    report = bench("tokenizers", options("training", "reading", similarity=()), start=in_process, rest=0.0)
+    assert report.failed == {}
+    assert {row.case.partition(":")[0] for row in report.rows} >= {"training, bpe", "reading, bert"}
+    assert all(row.ours > 0 and row.unit == "MB/s" and row.peers == {} for row in report.rows)
 
 
 @pytest.mark.parametrize(("peer", "case"), [(gensim, "skipgram"), (gensim, "cbow"), (glove, "glove")])

@@ -86,6 +86,8 @@ def contests(options: Options, folder: Path) -> list[Contest]:
         found.append(_embedding(options, sizes, folder))
     if "training" in options.cases:
         found.append(_training(options, sizes))
+    if "fine-tuning" in options.cases:
+        found.append(_fine_tuning(options, sizes))
     return found
 
 
@@ -206,6 +208,39 @@ def _training(options: Options, sizes: Sizes) -> Contest:
         name="training",
         about=f"BERT of {sizes.trained['layers']} layers, width {sizes.trained['width']}, {size:,} pieces, on masked text; "
         f"{texts} texts of {length} tokens, 15 % masked, dropout 0.1, AdamW",
+        unit="tokens/s",
+        ours=(contestant("bfloat16", OURS, "bfloat16"),),
+        peers=tuple(
+            contestant(f"{peer} {precision}", peer, precision) for peer in peers for precision in PEER_PRECISIONS
+        ),
+        measures=("peak memory, MB",),
+    )
+
+
+def _fine_tuning(options: Options, sizes: Sizes) -> Contest:
+    texts, longest = sizes.batch
+    draw = np.random.default_rng(SEED)
+    batches = []
+    for _ in range(4):
+        lengths = draw.integers(max(2, longest // 8), longest // 2 + 1, texts)  # of sentences that are classified
+        ids = [draw.integers(5, sizes.trained["vocabulary"], length).tolist() for length in lengths]
+        batches.append({"texts": ids, "labels": draw.integers(2, size=texts).tolist()})
+    job = {
+        "kind": "fine_tuning",
+        "model": dict(sizes.trained),
+        "batches": batches,
+        "updates": sizes.updates,
+        "learning_rate": 2e-5,
+    }
+
+    def contestant(name: str, library: str, precision: str) -> Contestant:
+        return Contestant(name=name, library=library, job=job | {"precision": precision})
+
+    peers = ("huggingface",) if "huggingface" in options.peers else ()
+    return Contest(
+        name="fine-tuning",
+        about=f"BERT of {sizes.trained['layers']} layers, width {sizes.trained['width']}, with a head of two classes; "
+        f"{texts} texts of {max(2, longest // 8)} to {longest // 2} tokens, padded to the longest, dropout 0.1, AdamW",
         unit="tokens/s",
         ours=(contestant("bfloat16", OURS, "bfloat16"),),
         peers=tuple(

@@ -353,6 +353,94 @@ class MaskedTraining(_Updates):
         return self._begin(job)
 
 
+class FineTuning(_Updates):
+    """Updates of a BERT that classifies texts of several lengths, as the task makes them."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Build the model and the optimiser."""
+        import torch
+
+        from regard.layers import Tokens
+        from regard.models import Bert, BertConfig
+        from regard.tasks.losses import smoothed_cross_entropy
+
+        keep_freed_memory()  # as the command line does
+        self._model = Bert(BertConfig(**job["model"], head="sequence", outputs=2)).train()
+        self._batches = [
+            (Tokens.pad(batch["texts"], padding_id=0), torch.tensor(batch["labels"])) for batch in job["batches"]
+        ]
+
+        def loss(batch: tuple[Tokens, torch.Tensor]) -> tuple[torch.Tensor, int, int]:
+            texts, labels = batch
+            total, _ = smoothed_cross_entropy(self._model(texts).logits, labels)
+            return total, len(labels), int(texts.valid.sum())
+
+        self._loss = loss
+        return self._begin(job)
+
+
+# The suite `images`.
+
+
+class ViTTraining(_Updates):
+    """Updates of a ViT on images of bytes, as the task makes them."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Build the model and the optimiser, and draw images."""
+        import torch
+
+        from regard.bench.images import drawn_images
+        from regard.layers import Pictures
+        from regard.models import ViT, ViTConfig
+        from regard.tasks.losses import smoothed_cross_entropy
+
+        keep_freed_memory()  # as the command line does
+        self._model = ViT(ViTConfig(**job["model"], picture_channels=3)).train()
+        pixels, count = drawn_images(job["images"], job["model"]).unsqueeze(1), job["images"]
+        labels = torch.arange(count) % job["model"]["outputs"]
+        self._batches = [(Pictures(pixels, torch.ones(count, 1, dtype=torch.bool)), labels)]
+
+        def loss(batch: tuple[Pictures, torch.Tensor]) -> tuple[torch.Tensor, int, int]:
+            pictures, labels = batch
+            total, _ = smoothed_cross_entropy(self._model(pictures), labels)
+            return total, len(labels), len(labels)
+
+        self._loss = loss
+        return self._begin(job)
+
+
+class CaptionTraining(_Updates):
+    """Updates of Xu's captioner with soft attention, by cross-entropy alone."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Build the model and the optimiser, and draw images and captions."""
+        import torch
+
+        from regard.bench.images import drawn_images
+        from regard.layers import Pictures, Tokens
+        from regard.models import ShowAttendAndTell, ShowAttendAndTellConfig
+        from regard.tasks.losses import smoothed_cross_entropy
+
+        keep_freed_memory()  # as the command line does
+        sizes = job["model"] | {"convolutions": tuple(job["model"]["convolutions"])}
+        self._model = ShowAttendAndTell(ShowAttendAndTellConfig(**sizes)).train()
+        count, words = job["captions"], job["words"]
+        pixels = drawn_images(count, job["model"]).unsqueeze(1)
+        generator = torch.Generator().manual_seed(job["seed"])
+        ids = torch.randint(sizes["target_vocabulary"], (count, words + 1), generator=generator)
+        read = Tokens(ids[:, :-1].contiguous(), ids[:, :-1] >= 0, "nowhere")
+        pictures = Pictures(pixels, torch.ones(count, 1, dtype=torch.bool))
+        self._batches = [(pictures, read, ids[:, 1:].flatten())]
+
+        def loss(batch: tuple[Pictures, Tokens, torch.Tensor]) -> tuple[torch.Tensor, int, int]:
+            pictures, read, labels = batch
+            total, _ = smoothed_cross_entropy(self._model(pictures, read).logits.flatten(0, 1), labels)
+            return total, labels.numel(), labels.numel()
+
+        self._loss = loss
+        return self._begin(job)
+
+
 # The suite `words`.
 
 
@@ -384,6 +472,44 @@ class WordEmbeddings(_Ours):
         seconds = time.perf_counter() - began
         write_vectors(vectors, job["vectors"])
         return {"amount": job["tokens"] * job["epochs"], "seconds": seconds}
+
+
+# The suite `tokenizers`.
+
+
+class TokenizerTraining(_Ours):
+    """Learning a vocabulary of a text."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Read the text."""
+        from regard.text import Tokenizer
+
+        self._job, self._bytes = job, Path(job["text"]).stat().st_size
+        self._lines = Path(job["text"]).read_text(encoding="utf-8").splitlines()
+        self._learn = lambda: Tokenizer.train(self._lines, kind=job["tokenizer"], size=job["size"])
+        return {"note": f"{len(self._lines):,} lines"}
+
+    def run(self) -> dict[str, Any]:
+        """The text once; the amount is MB."""
+        began = time.perf_counter()
+        self._learn()
+        return {"amount": self._bytes / 1e6, "seconds": time.perf_counter() - began}
+
+
+class TokenizerReading(TokenizerTraining):
+    """Reading a text by a vocabulary learnt of it."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Learn the vocabulary."""
+        note = super().prepare(job)
+        self._tokenizer = self._learn()
+        return note
+
+    def run(self) -> dict[str, Any]:
+        """The text once; the amount is MB."""
+        began = time.perf_counter()
+        self._tokenizer.encode_batch(self._lines)
+        return {"amount": self._bytes / 1e6, "seconds": time.perf_counter() - began}
 
 
 # The suite `look`, on the very model of `transformers` that the peers run.
@@ -462,6 +588,11 @@ KINDS = {
     "lstm_training": LSTMTraining,
     "embedding": Embedding,
     "masked_training": MaskedTraining,
+    "tokenizer_training": TokenizerTraining,
+    "tokenizer_reading": TokenizerReading,
+    "fine_tuning": FineTuning,
+    "vit_training": ViTTraining,
+    "caption_training": CaptionTraining,
     **dict.fromkeys(("skipgram", "cbow", "glove"), WordEmbeddings),
     "recording": Recording,
     "picture": Picture,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import machine as root
-from regard.bench import decoder, encoder, look, ours, recurrent, translation, words
+from regard.bench import decoder, encoder, images, look, ours, recurrent, tokenizers, translation, words
 from regard.bench.peers import PEERS
 from regard.bench.rounds import (
     OURS,
@@ -63,8 +63,8 @@ SUITES: Mapping[str, Suite] = {
         contests=look.contests,
     ),
     "encoder": Suite(
-        about="vectors of sentences, and training BERT on masked text",
-        cases=("embedding", "training"),
+        about="vectors of sentences, training BERT on masked text, and fine-tuning it to classify",
+        cases=("embedding", "training", "fine-tuning"),
         contests=encoder.contests,
     ),
     "decoder": Suite(
@@ -72,6 +72,16 @@ SUITES: Mapping[str, Suite] = {
         cases=("alone", "batch", "training"),
         contests=decoder.contests,
         shaped=("alone", "batch"),
+    ),
+    "images": Suite(
+        about="training a ViT and a captioner",
+        cases=("vit", "captions"),
+        contests=images.contests,
+    ),
+    "tokenizers": Suite(
+        about="learning a vocabulary of a text, and reading the text by it",
+        cases=("training", "reading"),
+        contests=tokenizers.contests,
     ),
     "words": Suite(
         about="training word embeddings, from a file of text to a table",

@@ -42,7 +42,7 @@ def contests(options: Options, folder: Path) -> list[Contest]:
     """
     sizes = QUICK if options.quick else Sizes()
     text = folder / "text"
-    tokens = _written(_lines(options.text), text, sizes.words)
+    tokens = _written(lines_of(options.text), text, sizes.words)
     return [_contest(case, options, sizes, text, tokens, folder) for case in options.cases]
 
 
@@ -101,7 +101,8 @@ def _judge(files: Sequence[Path]) -> Callable[[Contestant], dict[str, float]] | 
     return judge if sets else None
 
 
-def _lines(text: Path | None) -> Iterable[Sequence[str]]:
+def lines_of(text: Path | None) -> Iterable[Sequence[str]]:
+    """The words of each line of a tokenised text, perhaps gzip; of Python's reference where None."""
     from regard.word_embeddings.training import sentences
     from regard.word_embeddings.training.corpus import PYTHON_DOCS
 

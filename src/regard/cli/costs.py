@@ -90,7 +90,7 @@ def bench(
         str,
         typer.Argument(
             metavar="SUITE",
-            help="What to measure: translation, recurrent, look, encoder, decoder or words.",
+            help="What to measure: translation, recurrent, look, encoder, decoder, images, tokenizers or words.",
             show_default=False,
         ),
     ],
@@ -107,7 +107,7 @@ def bench(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="For the suite words: text to train on; by default Python's reference.",
+            help="For the suites words and tokenizers: text to train on; by default Python's reference.",
             show_default=False,
         ),
     ] = None,

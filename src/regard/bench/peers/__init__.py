@@ -18,6 +18,7 @@ NAMES = (
     "pytorch",
     "gensim",
     "glove",
+    "timm",
 )
 
 PEERS: dict[str, Path] = {name: HERE / f"{name}.py" for name in NAMES} | dict.fromkeys(

@@ -70,7 +70,7 @@ class _Embedding:
         began = time.perf_counter()
         ids = [found.ids for found in self._tokenizer.encode_batch(sentences)]
         order = sorted(range(len(ids)), key=lambda row: len(ids[row]))
-        vectors = None
+        vectors: Any = None
         for start in range(0, len(order), BATCH):
             rows = order[start : start + BATCH]
             given = self._given([ids[row] for row in rows])

@@ -184,38 +184,31 @@ class Recording(_Installed):
         return {"amount": job["passes"] * job["batch"] * job["tokens"], "seconds": seconds}
 
 
-class MaskedTraining(_Installed):
-    """Updates of `BertForMaskedLM`, which computes the loss itself."""
+class _BertTraining(_Installed):
+    """Updates of a BERT, which computes the loss itself."""
 
-    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Build the model and the optimiser that its trainer takes by default."""
+    def _begin(self, job: dict[str, Any], kind: str) -> dict[str, str]:
         import torch
-        from transformers import BertConfig, BertForMaskedLM
+        import transformers
 
         shape = job["model"]
-        config = BertConfig(
+        config = transformers.BertConfig(
             vocab_size=shape["vocabulary"],
             hidden_size=shape["width"],
             num_attention_heads=shape["heads"],
             intermediate_size=shape["feedforward_width"],
             num_hidden_layers=shape["layers"],
         )
-        self._model = BertForMaskedLM(config).train()
+        self._model = getattr(transformers, kind)(config).train()
         self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=job["learning_rate"], fused=True)
-        self._batches = []
-        for batch in job["batches"]:
-            ids, places = torch.tensor(batch["ids"]), torch.tensor(batch["places"])
-            labels = torch.full_like(ids, -100)
-            labels.view(-1)[places] = torch.tensor(batch["labels"])
-            ids.view(-1)[places] = job["mask"]
-            self._batches.append({"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels})
+        self._batches: list[dict[str, Any]] = []
         self._job, self._next = job, 0
         _keep_freed_memory()
         count = sum(parameter.numel() for parameter in self._model.parameters())
         return {"note": f"{count:,} parameters, attention {self._model.config._attn_implementation}"}
 
     def run(self) -> dict[str, Any]:
-        """A few updates; the amount is tokens."""
+        """A few updates; the amount is real tokens."""
         import torch
 
         tokens, low = 0, self._job["precision"] == "bfloat16"
@@ -229,8 +222,41 @@ class MaskedTraining(_Installed):
             _ = loss.item()
             self._optimizer.step()
             self._optimizer.zero_grad(set_to_none=True)
-            tokens += batch["input_ids"].numel()
+            tokens += int(batch["attention_mask"].sum())
         return {"amount": tokens, "seconds": time.perf_counter() - began}
+
+
+class MaskedTraining(_BertTraining):
+    """Updates of `BertForMaskedLM`."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Build the model and the optimiser that its trainer takes by default."""
+        import torch
+
+        note = self._begin(job, "BertForMaskedLM")
+        for batch in job["batches"]:
+            ids, places = torch.tensor(batch["ids"]), torch.tensor(batch["places"])
+            labels = torch.full_like(ids, -100)
+            labels.view(-1)[places] = torch.tensor(batch["labels"])
+            ids.view(-1)[places] = job["mask"]
+            self._batches.append({"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels})
+        return note
+
+
+class FineTuning(_BertTraining):
+    """Updates of `BertForSequenceClassification`, each batch padded to its longest text, as its data collator does."""
+
+    def prepare(self, job: dict[str, Any]) -> dict[str, str]:
+        """Build the model and the optimiser that its trainer takes by default."""
+        import torch
+
+        note = self._begin(job, "BertForSequenceClassification")
+        for batch in job["batches"]:
+            longest = max(map(len, batch["texts"]))
+            ids = torch.tensor([row + [0] * (longest - len(row)) for row in batch["texts"]])
+            mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in batch["texts"]])
+            self._batches.append({"input_ids": ids, "attention_mask": mask, "labels": torch.tensor(batch["labels"])})
+        return note
 
 
 def _keep_freed_memory() -> None:
@@ -251,4 +277,5 @@ KINDS = {
     "causal_training": CausalTraining,
     "recording": Recording,
     "masked_training": MaskedTraining,
+    "fine_tuning": FineTuning,
 }
