@@ -249,23 +249,23 @@ def in_context(folder: Path) -> Figure:
     from regard.data.sequences import Maps
 
     model = regard.load(folder / "runs" / "maps")
-    texts = list(Maps("test", symbols=5, pairs=17, size=300))
+    texts = list(Maps("test", symbols=3, pairs=9, size=300))
     scores = [score.log_probabilities for score in model.score_batch(texts)]
-    offset = len(scores[0]) - 1 - 34  # the end token, and a start token where there is one
-    probabilities = np.exp([[row[offset + 2 * pair + 1] for pair in range(17)] for row in scores]).mean(axis=0)
+    offset = len(scores[0]) - 1 - 18  # the end token, and a start token where there is one
+    probabilities = np.exp([[row[offset + 2 * pair + 1] for pair in range(9)] for row in scores]).mean(axis=0)
     figure, axes = plt.subplots(figsize=(6.4, 3))
-    axes.plot(range(17), probabilities, "o-", color=BLUE, label="the model, on 300 maps that it never met")
-    best = [1 - (1 - 1 / 5) ** k + (1 - 1 / 5) ** k / 5 for k in range(17)]
-    axes.plot(range(17), best, "--", color=GREY, label="who remembers every pair and else guesses")
-    axes.axhline(0.2, color=GREY, linewidth=0.6)
+    axes.plot(range(9), probabilities, "o-", color=BLUE, label="the model, on 300 maps that it never met")
+    best = [1 - (1 - 1 / 3) ** k + (1 - 1 / 3) ** k / 3 for k in range(9)]
+    axes.plot(range(9), best, "--", color=GREY, label="who remembers every pair and else guesses")
+    axes.axhline(1 / 3, color=GREY, linewidth=0.6)
     axes.set(xlabel="pairs read before", ylabel="probability of the right image", ylim=(0, 1))
-    axes.legend(frameon=False, loc="upper left")
+    axes.legend(frameon=False, loc="lower right")
     return figure
 
 
 def surprise(folder: Path) -> Figure:
-    """Bits of each character of a sentence."""
-    model = regard.load(folder / "runs" / "characters")
+    """Bits of each token of a sentence."""
+    model = regard.load(next((folder / "runs").iterdir()))
     score = model.score("The function returns a list of the names in the module.")
     figure, axes = plt.subplots(figsize=(9, 2.4))
     axes.bar(range(len(score.tokens)), [-value / np.log(2) for value in score.log_probabilities], color=BLUE)
@@ -403,9 +403,57 @@ def patches(folder: Path) -> Figure:
     return figure
 
 
+def first_symbols(folder: Path) -> Figure:
+    """The vector between encoder and decoder, of rows of symbols that the model has not seen."""
+    from regard.data.sequences import Sequences
+
+    model = regard.load(folder / "runs" / "sutskever")
+    rows = [row for row, _ in Sequences("test", kind="copy", symbols=12, shortest=5, longest=5, size=900)]
+    with torch.no_grad():
+        x = model.model.start(regard_tokens(model, rows)).layers[-1][0].double()
+    x = x - x.mean(dim=0)
+    plane = (x @ torch.linalg.svd(x, full_matrices=False)[2][:2].T).numpy()
+    figure, axes = plt.subplots(figsize=(6.4, 3.6))
+    colours = plt.get_cmap("tab20")
+    for symbol in range(1, 13):
+        here = np.array([row.split()[0] == f"s{symbol}" for row in rows])
+        axes.scatter(*plane[here].T, s=10, color=colours(symbol), linewidths=0, label=f"s{symbol} ...")
+    axes.legend(fontsize=7, frameon=False, bbox_to_anchor=(1, 1), loc="upper left")
+    axes.set(xticks=[], yticks=[], title="One point a row, by the vector that is all the decoder gets of it")
+    return figure
+
+
+def noise(folder: Path) -> Figure:
+    """A text as it is, and as three seeds make it noisy: words in the colours of their sentences, masks in black."""
+    from regard.data.denoising import Denoising
+    from regard.text import Tokenizer
+
+    text = "the dog saw the cat. it ran home at once. the king was in the garden."
+    tokenizer = Tokenizer.train([text], kind="word", size=60)
+    ids, stop = np.array(tokenizer.encode(text)), tokenizer.find(".")
+    mask = tokenizer.size
+    seeds = [Denoising(seed=seed).corrupt([ids], [0], mask=mask, separators=[stop])[0].tolist() for seed in range(3)]
+    sentence = np.cumsum([0, *(token == stop for token in ids.tolist())])
+    colours = (BLUE, ORANGE, "#1b7837")
+    figure, axes = plt.subplots(figsize=(9, 1.9))
+    for line, tokens in enumerate([ids.tolist(), *seeds]):
+        axes.text(0, -line, "the text" if line == 0 else f"seed {line - 1}", color=GREY, va="center")
+        x = 9
+        for token in tokens:
+            word = "mask" if token == mask else tokenizer.tokens([token])[0].strip("\u2581")
+            homes = {int(sentence[at]) for at in np.flatnonzero(ids == token)}
+            colour = "white" if token == mask else colours[homes.pop()] if len(homes) == 1 else GREY
+            background = {"facecolor": "black", "pad": 1, "edgecolor": "none"} if token == mask else None
+            axes.text(x, -line, word, color=colour, va="center", bbox=background, family="monospace")
+            x += len(word) + 1
+    axes.set(xlim=(0, 82), ylim=(-3.6, 0.6))
+    axes.set_axis_off()
+    return figure
+
+
 DRAWINGS: dict[str, Drawing] = {
     "cho-2014": years,
-    "sutskever-2014": years,
+    "sutskever-2014": first_symbols,
     "word2vec-2013": words_map,
     "glove-2014": words_map,
     "fasttext-2017": unseen_forms,
@@ -420,6 +468,8 @@ DRAWINGS: dict[str, Drawing] = {
     "vinyals-2015": captions,
     "infersent-2017": shares,
     "snail-2018": episode,
+    "bart": noise,
+    "gpt-2018": surprise,
     "dosovitskiy-2021": patches,
 }
 

@@ -26,10 +26,6 @@ ORDER = [
 ]
 NOT_YET = frozenset(
     [
-        "gnmt-2016",
-        "gpt-2018",
-        "gpt3-2020",
-        "sutskever-2014",
         "vinyals-2015",
     ]
 )
