@@ -26,6 +26,8 @@ class ViTTraining:
         import ctypes
 
         import torch
+
+        _fitting_torchvision()
         from timm.models.vision_transformer import VisionTransformer  # pyright: ignore[reportMissingImports]
 
         shape = job["model"]
@@ -69,5 +71,29 @@ class ViTTraining:
             self._optimizer.zero_grad(set_to_none=True)
         return {"amount": job["updates"] * job["images"], "seconds": time.perf_counter() - began}
 
+
+def _fitting_torchvision() -> None:
+    """Let torchvision be imported, which timm does, where its compiled part is for another build of PyTorch than this one.
+
+    It describes its operators before anything else and fails where there are none; a ViT needs none of its operators.
+    """
+    import torch
+
+    if not hasattr(torch.ops.torchvision, "nms"):
+        try:
+            import torchvision  # noqa: F401  # pyright: ignore[reportMissingImports]
+        except RuntimeError:
+            import sys
+
+            for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+                del sys.modules[name]
+            library = torch.library.Library("torchvision", "DEF")
+            for name in ("nms", "qnms"):
+                library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            _KEPT.append(library)
+
+
+_KEPT: list[Any] = []
+"""A library's operators are gone with it."""
 
 KINDS = {"vit_training": ViTTraining}
