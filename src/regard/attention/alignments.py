@@ -144,9 +144,8 @@ class Hard(Alignment):
     A key that was sampled passes no gradient back to the scores. They learn by REINFORCE from the log-probability of what was
     sampled (`chosen` finds it again), and with `mean_share` above 0 from the queries that are left soft, whose weights are
     alpha itself: the paper puts the mean in place of samples for half of the images, because that lowers the variance of the
-        estimate. The
-    loss of `ShowAttendAndTell` has the term of REINFORCE. In other models the mean alone teaches the scores: with a share of 0
-    they get no gradient.
+    estimate. The loss of `ShowAttendAndTell` has the term of REINFORCE. In other models the mean alone teaches the scores:
+    with a share of 0 they get no gradient.
 
     Arguments:
         mean_share: the probability that a query takes the mean, in [0, 1].

@@ -1,6 +1,7 @@
 from .claim import Claim as Claim
 from .claim import claims as claims
 from .compared import Compared as Compared
+from .compared import Run as Run
 from .comparing import compare as compare
 from .comparison import Comparison as Comparison
 from .comparison import read_comparison as read_comparison

@@ -482,8 +482,8 @@ def rank(
     """Measure rank collapse: how similar the token vectors are after each layer of an encoder or language model.
 
     The number is the relative residual of Dong et al. 2021: 0 if all tokens have the same vector (rank one). The model is
-        compared with the same parameters without skip connections, without feed-forward layers, and without both. Numbers are
-        means over the texts.
+    compared with the same parameters without skip connections, without feed-forward layers, and without both. Numbers are
+    means over the texts.
 
     \b
     Example:

@@ -79,8 +79,8 @@ def tag(
     """Tag the words of texts, such as named entities or parts of speech.
 
     By default one output line per input line: "[PER Angela Merkel] visited [LOC Paris].", or "Paris/NNP" for tags that mark
-        no spans. --format conll writes one word and its tag per line and an empty line after each text; --format json one
-        object per text, with character offsets and probabilities.
+    no spans. --format conll writes one word and its tag per line and an empty line after each text; --format json one
+    object per text, with character offsets and probabilities.
 
     \b
     Example:

@@ -217,9 +217,8 @@ class Maps(Drawn[str]):
     """`size` texts of one split; text i is a pure function of the numbers, seed, split and i.
 
     A text is `a3 b1 a2 b5 a3 b1 ...`: symbols x sampled uniformly, each followed by its image. The map is sampled again for
-        each text,
-    every image uniformly and apart from the others. Whoever reads can know f(x) only from an x that was there before: after k
-    pairs at most 1 - (1 - 1/n)^(k+1) of the images can be predicted, n the number of symbols.
+    each text, every image uniformly and apart from the others. Whoever reads can know f(x) only from an x that was there
+    before: after k pairs at most 1 - (1 - 1/n)^(k+1) of the images can be predicted, n the number of symbols.
 
     A map belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a hash: whatever the seeds and sizes, no map
     of one split is ever in another.

@@ -48,9 +48,8 @@ class SentenceEncoderModel(nn.Module, ABC):
         one text:    logits = head(u)
         two texts:   logits = head([u ; v ; |u - v| ; u * v])        (Conneau et al. 2017, section 3.1)
 
-    The two texts of a pair never see each other: v is what the second would have as a text alone. So what was learned on pairs
-        is
-    a vector of one text.
+    The two texts of a pair never see each other: v is what the second would have as a text alone. So what was learned on
+    pairs is a vector of one text.
 
     Arguments:
         config: its sizes.

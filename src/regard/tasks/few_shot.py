@@ -131,8 +131,8 @@ class FewShotTask(Task):
     """What turns images into episodes, and a model's outputs into a loss.
 
     An example is a picture: the episode that asks about it is sampled again each time it is learned from, with other classes
-        next to
-    its own, other images of each, and other labels. So nothing of a class can be learned but how to distinguish classes.
+    next to its own, other images of each, and other labels. So nothing of a class can be learned but how to distinguish
+    classes.
 
     Arguments:
         ways: N, classes of an episode.

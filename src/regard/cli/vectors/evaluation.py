@@ -199,8 +199,8 @@ def evaluate(
     """Evaluate word embeddings intrinsically: similarity, analogies, categories, coherence, robustness and frequency.
 
     Tests that need no file always run: k-means on built-in categories, intruders among neighbours (found by the vectors
-        themselves and by each of the others), variants of common nouns, pairs such as driver-car and king-queen, and how well
-        a vector predicts word frequency. Square brackets hold 95 % intervals; a/b counts the items covered.
+    themselves and by each of the others), variants of common nouns, pairs such as driver-car and king-queen, and how well
+    a vector predicts word frequency. Square brackets hold 95 % intervals; a/b counts the items covered.
 
     \b
     Example:

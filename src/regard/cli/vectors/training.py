@@ -309,7 +309,7 @@ def convert(
     """Convert word embeddings to another format.
 
     The format of SOURCE is detected from its content: Regard's folder, word2vec text or binary, GloVe text, or fastText .vec
-        or .bin, gzipped or not. A folder of any size opens at once; text is parsed each time.
+    or .bin, gzipped or not. A folder of any size opens at once; text is parsed each time.
 
     \b
     Example:
