@@ -114,7 +114,7 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[Callable[[], None]]:
         if not same:
             raise InputError(
                 f"{folder}: was removed, moved or replaced by another folder while it was written to; nothing more is written "
-                "there; a folder that was moved can be gone on with where it is now"
+                "there; a folder that was moved can be resumed where it is now"
             )
 
     try:

@@ -318,7 +318,7 @@ def test_an_index_and_the_texts_that_changed_since(model, tmp_path, capsys):
     report = check(texts)
     assert report.whole
     remarks = {file.path: file.remark for file in report.files}
-    assert remarks["one.txt"] == "changed since; the next search reads it anew"
+    assert remarks["one.txt"] == "changed since; the next search reads it again"
     assert remarks["two.txt"] == "the next search leaves it out"
     index = texts / ".regard-index.safetensors"
     index.write_bytes(index.read_bytes()[:-4])

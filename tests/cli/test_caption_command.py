@@ -115,5 +115,5 @@ def test_what_cannot_be_captioned(command, model, arguments, message):
 
 def test_a_file_that_is_no_picture(command, model, tmp_path):
     (tmp_path / "a.jpg").write_text("text")
-    assert "is no picture" in command("caption", model, tmp_path / "a.jpg").refusal()
+    assert "is not a readable image" in command("caption", model, tmp_path / "a.jpg").refusal()
     assert "give both, or scenes" in command("evaluate", model, tmp_path / "a.jpg").refusal()

@@ -64,7 +64,9 @@ def test_pictures_are_told_by_those_shown(command, run, shown):
 
 def test_what_cannot_be_told_is_said_in_a_sentence(command, run, shown, tmp_path):
     question = shown / "six" / "0.png"
-    assert "is given none; give 3 classes with 2 picture(s) of each" in command("classify", run, question).refusal()
+    assert (
+        "needs labelled images; give 3 classes with 2 image(s) of each" in command("classify", run, question).refusal()
+    )
     (shown / "seven" / "1.png").unlink()
     said = command("classify", run, question, "--support", shown).refusal()
     assert "of 3 classes: five (2), seven (1), six (2); this model learns from 3 classes with 2 picture(s)" in said

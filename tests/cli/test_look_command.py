@@ -121,7 +121,7 @@ def test_a_model_that_copies_shows_its_memory_and_a_few_shot_classifier_its_epis
     FewShotClassifier(snail, few).save(tmp_path / "snail")
     result = command("look", tmp_path / "snail", "cat.png")
     assert result.code == 2
-    assert "give 3 classes with 1 picture(s) of each as CLASS/PICTURE in a folder: --support FOLDER" in result.err
+    assert "give 3 classes with 1 image(s) of each as CLASS/IMAGE in a folder: --support FOLDER" in result.err
     image = pytest.importorskip("PIL.Image")
     for name in ("cat", "dog", "owl"):
         (tmp_path / "shown" / name).mkdir(parents=True)
@@ -135,7 +135,7 @@ def test_a_model_that_copies_shows_its_memory_and_a_few_shot_classifier_its_epis
     walked = command("walk", tmp_path / "snail", asked, "--query", "asked", "--support", tmp_path / "shown")
     assert "predicted class: " in walked.out
     assert (
-        "--support is for models that learn"
+        "--support is for few-shot models"
         in command("look", tmp_path / "ntm", "101", "--support", tmp_path / "shown").refusal()
     )
 

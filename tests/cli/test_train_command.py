@@ -64,7 +64,7 @@ def test_ctrl_c_says_how_to_go_on(command, process, recipe_file, tmp_path):
     assert (running.returncode, out) == (130, b"")
     last = err.decode().splitlines()[-1]
     assert last.startswith("stopped by SIGINT; the checkpoint of step ")
-    assert " is written; to go on from the last checkpoint: regard train " in last
+    assert " is written; to continue from the last checkpoint: regard train " in last
     assert last.endswith(f"training.steps=1000000 training.save_every=3 --output '{folder}' --resume")
     step = json.loads((folder / "checkpoints.json").read_text())["last"]
     answer = command(*words, f"training.steps={int(step[-8:]) + 2}", "--resume", "--json")

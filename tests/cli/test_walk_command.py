@@ -94,7 +94,10 @@ FOLDERS = Path(__file__).parents[1] / "golden" / "folders"
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("lstmn", "“</s>” has nothing to look at in layers.0.attention: no token stands before it; choose a later one"),
+        (
+            "lstmn",
+            "“</s>” has nothing to look at in layers.0.attention: there is no token before it; choose a later one",
+        ),
         ("infersent", "no layer of regard.attention"),
     ],
 )

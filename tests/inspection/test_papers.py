@@ -91,5 +91,5 @@ def test_weights_of_both_signs_are_colours_over_grey_on_any_picture():
         assert blue[0, 1] > green[0, 1]  # violet below
         np.testing.assert_allclose(opacity.ravel(), OPAQUE * np.abs(weights[0]) ** 0.7, atol=1e-6)
         assert len(axes.lines) == 4  # a line around the one cell of more than half of the largest
-    with pytest.raises(InputError, match="no patches of a picture"):
+    with pytest.raises(InputError, match="not patches of an image"):
         signed_figure(view)

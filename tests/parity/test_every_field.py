@@ -32,7 +32,7 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
 NOTHING: Mapping[str, tuple[Any, str]] = {
     "transformers_version": ("4.0.0", "who wrote it"),
-    "architectures": (["Another"], "the tensors say what stands on the model, and this only where they leave it open"),
+    "architectures": (["Another"], "the tensors say which head the model has, and this only where they leave it open"),
     "output_hidden_states": (True, "what is handed back beside the logits"),
     "return_dict": (False, "what is handed back beside the logits"),
     "dtype": ("bfloat16", "the tensors have a dtype of their own; ours are computed in float32 unless asked"),
@@ -86,7 +86,7 @@ NOTHING: Mapping[str, tuple[Any, str]] = {
     "summary_first_dropout": (0.3, "the second head of a class that we do not read"),
     "reorder_and_upcast_attn": (True, "the order of a product in half precision"),
     "chunk_size_lm_head": (2, "how many places pass at a time"),
-    "encoder_stride": (8, "a decoder for masked pictures, of a class that we do not read"),
+    "encoder_stride": (8, "a decoder for masked images, of a class that Regard does not read"),
     "pooler_output_size": (9, "a pooling layer that a classifier has not"),
     "pretraining_tp": (2, "in how many parts a product is computed"),
     "pooler_act": ("relu", "a pooling layer that a classifier has not"),

@@ -142,7 +142,7 @@ def test_without_a_folder_of_ones_own_the_library_is_built_for_the_process_alone
         if what == "somebody else's":
             monkeypatch.setattr(os, "geteuid", lambda: 12345)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.warns(UserWarning, match="built anew by each process: .* belongs to this user and that nobody else"):
+    with pytest.warns(UserWarning, match="built again by each process: .* belongs to this user and that nobody else"):
         assert built_kernels().library is not None
     assert calls() == 2
     assert not list(tmp_path.rglob("*.so"))

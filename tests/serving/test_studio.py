@@ -414,7 +414,7 @@ def test_a_picture_is_looked_at_and_what_reads_none_takes_none(randomize: Any) -
     ):
         answer = asked(InProcess(m=make(randomize)), "POST", "/studio/look", json={"model": "m", **body})
         assert answer.status_code == 400
-        assert "picture" in answer.json()["error"]["message"]
+        assert "image" in answer.json()["error"]["message"]
 
 
 def test_a_patch_is_that_of_change(randomize: Any) -> None:

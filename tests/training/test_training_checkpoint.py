@@ -234,7 +234,7 @@ def test_a_torn_write_falls_back_to_the_newest_checkpoint_that_is_whole_and_says
     (told,) = [line for line in said if "is damaged" in line]
     chosen = further / (LAST if name == "checkpoints.json" else STEP)
     assert str(further / name) in told
-    assert told.endswith(f"{chosen} is whole, and the run goes on from it.")
+    assert told.endswith(f"{chosen} is intact, and the run continues from it.")
     whole = regard.train(longer(values), output=tmp_path / "whole", data=pairs)
     assert differing(remains(further), remains(whole.folder)) == ()
     assert [path.name for path in (further / "checkpoints").iterdir()] == ["step-00000009"]

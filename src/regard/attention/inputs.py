@@ -545,7 +545,7 @@ class AttentionInputs:
         """
         if value.dim() != 4 or value.shape[:3] != self.key.shape[:3]:
             raise ValueError(
-                f"attention wants a value (B, G, S, Ev) beside the key (B, G, S, E) = {tuple(self.key.shape)}, "
+                f"attention wants a value (B, G, S, Ev) with the key (B, G, S, E) = {tuple(self.key.shape)}, "
                 f"not {tuple(value.shape)}"
             )
 

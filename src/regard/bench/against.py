@@ -123,9 +123,7 @@ def read_stored(file: Path) -> Stored:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         raise InputError(f"{file}: is no measurement of `regard bench`; {ADVICE}") from None
     if not found.ratios:
-        raise InputError(
-            f"{file}: has no row with a peer, so there is nothing to compare by; measure again beside peers"
-        )
+        raise InputError(f"{file}: has no row with a peer, so there is nothing to compare by; measure again with peers")
     return found
 
 

@@ -305,7 +305,9 @@ def _log(listed: Listed, *, begun: bool, finished: bool) -> list[CheckedFile]:
         if line and tried(lambda line=line: json_value(line))[1]:
             if number == len(lines or []) and not finished:
                 return [
-                    CheckedFile(path=LOG, remark="the last line is cut short, and is written anew when the run goes on")
+                    CheckedFile(
+                        path=LOG, remark="the last line is cut short, and is written again when the run continues"
+                    )
                 ]
             said = f"line {number} is no JSON"
             break
@@ -326,7 +328,7 @@ def _checkpoint(folder: Path, name: str, *, last: bool) -> tuple[list[CheckedFil
     progress, digests = state.get("progress"), texts_of(state.get("digests"))
     state_files = Listed(place)
     if PROGRESS not in state_files.names:
-        files.append(missing(state_files, PROGRESS, "the run cannot go on from it"))
+        files.append(missing(state_files, PROGRESS, "the run cannot continue from it"))
     else:
         files.append(
             found(state_files, PROGRESS, {})
@@ -337,7 +339,7 @@ def _checkpoint(folder: Path, name: str, *, last: bool) -> tuple[list[CheckedFil
         files.append(found_tensors(state_files, OPTIMIZER, digests))
     else:
         ended = isinstance(progress, dict) and bool(progress.get("finished"))
-        said = "removed when the run had ended" if ended or not last else "the run cannot go on without it"
+        said = "removed when the run had ended" if ended or not last else "the run cannot continue without it"
         files.append(missing(state_files, OPTIMIZER, said, harmless=ended or not last))
     return [file.under(prefix) for file in files], report
 
@@ -483,7 +485,7 @@ def check_index(listed: Listed) -> Report:
         if status is None or gone:
             files.append(missing(listed, name, "the next search leaves it out", harmless=True))
         elif (status.st_size, status.st_mtime_ns) != (size, written):
-            files.append(CheckedFile(path=name, remark="changed since; the next search reads it anew"))
+            files.append(CheckedFile(path=name, remark="changed since; the next search reads it again"))
         else:
             files.append(CheckedFile(path=name, remark="as it was read, by size and date"))
     return Report(
@@ -505,7 +507,7 @@ def _read_index(path: Path) -> dict[str, tuple[int, int]]:
     with safe_open(path, framework="np") as file:
         said = file.metadata() or {}
         if said.get("regard_index") != FORMAT_VERSION:
-            raise InputError(f"is of the format {said.get('regard_index')!r}, and is made anew by the next search")
+            raise InputError(f"is of the format {said.get('regard_index')!r}, and is rebuilt by the next search")
         vectors = file.get_tensor("vectors")
     files = parse_json(said["files"], "its list of files", "remove it")
     passages = sum(len(entry["passages"]) for entry in files.values())

@@ -107,8 +107,8 @@ def _of_processors(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"PyTorch computes with 1 of {usable} processors, because OMP_NUM_THREADS is 1: unset it for speed"
     if spins(environment):
         yield (
-            "waiting threads hold their cores (OMP_WAIT_POLICY or GOMP_SPINCOUNT asks for it): beside other programs training "
-            "takes many times as long; unset them, or set GOMP_SPINCOUNT=1000"
+            "waiting threads hold their cores (OMP_WAIT_POLICY or GOMP_SPINCOUNT asks for it): with other busy "
+            "programs training takes many times as long; unset them, or set GOMP_SPINCOUNT=1000"
         )
 
 
@@ -143,7 +143,7 @@ def _of_space(found: Mapping[str, Any]) -> Iterator[str]:
     if found["cache"]["path"] is None:
         yield (
             "there is no cache of this user's alone (XDG_CACHE_HOME, else ~/.cache; regard/kernels there with mode 0700): "
-            "kernels are built anew by each process, half a minute each time"
+            "kernels are built again by each process, half a minute each time"
         )
 
 

@@ -136,7 +136,7 @@ def read_adapters(folder: Path, config: Any) -> tuple[AdapterCard, dict[str, Ten
         return card, stored
     places = _places(config, card.maps)
     if places is None:
-        raise InputError(f"{path}: tells of peft's names, which this model has not; copy the folder again")
+        raise InputError(f"{path}: has peft's names that this model does not have; copy the folder again")
     return card, _from_peft(stored, places, card)
 
 

@@ -126,11 +126,11 @@ ORIGIN = ("transformers_version", "model_type", "_name_or_path", "name_or_path",
 IGNORED: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(ORIGIN, "who wrote it"),
-        **dict.fromkeys(ANSWERS, "what is handed back beside the logits, or kept between steps"),
+        **dict.fromkeys(ANSWERS, "what is returned besides the logits, or kept between steps"),
         **dict.fromkeys(NAMED, "what the outputs are called and mean, which the tasks read"),
         **dict.fromkeys(DECODING, "how answers are searched for, which generation_config.json says"),
         **dict.fromkeys(TRAINING, "training only"),
-        "architectures": "the tensors say what stands on the model",
+        "architectures": "the tensors say which head the model has",
         "dtype": "the tensors have a dtype of their own",
         "torch_dtype": "the tensors have a dtype of their own",
         "chunk_size_feed_forward": "how many places pass at a time",

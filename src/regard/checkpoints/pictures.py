@@ -120,8 +120,8 @@ VIT = HFFormat(
     defaults={"num_channels": 3, "layer_norm_eps": 1e-12, "hidden_act": "gelu"},
     implied={"convolutions": (), "pooling": "token"},
     ignored={
-        BESIDE: "what becomes of a picture, which is followed",
-        "encoder_stride": "a decoder for masked pictures, of a class that we do not read",
+        BESIDE: "image preprocessing, which is followed",
+        "encoder_stride": "a decoder for masked images, of a class that Regard does not read",
         "pooler_output_size": "a pooling layer that a classifier has not",
         "pooler_act": "a pooling layer that a classifier has not",
     },
@@ -210,7 +210,7 @@ def preprocessing(values: Mapping[str, Any], where: str, *, height: int, width: 
     )
     if family not in ("ViT", "DeiT"):
         raise InputError(
-            f"{where}: {key} is {name!r}; Regard prepares pictures as ViTImageProcessor and DeiTImageProcessor do, and no other; "
+            f"{where}: {key} is {name!r}; Regard prepares images as ViTImageProcessor and DeiTImageProcessor do, and no other; "
             "give the folder one of these"
         )
     said = {**DEFAULTS, **(OF_DEIT if family == "DeiT" else {})}
@@ -221,7 +221,7 @@ def preprocessing(values: Mapping[str, Any], where: str, *, height: int, width: 
             raise InputError(f"{where}: {key} is {said[key]!r}; it must be true or false")
         asked[key] = said[key]
     if asked["do_pad"]:
-        raise InputError(f"{where}: do_pad is true; Regard's ViT has no padding around pictures, set it to false")
+        raise InputError(f"{where}: do_pad is true; Regard's ViT has no padding around images, set it to false")
     resample = said["resample"]
     if type(resample) is not int or not 0 <= resample < len(FILTERS):
         known = ", ".join(f"{number} ({name})" for number, name in enumerate(FILTERS))

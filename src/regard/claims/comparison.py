@@ -59,8 +59,8 @@ class Arm:
         trained = [key for key in self.settings if key.split(".")[0] != "generation"]
         if self.trains is not None and trained:
             raise InputError(
-                f"arm {self.name!r} takes the runs of {self.trains!r} and changes {', '.join(trained)}; "
-                "without training anew it can change generation alone"
+                f"arm {self.name!r} takes the runs of {self.trains!r} and changes {', '.join(trained)}; without "
+                f"new training it can only change generation"
             )
 
     @property

@@ -125,7 +125,7 @@ def files_of(path: Any, own: OwnData, folder: Path, reading: Mapping[str, Any] |
     if own.pictures or own.pieces:
         if not isinstance(path, str):
             what = (
-                "a folder or a zip archive of pictures"
+                "a folder or a zip archive of images"
                 if own.pictures
                 else "a folder of MIDI files or a file of chorales"
             )

@@ -194,7 +194,7 @@ def run(
             if not as_json:
                 _print(verdict)
     except KeyboardInterrupt:
-        raise Interruption(f"interrupted; to go on: {shlex.join(['regard', *sys.argv[1:]])}") from None
+        raise Interruption(f"interrupted; to continue: {shlex.join(['regard', *sys.argv[1:]])}") from None
     if as_json:
         print_json(found[0] if len(found) == 1 else found)
 

@@ -87,7 +87,7 @@ def classify(
       regard classify runs/few-shot --support letters/ unknown.png
     """  # noqa: D301  # \b keeps the lines of the example apart
     if pair is not None and (run.input_file is not None or run.count != 1):
-        raise InputError("--pair goes with one TEXT; pairs in a file stand in each line with a tab between")
+        raise InputError("--pair goes with one TEXT; in a file, write each pair on one line with a tab between")
     with run.file() as file:
         from regard.tasks.loading import task_of
 
@@ -101,15 +101,11 @@ def classify(
             )
             for name, value in given:
                 if value is not None:
-                    raise InputError(
-                        f"{name} is for models that read texts; this one reads pictures, name them instead"
-                    )
+                    raise InputError(f"{name} is for models that read texts; this one reads images, name them instead")
             _classify_pictures(run, file, support)
             return
         if support is not None:
-            raise InputError(
-                "--support is for models that learn from a few pictures; this one reads texts, leave it out"
-            )
+            raise InputError("--support is for few-shot models; this one reads texts, leave it out")
         waiting = run.read(pairs=True, known=columns_trained_on(run.model))
         _check_deciding(task, positive, threshold)
         rates = task in ("regression", "multi_output_regression")
@@ -216,7 +212,7 @@ def _classify_pictures(run: Texts, file: NewFile | None, support: Path | None) -
     """
     if not run.texts:
         raise InputError(
-            "this model reads pictures, and there is none; name files, a folder or a zip archive, or digits:0"
+            "this model reads images, and there is none; name files, a folder or a zip archive, or digits:0"
         )
     predictor = run.load()
     named = pictures_named(run.texts, predictor)
@@ -236,15 +232,13 @@ def _asked(
 
     if not isinstance(predictor, FewShotClassifier):
         if support is not None:
-            raise InputError(
-                "--support is for models that learn from a few pictures; this one knows its classes, leave it out"
-            )
+            raise InputError("--support is for few-shot models; this one knows its classes, leave it out")
         return predictor.classify_batch
     if support is None:
         task = predictor.task
         raise InputError(
-            f"this model learns classes from a few pictures, and is given none; give {task.ways} classes with {task.shots} "
-            "picture(s) of each as CLASS/PICTURE in a folder: --support FOLDER"
+            f"this is a few-shot model and needs labelled images; give {task.ways} classes with {task.shots} "
+            "image(s) of each as CLASS/IMAGE in a folder: --support FOLDER"
         )
     return partial(predictor.classify_batch, labelled_pictures(support))
 

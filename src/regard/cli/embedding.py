@@ -145,7 +145,7 @@ def _telling_how_to_go_on(growing: VectorFile) -> Iterator[None]:
         if not growing.resumable:
             raise Interruption("interrupted; nothing was written") from None
         raise Interruption(
-            f"interrupted after {growing.rows:,} texts; give the same command again to go on to {growing.path}"
+            f"interrupted after {growing.rows:,} texts; give the same command again to continue to {growing.path}"
         ) from None
 
 
@@ -290,7 +290,7 @@ def _updated(index: Index, place: Path, encoder: SentenceEncoder, precision: str
         if changed():
             index.save(place)
         raise Interruption(
-            f"interrupted after {len(index.vectors):,} passages; give the same command again to go on"
+            f"interrupted after {len(index.vectors):,} passages; give the same command again to continue"
         ) from None
     if changed():
         index.save(place)

@@ -393,7 +393,7 @@ def evaluate_captions(request: Request, file: NewFile | None) -> Report:
     places, limit = request.places, request.limit
     scenes = list(places) == ["scenes"]
     if not scenes and len(places) != 2:
-        raise InputError("a captioner is measured on a file of captions and its pictures; give both, or scenes")
+        raise InputError("a captioner is evaluated on a file of captions and its images; give both, or scenes")
     captioner = opened(request.model, request.device, "captioning")
     generation = with_options(captioner.task.generation, request.settings_and("beam", "length_penalty"))
     examples: Sequence[Any] = (

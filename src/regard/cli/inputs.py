@@ -243,7 +243,7 @@ def labelled_pictures(place: Path) -> list[tuple[Picture, str]]:
     pictures = open_pictures(place)
     bare = [name for name in pictures if "/" not in name]
     if bare:
-        raise InputError(f"{place}: {bare[0]} lies in no folder; put each picture in a folder named as its class")
+        raise InputError(f"{place}: {bare[0]} is not in a folder; put each image into a folder named after its class")
     return [(pictures.read(name, colour=False), PurePosixPath(name).parent.name) for name in pictures]
 
 
@@ -266,7 +266,7 @@ def _builtin(name: str, number: int | None, model: ReaderOfPictures) -> list[Pic
 
     if isinstance(model, Captioner) != (name == "scenes"):
         raise InputError(
-            f"{name} are for a model of another task than {model.task.name.replace('_', ' ')}; give picture files"
+            f"{name} are for a model of another task than {model.task.name.replace('_', ' ')}; give image files"
         )
     return _scenes(model, number) if isinstance(model, Captioner) else _digits(number)
 
@@ -299,9 +299,7 @@ def scenes_to_test(captioner: Captioner, size: int) -> Scenes:
     section = captioner.recipe.get("data")
     data = from_mapping(CaptionData, section, "the recipe's data") if section else CaptionData()
     if data.scenes is None:
-        raise InputError(
-            "scenes are for a model that was trained on them (data.scenes); give picture files to this one"
-        )
+        raise InputError("scenes are for a model that was trained on them (data.scenes); give image files to this one")
     return data.scenes.scenes("test", size, int(captioner.recipe.get("seed", 0)))
 
 

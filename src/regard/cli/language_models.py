@@ -234,7 +234,7 @@ def prompt(
         put = read_template(template)
         names = tuple(name.strip() for name in columns.split(",")) if columns else ()
         if shots and train is None:
-            raise InputError(f"--shots {shots} are drawn from training examples; name their file with --train")
+            raise InputError(f"--shots {shots} are sampled from training examples; name their file with --train")
         asked, malformed = _read(data, format, names, limit)
         shown = None
         if shots and train is not None:

@@ -122,7 +122,7 @@ def look(
             from regard.inspection.plots import write_figure
 
             write_figure(drawn, output, {"Title": view.title}, dots_per_inch=DOTS_PER_INCH)
-            say(f"{output}: the figure of the model's paper, of {view.title!r}; --layer '*' draws the attention maps")
+            say(f"{output}: the figure of the model's paper, of {view.title!r}; --layer '*' shows the attention maps")
     if as_json:
         print(view.to_json())
     elif output is None:
@@ -156,7 +156,7 @@ def _seen(
     if kind == "few_shot":
         return _learning(model, text, layers, support)
     if support is not None:
-        raise InputError("--support is for models that learn from a few pictures; this one does not, leave it out")
+        raise InputError("--support is for few-shot models; this one does not, leave it out")
     if kind in ONE_TEXT:
         return ONE_TEXT[kind](model, text, layers)
     if kind != "encoder":
@@ -249,8 +249,8 @@ def _episode(model: Path, picture: str, support: Path | None) -> tuple[Any, list
     if support is None:
         task = classifier.task
         raise InputError(
-            f"this model learns classes from a few pictures, and is given none; give {task.ways} classes with {task.shots} "
-            "picture(s) of each as CLASS/PICTURE in a folder: --support FOLDER"
+            f"this is a few-shot model and needs labelled images; give {task.ways} classes with {task.shots} "
+            "image(s) of each as CLASS/IMAGE in a folder: --support FOLDER"
         )
     return classifier, labelled_pictures(support), _one_picture(picture, classifier)
 
@@ -320,19 +320,19 @@ def _reading(place: Path, text: str, second: str | None, layers: list[str] | Non
     return TextReader.load(place).view(text, second, addresses=layers or None)
 
 
-_PICTURE = "read or write texts; this one reads a picture, leave it out"
+_PICTURE = "read or write texts; this one reads an image, leave it out"
 _NO_TEXT = "read or write texts; this one does not, leave it out"
 _ONE_TEXT = "read a second text; a language model reads one, give TEXT"
 _FILLS = "translate; this one fills in what is missing"
 _WRITES = "read two texts; this one writes, and --target is what it is to write"
 UNFIT: Mapping[str, Mapping[str, str]] = {
-    "captioner": dict.fromkeys(("--pair", "--to"), "read texts; this one reads a picture, leave it out"),
+    "captioner": dict.fromkeys(("--pair", "--to"), "read texts; this one reads an image, leave it out"),
     "picture_classifier": dict.fromkeys(("--pair", "--target", "--to"), _PICTURE),
     "transducer": dict.fromkeys(("--pair", "--target", "--to"), _NO_TEXT),
     "few_shot": dict.fromkeys(("--pair", "--target", "--to"), _NO_TEXT),
     "language_model": dict.fromkeys(("--pair", "--target", "--to"), _ONE_TEXT),
     "encoder": {"--to": "write in several languages; this one only reads"},
-    "text_to_text": {"--pair": _WRITES, "--to": "translate; this one is told in the text what to do"},
+    "text_to_text": {"--pair": _WRITES, "--to": "translate; for this one the text itself says what to do"},
     "denoising": {"--pair": _WRITES, "--to": _FILLS},
     "span_corruption": {"--pair": _WRITES, "--to": _FILLS},
     "translation": {"--pair": _WRITES},
@@ -452,7 +452,7 @@ def walk(
         _, shown, asked = _episode(model, text, support)
         read = (shown, asked)
     elif support is not None:
-        raise InputError("--support is for models that learn from a few pictures; this one does not, leave it out")
+        raise InputError("--support is for few-shot models; this one does not, leave it out")
     elif opened.task.name in ("picture_classification", "captioning"):
         read = _one_picture(text, opened)
     seen = walking(opened, read, query, position=position, layer=layer, head=head, target=target, to=to)

@@ -178,7 +178,7 @@ def _trained(recipe: Path, overrides: list[str], output: Path, resume: bool, wat
         again = ["regard", "train", str(recipe), *overrides, *code, "--output", str(output), "--resume"]
         said = str(stop) or "interrupted"
         code = 128 + getattr(stop, "number", 2)
-        raise Interruption(f"{said}; to go on from the last checkpoint: {shlex.join(again)}", code) from None
+        raise Interruption(f"{said}; to continue from the last checkpoint: {shlex.join(again)}", code) from None
 
 
 def _tell(result: Trained, as_json: bool) -> None:
@@ -319,7 +319,7 @@ def compare(
             say=say,
         )
     except KeyboardInterrupt:
-        raise Interruption(f"interrupted; to go on: {shlex.join(['regard', *sys.argv[1:]])}") from None
+        raise Interruption(f"interrupted; to continue: {shlex.join(['regard', *sys.argv[1:]])}") from None
     plot(compared, [output / "comparison.png", output / "comparison.svg"])
     if as_json:
         print_json(envelope("compare") | compared.to_json())

@@ -103,7 +103,7 @@ def _of_folders(place: str, *, colour: bool) -> list[LabelledPicture]:
         label = PurePosixPath(name).parent.name
         if not label:
             raise InputError(
-                f"{place}: {name} lies in no folder of a class; sort pictures into folders called as their classes"
+                f"{place}: {name} is not in a folder of a class; sort images into folders named after their classes"
             )
         read: Callable[[], np.ndarray] = lambda name=name: pictures.read(name, colour=colour)  # noqa: E731
         found.append(LabelledPicture(picture=read, label=label, name=f"{place}: {name}"))
@@ -131,7 +131,7 @@ def _pixels(value: Any, where: str, *, colour: bool) -> np.ndarray:
         return decoded_picture(value["bytes"], where, colour=colour)
     save = getattr(value, "save", None)
     if save is None:
-        raise InputError(f"{where}: the image is a {type(value).__name__}, not a picture; give another dataset")
+        raise InputError(f"{where}: the image is a {type(value).__name__}, not an image; give another dataset")
     content = io.BytesIO()
     save(content, format="PNG")
     return decoded_picture(content.getvalue(), where, colour=colour)
@@ -180,7 +180,7 @@ def read_captions(
     [('dog.jpg', 'A dog runs .'), ('dog.jpg', 'A running dog .')]
     """
     name = os.fspath(path)
-    needed = "each line needs the name of a picture and a caption, with a tab between"
+    needed = "each line needs the name of an image and a caption, with a tab between"
     return usable(_found(name, read_lines(name)), name, needed, on_error, malformed)
 
 
@@ -281,9 +281,7 @@ def digit_characters(digits: Sequence[int], *, side: int = 8) -> Characters:
 def _group_and_class(name: str) -> tuple[str, str]:
     parts = PurePosixPath(name).parts
     if len(parts) < 3:
-        raise InputError(
-            f"{name}: pictures of characters lie in folders, ALPHABET/CHARACTER/PICTURE, as Omniglot's do; sort them so"
-        )
+        raise InputError(f"{name}: images of characters must be in folders, ALPHABET/CHARACTER/IMAGE, as Omniglot's")
     return parts[-3], parts[-2]
 
 

@@ -48,12 +48,12 @@ def decoded_picture(
     >>> decoded_picture(b"text", "notes.jpg")
     Traceback (most recent call last):
         ...
-    regard.errors.InputError: notes.jpg: is no picture that can be read; give a JPEG or a PNG
+    regard.errors.InputError: notes.jpg: is not a readable image; give a JPEG or a PNG
     """
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError as error:
-        raise InputError(f"{name}: reading pictures needs Pillow: pip install 'regard[pictures]'") from error
+        raise InputError(f"{name}: reading images needs Pillow: pip install 'regard[pictures]'") from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of metadata that nobody asked for, and of sizes, which are judged here
@@ -69,12 +69,12 @@ def decoded_picture(
                 ImageOps.exif_transpose(opened, in_place=True)
                 pixels = _pixels(opened, "RGB" if colour else "L")
     except (UnidentifiedImageError, Image.DecompressionBombError):
-        raise InputError(f"{name}: is no picture that can be read; give a JPEG or a PNG") from None
+        raise InputError(f"{name}: is not a readable image; give a JPEG or a PNG") from None
     except InputError:
         raise
     except Exception as error:  # Pillow's decoders raise whatever damaged bytes come to
         said = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{name}: the picture is damaged ({said:.300}); fetch it again") from None
+        raise InputError(f"{name}: the image is damaged ({said:.300}); fetch it again") from None
     return pixels if colour else pixels[..., None]
 
 
@@ -106,7 +106,7 @@ def read_picture(path: str | os.PathLike[str], *, colour: bool = True) -> np.nda
         InputError: for a file that is not there or cannot be read, and as `decoded_picture`.
     """
     name = os.fspath(path)
-    return decoded_picture(read_bytes(path, "give the path of a picture"), name, colour=colour)
+    return decoded_picture(read_bytes(path, "give the path of an image"), name, colour=colour)
 
 
 # Images of any size to one size.
@@ -135,7 +135,7 @@ def fitted(picture: np.ndarray, height: int, width: int, fit: Fit = "crop") -> n
     >>> fitted(np.full((4, 8, 1), 200, np.uint8), 2, 2, "pad")[..., 0].tolist()
     [[200, 200], [0, 0]]
     """
-    check(height > 0 and width > 0, "the size of pictures", (height, width), "at least 1 x 1", "give one")
+    check(height > 0 and width > 0, "the size of images", (height, width), "at least 1 x 1", "give one")
     if picture.shape[:2] == (height, width):
         return picture
     rows, columns = picture.shape[:2]
@@ -198,7 +198,7 @@ class PictureSteps:
         try:
             from PIL import Image
         except ImportError as error:
-            raise InputError("resizing pictures needs Pillow: pip install 'regard[pictures]'") from error
+            raise InputError("resizing images needs Pillow: pip install 'regard[pictures]'") from error
         height, width = picture.shape[:2]
         if len(self.size) == 2:
             height, width = self.size
@@ -445,9 +445,9 @@ def open_pictures(path: str | os.PathLike[str]) -> PicturePlace:
     elif place.is_file():
         found = _Archive(place)
     else:
-        raise InputError(f"{place}: no such folder or archive; give a folder of pictures, or a zip of them")
+        raise InputError(f"{place}: no such folder or archive; give a folder of images, or a zip of them")
     if not found:
-        raise InputError(f"{place}: holds no pictures, which have names such as a.jpg or b.png")
+        raise InputError(f"{place}: holds no images, which have names such as a.jpg or b.png")
     return found
 
 

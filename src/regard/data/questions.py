@@ -116,12 +116,12 @@ def read_questions(
         if format == "squad" or (format == "auto" and not _is_jsonl(name)):
             unit, found = "question", _from_squad(name, _articles(name, read_document(name)), answered)
             needed = "each question needs an id, a text and a context" + (
-                ", and answers that stand in the context where it is said, or is_impossible" if answered else ""
+                ", and answers that are in the context at their offsets, or is_impossible" if answered else ""
             )
         else:
             unit, found = "line", _from_jsonl(name, answered)
             needed = "each line needs to be a JSON object with a context and a question" + (
-                ", and an answer that stands in the context at answer_start, or impossible" if answered else ""
+                ", and an answer that is in the context at answer_start, or impossible" if answered else ""
             )
         return usable(_each_id_once(found, unit), name, needed, on_error, malformed)
 
@@ -235,7 +235,7 @@ def _question(
             return fault("answer outside the context", f"{short(text)} at {start} of {len(context)} characters")
         if not context.startswith(str(text), start):
             stands = short(context[start : start + len(str(text))])
-            return fault("answer is not what stands there", f"{short(text)}, and at {start} stands {stands}")
+            return fault("answer is not the text there", f"{short(text)}, and at {start} stands {stands}")
         answers.append(Answer(text=str(text), start=start))
     if answered and impossible and answers:
         return fault("impossible, and yet answered", short(answers[0].text))

@@ -87,7 +87,7 @@ class Sequences(Drawn[SequenceExample]):
             raise InputError(f"sequences: symbols is {symbols}; give at least 2")
         if not 1 <= shortest <= longest:
             raise InputError(
-                f"sequences: lengths from {shortest} to {longest} cannot be drawn; give 1 <= shortest <= longest"
+                f"sequences: lengths from {shortest} to {longest} cannot be sampled; give 1 <= shortest <= longest"
             )
         if kind == "association" and longest > symbols:
             raise InputError(
@@ -363,7 +363,7 @@ class BitCopies(Drawn[Numbers]):
             raise InputError(f"copies: width is {width}; give 1 to {WIDEST} bits")
         if not 1 <= shortest <= longest:
             raise InputError(
-                f"copies: lengths from {shortest} to {longest} cannot be drawn; give 1 <= shortest <= longest"
+                f"copies: lengths from {shortest} to {longest} cannot be sampled; give 1 <= shortest <= longest"
             )
         self.width = width
         self.shortest = shortest

@@ -82,7 +82,7 @@ def tags_of(spans: Iterable[Span], length: int, scheme: Scheme | str = "BIO") ->
     for span in sorted(spans, key=lambda span: (span.start, span.end)):
         if not before.end <= span.start < span.end <= length:
             raise InputError(
-                f"{span} overlaps another, is empty, or is not within {length} words; give spans that stand apart"
+                f"{span} overlaps another, is empty, or is not within {length} words; give spans that do not overlap"
             )
         roles = ["B", *["I"] * (span.end - span.start - 1)]
         if "E" in written:

@@ -57,9 +57,7 @@ def about(vectors: VectorMap) -> str:
     else:
         x, y = vectors.shares
         shown = f"{count}, which shows {x + y:.1%} of their variance ({x:.1%} across, {y:.1%} up)."
-    return (
-        f"{shown} Distances in the picture are not the distances in the space: neighbours are of the space, by cosine."
-    )
+    return f"{shown} Distances in the plot are not the distances in the space: neighbours are of the space, by cosine."
 
 
 def described(vectors: VectorMap) -> tuple[dict[str, Any], list[bytes]]:

@@ -89,7 +89,7 @@ def check_modes(modes: Sequence[str]) -> None:
     if len(set(modes)) < len(modes):
         raise InputError(f"pooling is {', '.join(modes)}; give each once")
     if "pooler" in modes and len(modes) > 1:
-        raise InputError(f"pooling is {', '.join(modes)}; pooler is the model's own vector and stands alone")
+        raise InputError(f"pooling is {', '.join(modes)}; pooler is the model's own vector and cannot be combined")
 
 
 def _pooled(hidden: Tensor, valid: Tensor | None, mode: PoolingMode) -> Tensor:

@@ -203,7 +203,9 @@ def _dense(place: Path) -> Dense:
     if values.get("use_residual") or inputs[0] != "sentence_embedding" or inputs[1] not in (None, inputs[0]):
         raise InputError(f"{place}: is no plain map of a text's vector, and Regard has no other; use another model")
     if not (place / WEIGHTS).is_file():
-        raise InputError(f"{place}: holds no {WEIGHTS}; save the model anew, with safetensors: no pickle is read")
+        raise InputError(
+            f"{place}: holds no {WEIGHTS}; save the model again with safetensors: pickle files are not read"
+        )
     tensors = read_tensors(place / WEIGHTS)
     weight = tensors.get("linear.weight")
     if weight is None or weight.dim() != 2:

@@ -228,17 +228,19 @@ class VectorFile:
             notes = read_json_object(self._notes, "")
             origin, rows, size = notes["origin"], int(notes["rows"]), int(notes["bytes"])
         except (ValueError, KeyError, TypeError):
-            raise InputError(f"{self._notes}: is damaged; remove it and {self._growing.name}, and begin anew") from None
+            raise InputError(
+                f"{self._notes}: is damaged; remove it and {self._growing.name}, and start again"
+            ) from None
         if origin != self._origin:
             theirs = origin if isinstance(origin, dict) else {}
             ours = self._origin or {}
             differing = sorted(key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key))
             raise InputError(
-                f"{self._growing}: was begun with another {', '.join(differing)}; remove it and {self._notes.name} to begin "
-                "anew, or choose another file"
+                f"{self._growing}: was begun with another {', '.join(differing)}; remove it and "
+                f"{self._notes.name} to start again, or choose another file"
             )
         if self._growing.stat().st_size < size:
-            raise InputError(f"{self._growing}: has been cut; remove it and {self._notes.name}, and begin anew")
+            raise InputError(f"{self._growing}: has been cut; remove it and {self._notes.name}, and start again")
         self.rows = rows
         return size
 

@@ -128,7 +128,7 @@ def overlay_figure(
     item = view.map(address, example)
     patches, image = item.key_patches, view.images[example] if view.images else None
     if patches is None or image is None:
-        raise InputError(f"{address}: an overlay needs a picture in the view and key_patches in the map; give both")
+        raise InputError(f"{address}: an overlay needs an image in the view and key_patches in the map; give both")
     if head is not None and not 0 <= head < item.heads:
         raise InputError(f"{address}: no head {head}; it has heads 0 to {item.heads - 1}")
     chosen = list(range(len(item.query_tokens)) if queries is None else queries)
@@ -256,7 +256,7 @@ def roll(piece: Piece, *, border: float | None = None, title: str = "") -> Figur
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise InputError("a picture of music needs matplotlib: pip install 'regard[plot]'") from None
+        raise InputError("a plot of music needs matplotlib: pip install 'regard[plot]'") from None
     if not piece.notes:
         raise InputError("there is no note to draw; give a longer prompt, or let more be written")
     low = min(note.pitch for note in piece.notes) - MARGIN

@@ -147,7 +147,7 @@ def signed_figure(view: AttentionView) -> Figure:
     item = view.map(view.addresses[-1])
     patches = item.query_patches
     if patches is None:
-        raise InputError(f"{item.address}: its queries are no patches of a picture")
+        raise InputError(f"{item.address}: its queries are not patches of an image")
     rows, columns = ([int(n * (share + 0.5) / 3) for share in range(3)] for n in (patches.rows, patches.columns))
     asked = dict.fromkeys(patches.first + row * patches.columns + column for row in rows for column in columns)
     return overlay_figure(view, item.address, queries=list(asked))

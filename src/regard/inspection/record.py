@@ -287,7 +287,7 @@ class Record:
         """
         given = any(one is not None for one in (tokens, target_tokens, image))
         if row is None and given and self._rows(self._run(run)) > 1:
-            raise InputError("tokens and a picture are those of one batch row; say which with row=")
+            raise InputError("tokens and an image are those of one batch row; say which with row=")
         if (image is None) != (patches is None):
             raise InputError("image and patches belong together; give both, or neither")
         seen = self._run(run)

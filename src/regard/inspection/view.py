@@ -332,7 +332,7 @@ class AttentionView:
             places.add((item.example, item.address))
         # An array is a sequence of its rows: one image alone would pass as many.
         if not isinstance(self.images, list | tuple):
-            raise InputError(f"images: {type(self.images).__name__} given; give a list with a picture for each example")
+            raise InputError(f"images: {type(self.images).__name__} given; give a list with an image for each example")
         if self.images and len(self.images) != len(examples):
             raise InputError(f"images: {len(self.images)} for {len(examples)} examples; give one, or None, for each")
         images = tuple(None if image is None else png(image) for image in self.images)

@@ -53,7 +53,7 @@ def bootstrap_interval(
     """
     rows = np.asarray(values)
     if rows.ndim == 0 or not len(rows):
-        raise InputError("there are no values to draw from; give one at least")
+        raise InputError("there are no values to sample from; give at least one")
     if not 0.0 < level < 1.0:
         raise InputError(f"level is {level}; it must lie between 0 and 1, as 0.95")
     if resamples < 1:

@@ -137,7 +137,7 @@ def check_captioner(config: Any, *sizes: str) -> None:
             name,
             value,
             f"a multiple of {halved}, for {len(config.convolutions)} convolutions each halve it",
-            "change the size of the pictures (data.height, data.width), or model.convolutions",
+            "change the size of the images (data.height, data.width), or model.convolutions",
         )
     check_shares(config, "dropout", usual="0.1 to 0.5 is usual")
     check_tokens(config, "padding_id", "start_id", "end_id", of="target_vocabulary")

@@ -266,7 +266,7 @@ def check_divides(config: Any, name: str, step: int, why: str) -> None:
             side,
             size,
             f"a multiple of {step}, {why}",
-            f"change the size of the pictures (data.height, data.width), or model.{name}",
+            f"change the size of the images (data.height, data.width), or model.{name}",
         )
 
 

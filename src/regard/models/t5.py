@@ -112,7 +112,7 @@ class T5Config:
             "maximum_distance",
             self.maximum_distance,
             f"above {self.buckets // 2}, half the buckets",
-            "those are told apart one by one; T5 has 128",
+            "these have separate buckets; T5 has 128",
         )
         check_shares(self, "dropout", usual="0.1 is the published rate")
         check(self.norm_epsilon > 0, "norm_epsilon", self.norm_epsilon, "above 0", "1e-6 is the published one")

@@ -172,7 +172,7 @@ def unsupported_encoder(model: nn.Module) -> str:
     if type(model).forward is not TextEncoder.forward or type(model.embedding) is not TextEmbedding:
         return "its forward pass is its own"
     if type(model.embedding.positions) is not LearnedPositions:
-        return "its positions are not learnt"
+        return "its positions are not learned"
     for number, block in enumerate(model.layers):
         if not _is_plain(block):
             return f"layers.{number} is not BERT's"

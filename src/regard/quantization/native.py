@@ -79,7 +79,7 @@ def built_kernels() -> Kernels:
     folder = own_cache("kernels")
     if folder is None:
         warnings.warn(
-            "the kernels for weights of 8 and 4 bits are built anew by each process: the cache (XDG_CACHE_HOME, else ~/.cache) "
+            "the kernels for int8 and int4 weights are built again by each process: the cache (XDG_CACHE_HOME, else ~/.cache) "
             "has no folder regard/kernels that belongs to this user and that nobody else may write to or read (mode 0700)",
             UserWarning,
             stacklevel=2,

@@ -84,7 +84,7 @@ async def write(link: EngineLink, wanted: PlayRequest, client: list[str]) -> Res
         settings = {"sample": True, "temperature": wanted.temperature, "seed": wanted.seed}
         settings |= {"top_k": wanted.top_k, "top_p": wanted.top_p}
     elif wanted.top_k is not None or wanted.top_p is not None:
-        raise BadRequest("temperature is 0, so nothing is drawn: give one above 0, or leave top_k and top_p out")
+        raise BadRequest("temperature is 0, so nothing is sampled: give one above 0, or leave top_k and top_p out")
     tokens: list[Token] = []
     last: Piece | None = None
     written = link.write(
@@ -140,5 +140,5 @@ async def _ids(link: EngineLink, wanted: PlayRequest | LensRequest, client: list
     if not link.models[wanted.model].writes:
         raise BadRequest(f"the model {wanted.model!r} is no language model and continues no texts", "model")
     if not wanted.text.strip():
-        raise BadRequest("text is empty; there is nothing to go on with", "text")
+        raise BadRequest("text is empty; there is nothing to continue", "text")
     return (await link.ask(wanted.model, "tokenize", {"text": wanted.text, "special": True}, client=client))["ids"]

@@ -409,7 +409,7 @@ def _texts(name: str, given: Texts) -> list[str | list[int]]:
         return [[each for each in given if isinstance(each, int)]]
     texts = [each for each in given if not isinstance(each, int)]
     if len(texts) < len(given):
-        raise BadRequest(f"{name} has numbers beside texts; give a list of texts, or of lists of token ids", name)
+        raise BadRequest(f"{name} has numbers and texts; give a list of texts, or of lists of token ids", name)
     return texts
 
 

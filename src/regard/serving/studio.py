@@ -255,15 +255,15 @@ def _inputs(card: Card, wanted: LookRequest) -> tuple[str, Any]:
     """
     route = next((name for name in card.routes if name in READS), None)
     if route is None:
-        raise BadRequest(f"the model {card.name!r} reads neither a text nor a picture", "model")
+        raise BadRequest(f"the model {card.name!r} reads neither a text nor an image", "model")
     if READS[route] == "image":
         if wanted.image is None:
-            raise BadRequest(f"the model {card.name!r} reads a picture; give one", "image")
+            raise BadRequest(f"the model {card.name!r} reads an image; give one", "image")
         if wanted.text.strip() or wanted.second is not None:
-            raise BadRequest("text: the model reads a picture alone; leave it out", "text")
+            raise BadRequest("text: the model reads only an image; leave it out", "text")
         return route, wanted.image
     if wanted.image is not None:
-        raise BadRequest(f"image: the model {card.name!r} reads no pictures; leave it out", "image")
+        raise BadRequest(f"image: the model {card.name!r} reads no images; leave it out", "image")
     if route == "question-answering":
         if not (wanted.second or "").strip():
             raise BadRequest("second is empty; give the text in which the answer is", "second")

@@ -343,9 +343,9 @@ def read_request(request: type[Strict], body: bytes, content_type: str) -> Any:
     kind = content_type.partition(";")[0].strip().lower()
     if issubclass(request, PictureRequest) and kind != JSON:
         if kind not in ("", BYTES) and not kind.startswith("image/"):
-            raise InputError(f"the content type is {kind!r:.60}; send a picture, or it in base64 as {JSON}")
+            raise InputError(f"the content type is {kind!r:.60}; send an image, or its base64 as {JSON}")
         if not body:
-            raise InputError("the body is empty; send the bytes of a picture")
+            raise InputError("the body is empty; send the bytes of an image")
         return request(inputs=body)
     if kind != JSON:
         raise InputError(f"the content type is {kind!r:.60}; send {JSON}")

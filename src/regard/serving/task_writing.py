@@ -116,7 +116,7 @@ def translated(predictor: Translator, request: TranslationRequest) -> list[dict[
     asked = request.parameters or TranslationParameters()
     if asked.src_lang:
         raise InputError(
-            f"parameters.src_lang: is {asked.src_lang!r:.60}, and the model is not told what it reads; leave it out, or send ''"
+            f"parameters.src_lang: is {asked.src_lang!r:.60}, and the model does not use it; leave it out, or send ''"
         )
     if asked.tgt_lang is not None and asked.tgt_lang not in predictor.task.languages:
         known = nearest(asked.tgt_lang, predictor.task.languages) if predictor.task.languages else "leave it out"
@@ -139,7 +139,7 @@ def _copied(predictor: Copier, request: WriteRequest) -> list[dict[str, Any]]:
     from regard.inspection.memory import numbers_of, vectors_in
 
     if any(value is not None for value in msgspec.structs.astuple(request.parameters or WriteParameters())):
-        raise InputError("parameters: a model that copies bits is not told how to write; leave them out")
+        raise InputError("parameters: a copying model has no generation settings; leave them out")
     found = predictor.copy_batch([numbers_of(vectors_in(predictor, text)) for text in several(request.inputs)])
     return [{"generated_text": " ".join("".join(map(str, bits)) for bits in each.bits)} for each in found]
 
@@ -178,7 +178,7 @@ def continued(predictor: TextToText, request: TextGenerationRequest) -> list[dic
     for name, refused, why in (
         ("best_of", (asked.best_of or 1) > 1, "one text is written"),
         ("decoder_input_details", asked.decoder_input_details, "the text is not scored"),
-        ("return_full_text", asked.return_full_text, "what is written does not go on with the text"),
+        ("return_full_text", asked.return_full_text, "the output does not continue the text"),
         ("top_n_tokens", asked.top_n_tokens, "other tokens are not told"),
         ("truncate", asked.truncate, "no text is cut; shorten it yourself"),
         ("max_new_tokens", (asked.max_new_tokens or 0) > MOST_LENGTH, f"at most {MOST_LENGTH:,} are written"),

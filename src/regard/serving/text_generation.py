@@ -40,7 +40,7 @@ def asked_to_continue(card: Card, request: TextGenerationRequest, client: list[s
         if refused:
             raise InputError(f"parameters.{name}: is {getattr(asked, name)!r}; {why}")
     if request.stream and request.attention is not None:
-        raise InputError("attention: is not told in this stream; leave one of the two out, or ask at /v1/completions")
+        raise InputError("attention: is not available in this stream; leave one of the two out, or use /v1/completions")
     settings: dict[str, Any] = {}
     if samples:
         settings = {"sample": True, "seed": secrets.randbits(53) if asked.seed is None else asked.seed}

@@ -228,7 +228,7 @@ class CaptionData:
             )
         if (self.train is None) != (self.pictures is None):
             raise InputError(
-                "data.train and data.pictures belong together: a file of captions and where its pictures are"
+                "data.train and data.pictures belong together: a file of captions and the place of its images"
             )
         check_amount(self)
         for name in ("height", "width"):
@@ -254,7 +254,7 @@ class CaptionExample:
 
     def __post_init__(self) -> None:
         if isinstance(self.captions, str) or not self.captions or not all(text.strip() for text in self.captions):
-            raise InputError(f"the captions of a picture are {self.captions!r}; give a tuple of texts, none empty")
+            raise InputError(f"the captions of an image are {self.captions!r}; give a tuple of texts, none empty")
         if self.named and len(self.captions) > 1:
             raise InputError(
                 "places are known by the words of one caption, and there are several; give one, or no places"
@@ -291,7 +291,7 @@ CAPTIONS: Examples[CaptionExample] = Examples(
     type=CaptionExample,
     rows="examples",
     wanted="a CaptionExample, or (picture, captions)",
-    file="file of captions and its pictures",
+    file="file of captions and its images",
     row=_row,
     read=_read,
 )

@@ -158,9 +158,8 @@ class CaptioningTask(Task):
             check_coverage(model)
         if self.objective.coverage > 0 and not model.has_alignment:
             raise InputError(
-                f"data.objective.coverage is {self.objective.coverage}, and {model.config.model_type} has no attention to "
-                "cover "
-                "pictures with; leave it out"
+                f"data.objective.coverage is {self.objective.coverage}, and {model.config.model_type} has no attention over "
+                "images; leave it out"
             )
 
     def save(self, folder: Path) -> dict[str, Any]:
@@ -542,7 +541,7 @@ class _Writing:
     def notes(self) -> Iterator[str]:
         """What the user ought to know."""
         if self.damaged:
-            yield f"{len(self.damaged)} pictures could not be read and were left out; the first: {self.damaged[0]}"
+            yield f"{len(self.damaged)} images could not be read and were skipped; the first: {self.damaged[0]}"
         if self.too_long:
             yield f"{self.too_long} captions are longer than data.maximum_tokens = {self.limit} and were left out."
 
@@ -613,7 +612,7 @@ def _of_scenes(scenes: Scenes) -> _Split:
 def _of_files(data: CaptionData, size: PictureSize, seed: int) -> _Found:
     if data.train is None or data.pictures is None:
         raise InputError(
-            "data.train is missing; name a file of captions and its pictures (data.pictures), or builtin data such as "
+            "data.train is missing; name a file of captions and its images (data.pictures), or builtin data such as "
             "data.scenes={}"
         )
     notes: list[str] = []

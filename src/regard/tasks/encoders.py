@@ -368,8 +368,8 @@ class WholeTextTask(EncoderTask):
         EncoderTask.check(self, model, train, validation)
         if self.auxiliary and not model.tells_next:
             raise InputError(
-                f"data.auxiliary is {self.auxiliary:g}, and a {model.config.model_type} tells no next token: it reads both ways, "
-                "or has no table of its tokens at its end; leave it out, or start from a decoder such as gpt2"
+                f"data.auxiliary is {self.auxiliary:g}, and a {model.config.model_type} predicts no next token: it is "
+                "bidirectional, or has no output table; leave it out, or start from a decoder such as gpt2"
             )
 
     def auxiliary_metrics(self, name: str, loss: float, right: float) -> dict[str, float]:

@@ -99,7 +99,7 @@ class FewShotData:
         places = (self.train,) if isinstance(self.train, str) else self.train or ()
         if len(places) != 1:
             raise InputError(
-                f"data.train names {len(places) or 'no'} folders or archives of pictures; name one, or data.builtin=digits"
+                f"data.train names {len(places) or 'no'} folders or archives of images; name one, or data.builtin=digits"
             )
         return places[0]
 
@@ -247,7 +247,7 @@ class FewShotTask(Task):
     def use(self) -> list[str]:
         """Lines for the model card."""
         return [
-            f"# {self.ways} classes, {self.shots} picture(s) of each: arrays of uint8, ink bright on black",
+            f"# {self.ways} classes, {self.shots} image(s) of each: arrays of uint8, ink bright on black",
             'print(model.classify([(picture, "a"), (other, "b"), ...], asked).label)',
         ]
 
@@ -320,7 +320,8 @@ class FewShotClassifier(Predictor[FewShotTask]):
         if len(counts) != self.task.ways or set(counts.values()) != {self.task.shots}:
             have = ", ".join(f"{label} ({count})" for label, count in sorted(counts.items())[:20]) or "none"
             raise InputError(
-                f"the pictures shown are of {len(counts)} classes: {have}; this model learns from {self.task.ways} classes with "
+                f"the labelled images are of {len(counts)} classes: {have}; this model learns from {self.task.ways} classes "
+                "with "
                 f"{self.task.shots} picture(s) of each, show as many"
             )
         return sorted(counts)

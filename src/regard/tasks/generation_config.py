@@ -234,7 +234,7 @@ def _searching(fields: _Fields) -> dict[str, Any]:
     beam = fields.take("num_beams", int, 1)
     sample = fields.take("do_sample", bool, False)
     if sample and beam > 1:
-        fields.name("do_sample beside num_beams (the beam is searched without drawing)")
+        fields.name("do_sample beside num_beams (beam search does not sample)")
         sample = False
     drawn = {name: fields.take(name, hint, default) for name, (hint, default) in SAMPLING.items()}
     if drawn["top_k"] == 0:  # which means all of them there

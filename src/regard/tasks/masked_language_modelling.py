@@ -122,8 +122,8 @@ class MaskedTextData:
             )
         if self.next_sentence and not 0 < self.random_next < 1:
             raise InputError(
-                f"data.random_next is {self.random_next:g}, so that all pairs are alike and there is nothing "
-                "to tell; give 0.5, or set data.next_sentence=false"
+                f"data.random_next is {self.random_next:g}, so that all pairs are alike and there is nothing to predict; "
+                "give 0.5, or set data.next_sentence=false"
             )
         if self.teacher is not None and self.next_sentence:
             raise InputError("data.teacher teaches no next sentences; set data.next_sentence=false")
@@ -581,7 +581,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         """
         if not self.task.next_sentence:
             raise InputError(
-                "the model was not trained to tell whether one text follows another; use one trained with "
+                "the model was not trained to predict whether one text follows another; use one trained with "
                 "data.next_sentence=true"
             )
         firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]

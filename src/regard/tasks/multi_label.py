@@ -275,8 +275,8 @@ def _labels(data: MultiLabelData, splits: Splits[LabelledText]) -> tuple[str, ..
     found = {label for text in splits.everything() for label in labels_of(text, data.separator)}
     if len(found) > MANY:
         raise InputError(
-            f"the training data has {len(found):,} different labels, such as {sorted(found)[0]!r}; name the right column with "
-            "data.label, and what stands between labels with data.separator"
+            f"the training data has {len(found):,} different labels, such as {sorted(found)[0]!r}; name the right column "
+            "with data.label, and the separator of labels with data.separator"
         )
     if not found:
         raise InputError("no training example has a label; give some that have")

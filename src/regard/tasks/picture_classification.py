@@ -126,13 +126,13 @@ def _one_place(places: str | Sequence[str]) -> str:
     places = (places,) if isinstance(places, str) else places
     if len(places) != 1:
         raise InputError(
-            f"data.train names {len(places) or 'no'} places of pictures; name one folder, archive or dataset, or "
+            f"data.train names {len(places) or 'no'} places of images; name one folder, archive or dataset, or "
             "data.builtin=digits"
         )
     return places[0]
 
 
-WANTED = "a picture and its class, (picture, 'class')"
+WANTED = "an image and its class, (image, 'class')"
 
 PICTURES = Examples(
     type=LabelledPicture,
@@ -322,7 +322,7 @@ class PictureClassificationTask(Task):
         size, names = self.size, self.classes
         few = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
         return (
-            f"{len(train):,} pictures to learn from, {len(validation):,} to validate on, of {size.height} x {size.width} "
+            f"{len(train):,} images to train on, {len(validation):,} to validate on, of {size.height} x {size.width} "
             "pixels"
             f"{' in colour' if size.channels == 3 else ''}; {len(names)} classes ({few})"
         )
@@ -515,7 +515,7 @@ def _split(
         validation, order = [train[row] for row in sorted(order[:held])], order[held:]
     if data.size is not None and data.size > len(order):
         raise InputError(
-            f"data.size is {data.size:,}, and there are {len(order):,} pictures to learn from; lower it, or leave it out"
+            f"data.size is {data.size:,}, and there are {len(order):,} images to train on; lower it, or leave it out"
         )
     return [train[row] for row in sorted(order[: data.size])], validation
 
@@ -523,7 +523,7 @@ def _split(
 def _task(data: PictureData, examples: Sequence[LabelledPicture]) -> PictureClassificationTask:
     classes = tuple(sorted({example.label for example in examples}))
     if len(classes) < 2:
-        raise InputError(f"all pictures are of one class, {', '.join(classes)}; give pictures of two classes at least")
+        raise InputError(f"all images are of one class, {', '.join(classes)}; give images of at least two classes")
     height, width, channels = _shape_of(examples, colour=data.colour)
     size = PictureSize(height=data.height or height, width=data.width or width, channels=channels, fit=data.fit)
     return PictureClassificationTask(size=size, classes=classes, shift=data.shift, flip=data.flip)
@@ -531,7 +531,7 @@ def _task(data: PictureData, examples: Sequence[LabelledPicture]) -> PictureClas
 
 def _shape_of(examples: Sequence[LabelledPicture], *, colour: bool) -> tuple[int, int, int]:
     """Height, width and channels of the first image that can be read; the others become like it."""
-    wrong = InputError("there are no pictures; give some")
+    wrong = InputError("there are no images; give some")
     for number, example in enumerate(examples):
         try:
             height, width, channels = frames_as_given(example.picture, colour=colour)[0].shape
@@ -572,7 +572,7 @@ class _Writing:
     def notes(self) -> Iterator[str]:
         """What the user ought to know."""
         if self.damaged:
-            yield f"{len(self.damaged)} pictures could not be read and were left out; the first: {self.damaged[0]}"
+            yield f"{len(self.damaged)} images could not be read and were skipped; the first: {self.damaged[0]}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -643,11 +643,11 @@ def picture_classifier_from_hf(folder: Path, config: ViTConfig) -> PictureClassi
     named, problem = values.get("id2label"), values.get("problem_type")
     if problem not in (None, "single_label_classification"):
         raise InputError(
-            f"{path}.problem_type is {problem!r}; of pictures Regard tells one class each, which is "
+            f"{path}.problem_type is {problem!r}; for images Regard predicts one class each, which is "
             "'single_label_classification'"
         )
     if config.outputs == 1:
-        raise InputError(f"{path}: the model has one output; of pictures Regard tells one of two classes or more")
+        raise InputError(f"{path}: the model has one output; for images Regard predicts one of two or more classes")
     if named is None:
         classes = tuple(f"LABEL_{number}" for number in range(config.outputs))
     elif not isinstance(named, Mapping) or {str(key) for key in named} != {str(i) for i in range(config.outputs)}:

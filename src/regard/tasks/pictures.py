@@ -85,7 +85,7 @@ def frames_of(picture: Picture, size: PictureSize) -> np.ndarray:
     if not 1 <= len(frames) <= size.frames:
         raise InputError(
             f"a sequence of {len(frames)} frames was given, and the model reads up to {size.frames}; "
-            + ("give one picture at a time" if size.frames == 1 else "leave some out")
+            + ("give one image at a time" if size.frames == 1 else "leave some out")
         )
     return np.stack([_sized(_channelled(frame, size.channels), size) for frame in frames])
 
@@ -96,8 +96,9 @@ def _sized(frame: np.ndarray, size: PictureSize) -> np.ndarray:
     made = size.steps(frame)
     if made.shape[:2] != (size.height, size.width):
         raise InputError(
-            f"a picture of {frame.shape[0]} x {frame.shape[1]} pixels becomes one of {made.shape[0]} x {made.shape[1]} as the "
-            f"model's folder says, and the model reads {size.height} x {size.width}; give pictures of that size"
+            f"a picture of {frame.shape[0]} x {frame.shape[1]} pixels becomes one of {made.shape[0]} x {made.shape[1]} as "
+            "the "
+            f"model's folder says, and the model reads {size.height} x {size.width}; give images of that size"
         )
     return made
 
@@ -113,7 +114,7 @@ def frames_as_given(picture: Picture, *, colour: bool) -> list[np.ndarray]:
     if isinstance(picture, np.ndarray):
         if picture.dtype != np.uint8 or picture.ndim not in (2, 3, 4) or not picture.size:
             raise InputError(
-                f"a picture is an array of {picture.dtype} and shape {picture.shape}; give uint8 of shape (Y, X, C), or "
+                f"an image is an array of {picture.dtype} and shape {picture.shape}; give uint8 of shape (Y, X, C), or "
                 "(F, Y, X, C) for frames"
             )
         return list(picture) if picture.ndim == 4 else [picture if picture.ndim == 3 else picture[..., None]]
@@ -175,7 +176,8 @@ class Frames:
             for number in np.arange(len(self._array))[rows].reshape(-1).tolist():
                 if self._sums is not None and zlib.crc32(self._array[number].data) != self._sums[number]:
                     raise InputError(
-                        f"{self._file}: is not what was written (the checksum of frame {number} differs); prepare the data again "
+                        f"{self._file}: is not what was written (the checksum of frame {number} differs); prepare the data "
+                        "again "
                         "in a new folder"
                     )
                 self._checked[number] = True

@@ -290,7 +290,8 @@ class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
         """The threshold that holds; a model of which it is not known whether it knows of no answer takes one, but has none."""
         if threshold is not None and self.task.unanswerable is False:
             raise InputError(
-                f"a threshold of {threshold:g} for no answer is given, and the model was trained on questions that all have one; "
+                f"a threshold of {threshold:g} for no answer is given, and the model was trained on questions that all have "
+                "one; "
                 "leave it out"
             )
         return self.threshold if threshold is None else threshold
@@ -512,7 +513,7 @@ class _Rows:
             )
         if self._not_found:
             notes.append(
-                f"{_counted(self._not_found, 'answer')} of characters that the tokenizer drops, and not learnt."
+                f"{_counted(self._not_found, 'answer')} of characters that the tokenizer drops, and not used in training."
             )
         return notes
 
@@ -642,7 +643,7 @@ def _check_ids(questions: list[Question]) -> None:
     for question in questions:
         if question.id in seen:
             raise InputError(
-                f"two questions have the id {question.id!r:.80}; predictions are told apart by it, so make them differ"
+                f"two questions have the id {question.id!r:.80}; predictions are identified by it, so make them unique"
             )
         seen.add(question.id)
 

@@ -80,14 +80,15 @@ def check_windows(where: str, maximum_length: int, stride: int, maximum_question
         room >= 1,
         f"{where}maximum_length",
         maximum_length,
-        f"at least {maximum_question + 4}, room for a question of {maximum_question} tokens, three special ones and a context",
+        f"at least {maximum_question + 4}, room for a question of {maximum_question} tokens, three special ones and a "
+        "context",
         "384 is usual",
     )
     check(
         1 <= stride <= room,
         f"{where}stride",
         stride,
-        f"at least 1 and at most {room}, the context that a window has room for beside a question of {maximum_question} tokens",
+        f"at least 1 and at most {room}, the space for context in a window with a question of {maximum_question} tokens",
         "windows further apart would leave out what is between them",
     )
 
@@ -183,7 +184,7 @@ def check_answered(unanswerable: bool, question: Question) -> None:
     where = f"{question.file}, question {question.number}"
     if question.impossible:
         raise InputError(
-            f"{where}: has no answer, and what is learnt from has one for each; say data.unanswerable=true, or leave it out"
+            f"{where}: has no answer, and every training question needs one; set data.unanswerable=true, or leave it out"
         )
     raise InputError(f"{where}: has no answer and is not said to be without one; give an answer, or impossible=True")
 

@@ -276,7 +276,7 @@ def _of_table(
     say = "say which columns they are, by name or counted from 0: data.text=0 data.pair=1"
     headed = by_name or has_header(path, sample, say if unnamed else None)
     if unnamed and not by_name and (len(cells) > len(chosen) if headed else is_number_of_rows(sample, 0)):
-        raise InputError(f"{path}: its columns do not tell which hold the texts; {say}")
+        raise InputError(f"{path}: it is not clear which of its columns hold the texts; {say}")
     columns: list[int | str] = []
     for side, column in enumerate(chosen):
         if column is None:

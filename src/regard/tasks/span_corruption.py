@@ -199,8 +199,7 @@ def with_sentinels(tokenizer: Tokenizer, where: str) -> Tokenizer:
     """
     if not tokenizer.sentinels:
         raise InputError(
-            f"{where}: the tokenizer has no sentinels (<extra_id_0> and so on), so nothing can stand for a span; take one "
-            "that "
+            f"{where}: the tokenizer has no sentinels (<extra_id_0> and so on), so spans cannot be replaced; use one that "
             "has them, or train one with tokenizer.sentinels=100"
         )
     return tokenizer

@@ -300,9 +300,9 @@ def training_changes_no_weights(held: Held) -> None:
     before = torch.get_rng_state(), torch.cuda.get_rng_state(held.device) if on_gpu else None
     training = case.mechanism.train().weights(case.inputs)
     ensure(torch.equal(training, quiet), "weights in training are others")
-    ensure(torch.equal(torch.get_rng_state(), before[0]), "weights draw a random number")
+    ensure(torch.equal(torch.get_rng_state(), before[0]), "weights use a random number")
     if before[1] is not None:
-        ensure(torch.equal(torch.cuda.get_rng_state(held.device), before[1]), "weights draw a random number")
+        ensure(torch.equal(torch.cuda.get_rng_state(held.device), before[1]), "weights use a random number")
 
 
 def dropout_acts_in_training_only(held: Held) -> None:

@@ -198,13 +198,14 @@ def check_pieces(pieces: Sequence[str], name: str) -> None:
             )
         if first.setdefault(piece, line) != line:
             raise InputError(
-                f"{name}: lines {first[piece]} and {line} both hold {piece!r}; a piece has one id, so take one out and "
-                "train the model anew, or copy the file again"
+                f"{name}: lines {first[piece]} and {line} both hold {piece!r}; a piece has one id, so remove one and train "
+                "the model again, or copy the file again"
             )
     missing = [token for token in NEEDED if token not in first]
     if missing:
         raise InputError(
-            f"{name}: has no {', '.join(missing)}; it is cut short, or no vocabulary of BERT's: add the line, or copy it again"
+            f"{name}: has no {', '.join(missing)}; it is cut short, or no vocabulary of BERT's: add the line, or copy it "
+            "again"
         )
     if len(pieces) == sum(is_reserved(piece) for piece in pieces):
         raise InputError(f"{name}: has no vocabulary besides its special tokens; it is cut short, so copy it again")

@@ -161,7 +161,7 @@ def sampled(
     for name, each in texts.items():
         if isinstance(each, str) or not (callable(each) or isinstance(each, Sequence)):
             raise InputError(
-                f"the texts of {name!r} can be read once only; give a list, or a function that opens them anew"
+                f"the texts of {name!r} can be read only once; give a list, or a function that opens them again"
             )
     counts = {name: sum(1 for _ in _opened(each)) for name, each in texts.items()}
     wanted = _apportioned(smoothed(counts, exponent), sum(counts.values()) if size is None else size)
@@ -201,6 +201,6 @@ def _drawn(
                 yield name, text
         if number + 1 < counts[name]:
             raise InputError(
-                f"the texts of {name!r} were {counts[name]} at first and {number + 1} the second time; leave them as they are "
-                "while they are read, and give a function that opens them anew"
+                f"the texts of {name!r} were {counts[name]} at first and {number + 1} the second time; do not change them "
+                "while they are read, and give a function that opens them again"
             )

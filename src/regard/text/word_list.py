@@ -43,7 +43,7 @@ class WordList:
         places = {word: number for number, word in enumerate(self.words)}
         if len(places) < len(self.words):
             twice = next(word for number, word in enumerate(self.words) if places[word] != number)
-            raise InputError(f"the word {twice!r} stands twice in the list; leave one out")
+            raise InputError(f"the word {twice!r} is twice in the list; remove one")
         object.__setattr__(self, "places", places)
 
     @classmethod

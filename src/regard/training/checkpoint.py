@@ -313,7 +313,7 @@ class Checkpoints:
         if progress.finished and not files_of(place / OPTIMIZER):
             self.cannot_resume = (
                 f"{place / OPTIMIZER}: was removed when the run had ended, as training.keep_optimizer=false says, so the run "
-                "cannot go further; train anew into another folder, with training.keep_optimizer=true to go on later"
+                "cannot be extended; train again into another folder, with training.keep_optimizer=true to extend it later"
             )
             return progress
         moments = Stored(place / OPTIMIZER)
@@ -423,7 +423,8 @@ class Checkpoints:
         for path in (place, *(place.glob("step-*") if place.is_dir() else ())):
             if path.is_symlink() and (path == place or STEP.fullmatch(path.name)):
                 raise InputError(
-                    f"{path}: is a symbolic link, and what it points to could be removed; put the folder itself there, or train "
+                    f"{path}: is a symbolic link, and what it points to could be removed; put the folder itself there, or "
+                    "train "
                     "into another folder"
                 )
 

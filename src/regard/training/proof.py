@@ -68,7 +68,9 @@ class Proof:
 
     def __str__(self) -> str:
         places = ", ".join(f"step {step:,}" if step else "the start" for step in self.resumed_from)
-        what = f"{self.steps:,} updates of this recipe, killed {len(self.resumed_from)} times and gone on with from {places},"
+        what = (
+            f"{self.steps:,} updates of this recipe, killed {len(self.resumed_from)} times and resumed from {places},"
+        )
         if self.same:
             return (
                 f"resuming is exact here: {what} left what a run never stopped leaves, bit for bit: weights, optimizer, "
@@ -76,7 +78,8 @@ class Proof:
             )
         return (
             f"resuming is NOT exact here: {what} left otherwise than a run never stopped: {', '.join(self.differing)} "
-            f"({self.seconds:.0f} s); look for parts of your own that keep something between updates, and for operations of the "
+            f"({self.seconds:.0f} s); look for parts of your own that keep something between updates, and for operations of "
+            "the "
             "device that are not deterministic"
         )
 

@@ -201,7 +201,8 @@ class _Run:
         if self.checkpoints.fault:
             place = self.checkpoints.place(self.checkpoints.pointers["last"])
             talk(
-                f"warning: a checkpoint is damaged: {self.checkpoints.fault}; {place} is whole, and the run goes on from it."
+                f"warning: a checkpoint is damaged: {self.checkpoints.fault}; {place} is intact, and the run continues from "
+                "it."
             )
         progress = progress or Progress()
         log = JsonLines(folder / "log.jsonl", progress.log_bytes, held) if workers.first else None
@@ -271,7 +272,8 @@ class _Run:
             self._publish(progress)
             self.checkpoints.settle(keep_optimizer=self.recipe.training.keep_optimizer)
             self.talk(
-                f"{self.folder} holds the examples trained on too, in data/; `regard export {self.folder} FOLDER` writes what "
+                f"{self.folder} holds the examples trained on too, in data/; `regard export {self.folder} FOLDER` writes "
+                "what "
                 "predicting needs alone, to be given away."
             )
         self.workers.wait()
@@ -412,7 +414,7 @@ def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
     if path.is_file() and is_prepared(folder / "data"):  # else it never began, and has nothing to lose
         if not resume:
             raise InputError(
-                f"{folder}: holds a run already; add --resume (resume=True) to go on with it, or choose another folder"
+                f"{folder}: holds a run already; add --resume (resume=True) to continue it, or choose another folder"
             )
         changed = [key for key in differences(read_recipe(path), recipe) if not key.startswith(MAY_CHANGE)]
         if changed:

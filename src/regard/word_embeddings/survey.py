@@ -131,7 +131,7 @@ def make_questionnaire(
     """
     names = tuple(table.name for table in tables)
     if len(names) < 2 or len(set(names)) < len(names):
-        raise InputError("people compare two or more vectors, each with a name of its own; give others beside these")
+        raise InputError("people compare two or more vectors, each with a different name; give others too")
     if not ranks or min(ranks) < 1:
         raise InputError(f"ranks are {tuple(ranks)}; give one at least, from 1")
     fair = in_common(tables)
@@ -153,9 +153,9 @@ def read_key(path: Path | str) -> Questionnaire:
     Raises:
         InputError: for a file that cannot be read, or is no key, or was changed.
     """
-    values = read_json(path, "give the key that was written beside the page")
+    values = read_json(path, "give the key that was written with the page")
     if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
-        raise InputError(f"{path}: is no key of a judging page; give the .key.json that was written beside the page")
+        raise InputError(f"{path}: is no key of a judging page; give the .key.json that was written with the page")
     page = values.pop("page", None)
     values["items"] = values.get("items") or []
     found = from_mapping(Questionnaire, values, str(path))

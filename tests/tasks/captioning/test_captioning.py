@@ -152,7 +152,7 @@ def test_a_damaged_picture_is_left_out_or_stops(files, tmp_path):
     section = {**files, "height": 16, "width": 16, "validation_size": 1}
     data = prepared(tmp_path / "data", data=section)
     assert any("1 pictures could not be read" in note for note in data.notes)
-    with pytest.raises(InputError, match=r"broken\.png: is no picture"):
+    with pytest.raises(InputError, match=r"broken\.png: is not a readable image"):
         prepared(tmp_path / "other", data={**section, "on_error": "stop"})
 
 

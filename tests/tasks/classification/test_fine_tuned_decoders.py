@@ -311,7 +311,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(task, changes, data, message, s
 def test_an_auxiliary_loss_needs_a_model_that_tells_next_tokens(tmp_path):
     asked = recipe("classification", None, data={"auxiliary": 0.5})
     asked["model"] = {"name": "bert", **{key: value for key, value in TINY.items() if key != "name"}}
-    with pytest.raises(InputError, match=r"data\.auxiliary is 0\.5, and a bert tells no next token"):
+    with pytest.raises(InputError, match=r"data\.auxiliary is 0\.5, and a bert predicts no next token"):
         regard.train(asked, output=tmp_path / "run", data=sided(20))
 
 

@@ -88,7 +88,7 @@ def test_characters_are_read_by_alphabet_with_bright_ink(archive):
 
 def test_pictures_that_do_not_lie_in_folders_are_refused(tmp_path):
     Image.fromarray(np.zeros((4, 4), np.uint8)).save(tmp_path / "a.png")
-    with pytest.raises(InputError, match="ALPHABET/CHARACTER/PICTURE"):
+    with pytest.raises(InputError, match="ALPHABET/CHARACTER/IMAGE"):
         read_characters(tmp_path)
 
 
@@ -235,7 +235,7 @@ def test_a_run_from_a_recipe_is_repeated_and_opened(run, archive, tmp_path):
     )  # smoothed as it is shrunk
     with pytest.raises(InputError, match="this model learns from 3 classes with 1 picture"):
         model.classify(shown[:2], greek.pixels[5])
-    with pytest.raises(InputError, match="a picture is an array of float64"):
+    with pytest.raises(InputError, match="an image is an array of float64"):
         model.classify(shown, greek.pixels[5] / 255)
 
 

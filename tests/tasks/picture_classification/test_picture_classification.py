@@ -257,7 +257,7 @@ def test_damaged_pictures_are_left_out_and_said_so(folders, tmp_path):
     prepared = prepare_pictures(PictureData(**data), tmp_path / "data", seed=0)
     assert "1 pictures could not be read and were left out" in prepared.notes[0]
     assert len(prepared.train) + len(prepared.validation) == 59
-    with pytest.raises(InputError, match="is no picture that can be read"):
+    with pytest.raises(InputError, match="is not a readable image"):
         prepare_pictures(PictureData(**data, on_error="stop"), tmp_path / "other", seed=0)
 
 
@@ -289,7 +289,7 @@ def test_a_model_of_another_size_starts_from_a_trained_one(run, tmp_path):
         ([], "the pictures are"),
         ([(EXAMPLES[0][0], 3)] * 20, "give a picture and its class"),
         (EXAMPLES[:8], "8 pictures are too few to hold some out"),
-        ([(picture, "left") for picture, _ in EXAMPLES], "all pictures are of one class, left"),
+        ([(picture, "left") for picture, _ in EXAMPLES], "all images are of one class, left"),
     ],
 )
 def test_examples_that_cannot_be_used_are_refused(given, said, tmp_path):
@@ -311,5 +311,5 @@ def test_settings_that_contradict_each_other_are_refused(settings, said):
 
 
 def test_more_pictures_than_there_are_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"data\.size is 1,000, and there are 54 pictures"):
+    with pytest.raises(InputError, match=r"data\.size is 1,000, and there are 54 images"):
         prepare_pictures(PictureData(size=1_000, validation_size=6), tmp_path / "data", seed=0, given=EXAMPLES)

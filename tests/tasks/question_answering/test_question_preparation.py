@@ -205,7 +205,7 @@ def test_answers_that_do_not_fit_their_place_are_counted_and_left_out(tmp_path, 
     assert len(found.train) > 0
     (note,) = found.notes
     assert note.startswith("3 malformed rows were left out")
-    for reason in ("answer is not what stands there", "answer outside the context", "no answer"):
+    for reason in ("answer is not the text there", "answer outside the context", "no answer"):
         assert reason in note
 
 
@@ -221,7 +221,7 @@ def test_long_questions_are_cut_and_the_user_is_told(tmp_path, prepared):
         (
             [("who", "one two", None)],
             {"unanswerable": False},
-            "question 1: has no answer, and what is learnt from has one for each",
+            "question 1: has no answer, and every training question needs one",
         ),
         ([("who", "one two", "three")], {}, "question 1: its answer 'three' does not stand in the context"),
         ([("who", "one two", ("two", 3))], {}, "its answer 'two' does not stand at 3 of the context's 7 characters"),
@@ -265,7 +265,7 @@ def test_settings_that_are_no_use_are_refused(changes, message):
 
 
 def test_unanswerable_questions_to_validate_on_only_are_refused(tmp_path, prepared):
-    with pytest.raises(InputError, match=r"question 2: has no answer, and what is learnt from has one for each"):
+    with pytest.raises(InputError, match=r"question 2: has no answer, and every training question needs one"):
         prepared(tmp_path, PAIRS, [PAIRS[0], ("who ?", "one two", None)])
 
 

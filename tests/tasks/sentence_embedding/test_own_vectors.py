@@ -82,7 +82,7 @@ def test_token_vectors_and_poolings_of_a_recurrent_encoder(tmp_path):
         encoder.embed(["the dog"], layers="embeddings")
     with pytest.raises(InputError, match="different widths"):
         by_mean.embed(["the dog"], layers=[0, 1])
-    with pytest.raises(InputError, match="stands alone"):
+    with pytest.raises(InputError, match="cannot be combined"):
         encoder.pooled(["pooler", "mean"])
 
 

@@ -44,7 +44,7 @@ def test_languages_in_the_order_of_the_recipe():
         ({"dates": {}, "sequences": {}}, r"data\.dates and data\.sequences are both given"),
         ({"sequences": {"kind": "mirror"}}, r"data\.sequences\.kind is 'mirror'; choose 'copy' or 'reversal'"),
         ({"sequences": {"lenght": 3}}, r"data\.sequences: unknown key 'lenght'"),
-        ({"sequences": {"shortest": 13}}, "lengths from 13 to 12 cannot be drawn"),
+        ({"sequences": {"shortest": 13}}, "lengths from 13 to 12 cannot be sampled"),
         ({"sequences": {"size": 0}}, r"data\.sequences\.size is 0 but must be above 0"),
         ({"targets": {"de": FILES}}, r"data\.targets is \['de'\] but must be two languages or more"),
         ({"targets": {}}, "two languages or more"),

@@ -441,4 +441,4 @@ def _window_with(cut: Any, start: int, end: int) -> tuple[Window, int, int]:
         whole = inside and window.spans[inside[0], 0] <= start and window.spans[inside[-1], 1] >= end
         if whole and window.owned[0] <= inside[0] < window.owned[1]:
             return window, inside[0], inside[-1]
-    raise InputError("the answer does not stand within one window of the context; give a shorter one")
+    raise InputError("the answer does not fit into one window of the context; give a shorter one")

@@ -426,7 +426,7 @@ class LogitAttribution:
                     raise InputError(f"the vocabulary has no token {name!r}")
                 ids.append(index)
         if against is not None and token is None:
-            raise InputError("against is beside a token; give token too")
+            raise InputError("against needs token; give token too")
         where = place_of(place, read.tokens, "text")
         return cls.of_run(read.module, read.run, ids or None, place=where, tokens=read.tokens, shown=read.shown)
 

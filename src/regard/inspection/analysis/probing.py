@@ -198,7 +198,7 @@ class Probed:
         words = None if types is None else _codes(types)
         names, coded, often = np.unique(answers.astype(str), return_inverse=True, return_counts=True)
         if len(names) < 2:
-            raise InputError("all labels are the same; a probe needs at least two to tell apart")
+            raise InputError("all labels are the same; a probe needs at least two")
         majority, by_type, seen = {}, {}, {}
         accuracy: dict[str, dict[int, float]] = {address: {} for address in states}
         control: dict[str, dict[int, float]] = {address: {} for address in states}

@@ -209,8 +209,8 @@ def output_step(layer: AttentionLayer, scene: Scene, gathered: Tensor, given: Te
     own = float(along[scene.head])
     return Step(
         title="The output projection",
-        sentence="The vectors of all heads stand side by side and are projected together. A product with parts side by side is a "
-        "sum of products, so every head has a share of its own in the output.",
+        sentence="The vectors of all heads are concatenated and projected together. The product of a matrix with "
+        "concatenated vectors is a sum of products, so every head has its own share of the output.",
         equation="output = Wo [o_1; …; o_H] = Σ_h Wo_h o_h" + (" + bo" if layer.output.bias is not None else ""),
         lines=statement(AttentionLayer.attend, "self.output(merge_heads"),
         shown=(
@@ -344,8 +344,9 @@ def split_step(layer: AttentionLayer, scene: Scene, seen: Seen, call: int) -> St
     listed = ", ".join(f"{name} {spread:.3g}" for name, spread in zip(names, spreads, strict=True))
     return Step(
         title=TITLE,
-        sentence="This layer reads token vectors with position vectors added to them, and nothing stands between that sum and "
-        "the projections. So the score multiplies out: the query's token and its place, each with the key's token and its place.",
+        sentence="This layer reads the sum of token vectors and position vectors, and its projections are applied "
+        "directly to this sum. So the score multiplies out: the query's token and its place, each with the key's "
+        "token and its place.",
         equation=(
             "(Wq c_i + Wq p_i + bq) · (Wk c_j + Wk p_j + bk)" if biased else "(Wq c_i + Wq p_i) · (Wk c_j + Wk p_j)"
         )

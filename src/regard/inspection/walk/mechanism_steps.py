@@ -108,8 +108,9 @@ def _relative(score: RelativeDot, scene: Scene) -> Scored:
     scores = raw + bias
     added = Step(
         title="Bias by distance",
-        sentence="To each score a learnt number is added that depends on the head and on how far the key stands from the query: "
-        "near distances have one each, far ones share one. Nothing else tells the order, and nothing is divided.",
+        sentence="A learned number is added to each score. It depends on the head and on the distance of the key "
+        "from the query: near distances have one each, far ones share one. This is the only information on order, "
+        "and scores are not scaled.",
         equation="score_j = q · k_j + b_h(j - i)",
         lines=statement(RelativeDot.forward, "self.term"),
         shown=(
@@ -129,7 +130,8 @@ def _relative_keys(score: RelativeKeys, scene: Scene) -> Scored:
     scores = (raw + apart) / root
     added = Step(
         title="A vector for the distance",
-        sentence="How far the key stands from the query has a learnt vector, and the query is multiplied with that too: what it "
+        sentence="The distance of the key from the query has a learned vector, and the query is multiplied with "
+        "that too: what it "
         "looks for may lie in what a key holds, in how far away it is, or in both.",
         equation="score_j = (q · k_j + q · a_(j - i)) / √E",
         lines=statement(RelativeKeys.forward, "by_distance = "),
@@ -150,7 +152,7 @@ def _general(score: General, scene: Scene) -> Scored:
     scores = turned @ scene.key.transpose(-2, -1)
     first = Step(
         title="The query through Wa",
-        sentence="A learnt matrix turns the query into what it is to be compared with.",
+        sentence="A learned matrix maps the query to the space of the keys.",
         equation="u = q Wa",
         lines=lines,
         shown=(
@@ -183,7 +185,7 @@ def _additive(score: Additive, scene: Scene) -> Scored:
     )
     count = Step(
         title="Scores",
-        sentence="A learnt vector va (a vector, not a matrix) weighs the hidden layer: one number for each key.",
+        sentence="A learned vector va (a vector, not a matrix) weighs the hidden layer: one number for each key.",
         equation="score_j = vaᵀ t_j = Σ_e va_e t_je",
         lines=lines,
         shown=(
@@ -202,8 +204,8 @@ def _location(score: Location, scene: Scene) -> Scored:
     scores = score(scene.query, scene.key, scene.inputs)
     step = Step(
         title="Scores",
-        sentence="Each place in the source has a row in a learnt table, and the query is multiplied with that row. What stands "
-        "at the place has no say: the keys do not enter.",
+        sentence="Each position in the source has a row in a learned table, and the query is multiplied with that "
+        "row. The token there does not matter: the keys are not used.",
         equation="score_j = (Wa q)_j",
         lines=lines,
         shown=(

@@ -145,7 +145,7 @@ def _picture(
 @read.register
 def _captioner(model: Captioner, text: Any, layer: Walked, *, target: str | None, to: str | None) -> Reading:
     if to is not None:
-        raise InputError("to is for models that translate; this one describes a picture, leave it out")
+        raise InputError("to is for models that translate; this one describes an image, leave it out")
     if target is not None and not target.strip():
         raise InputError("the target is empty; there is nothing to walk through")
     caption = model.caption(text).text if target is None else target
@@ -203,9 +203,9 @@ def _copier(model: Copier, text: str, layer: Walked, *, target: str | None, to: 
 @read.register
 def _few_shot(model: FewShotClassifier, text: Any, layer: Walked, *, target: str | None, to: str | None) -> Reading:
     if target is not None or to is not None:
-        raise InputError("target and to are for models that write; this one reads pictures, leave them out")
+        raise InputError("target and to are for models that generate text; this one reads images, leave them out")
     if not isinstance(text, tuple) or len(text) != 2:
-        raise InputError("a few-shot classifier learns from labelled pictures: give (shown, asked), as to its classify")
+        raise InputError("a few-shot classifier needs labelled images: give (shown, asked), as to its classify")
     shown, asked = text
     with watching(model.model, layer) as seen:
         label = model.classify(shown, asked).label
@@ -241,7 +241,7 @@ def _pairs(model: PairPredictor, text: str, layer: Walked, *, target: str | None
     if sequences_of(layer) == ("source", "source"):
         with watching(module, layer) as seen:
             module.start(source)
-        notes = ("The encoder reads the source alone, whatever the target is.",) if target is not None else ()
+        notes = ("The encoder reads only the source, for any target.",) if target is not None else ()
         return Reading(title=text, seen=seen, queries=source_tokens, keys=source_tokens, notes=notes)
     if target is None:
         written = model.searched([ids], model.usual, lambda _, found: list(found[0].tokens))[0]

@@ -235,8 +235,8 @@ def _walked(model: nn.Module, address: str, part: Walked, reading: Reading, foun
     inputs, value, given = seen.calls[call]
     if not inputs.shape[3]:
         raise InputError(
-            f"{quoted(shown_tokens(reading.queries)[found.position])} has nothing to look at in {address}: no token stands "
-            "before it; choose a later one"
+            f"{quoted(shown_tokens(reading.queries)[found.position])} has nothing to look at in {address}: there "
+            f"is no token before it; choose a later one"
         )
     mechanism = mechanism_of(part)
     with torch.no_grad():

@@ -9,11 +9,11 @@ ABOUT_WORDS = (
     "thing."
 )
 ONE_DIRECTION = (
-    "A projection looks along one direction, found with a few pairs of words; what lies beside it is not measured."
+    "A projection measures one direction, found with a few pairs of words; other directions are not measured."
 )
 CLUSTERS_SURVIVE = (
-    "Removing a direction removes it alone: words that were near to each other because of it stay near, and the old groups "
-    "can be told apart without it (Gonen and Goldberg 2019)."
+    "Only the direction is removed: words that were close because of it stay close, and the old groups can still be "
+    "separated (Gonen and Goldberg 2019)."
 )
 ENGLISH_AND_BINARY = (
     "The built-in and the published word lists are English and know two genders; names and words of other people are not in "
@@ -32,7 +32,7 @@ ALL_ALIKE = (
     "All target words have the same association, 0 but for rounding where the attributes were debiased, so there is no "
     "effect size."
 )
-SAMPLED = "The p-value is an estimate from {samples:,} partitions drawn at random, and cannot be below {least:.1e}."
+SAMPLED = "The p-value is an estimate from {samples:,} random partitions, and cannot be below {least:.1e}."
 SENTENCES = "The test looks at the vectors of whole sentences: what the template adds to them is measured too (May et al. 2019)."
 TEMPLATES = (
     "The scores are about these templates and these words; another template may order the words otherwise, and a score near "

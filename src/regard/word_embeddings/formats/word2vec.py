@@ -140,8 +140,8 @@ def write_glove(vectors: WordVectors, output: Output) -> None:
     write_rows(vectors.first(LOOKED_AT), Output(path=output.path, file=first))
     if width_of(first.getvalue()[:HEAD]) != vectors.width:
         raise InputError(
-            f"{output.path}: so many of the first words hold spaces that no reader could tell the width of the vectors; "
-            "choose another kind"
+            f"{output.path}: too many of the first words contain spaces for a reader to find the dimension of the vectors; "
+            "choose another format"
         )
     write_rows(vectors, output)
 

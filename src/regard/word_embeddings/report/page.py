@@ -59,8 +59,8 @@ def _sections(
     yield (
         "similarity",
         _with(
-            "How far cosines rank pairs of words as people do. Small letters: the 95 % interval over pairs drawn again, and "
-            "how many pairs have vectors; scores over different pairs are no contest.",
+            "How far cosines rank pairs of words as people do. Small letters: the 95 % bootstrap interval over pairs, and "
+            "the number of pairs with vectors; scores over different pairs are not comparable.",
             figures.similarity(subjects),
         ),
     )
@@ -69,7 +69,8 @@ def _sections(
     yield (
         "groups",
         _with(
-            "k-means on words of known categories: the share that is in a cluster of its kind. And of two neighbours, their word "
+            "k-means on words of known categories: the share that is in a cluster of its kind. And of two neighbours, their "
+            "word "
             "and a stranger of like frequency: how often the stranger is found, where guessing finds a quarter.",
             figures.categories(subjects),
         ),

@@ -379,7 +379,7 @@ def train_glove(
         InputError: where there are no entries, or the learning rate is so high that numbers overflow.
     """
     if not len(entries):
-        raise InputError("no two words stand near each other in the text; give sentences of two words or more")
+        raise InputError("no two words are near each other in the text; give sentences of two words or more")
     generator = np.random.Generator(np.random.Philox(key=[settings.seed, 0x610E]))
     left, right = (_table(words, settings.width, generator, bias, dtype) for bias in (-2, -1))
     size = max(1, min(settings.batch, len(entries) // FEWEST_BATCHES))

@@ -34,7 +34,7 @@ export function addImage(viewer) {
   }
 
   VIEWS.image = {
-    name: "Picture", role: "picture under weights", heads: "one",
+    name: "Image", role: "picture under weights", heads: "one",
     usable: (map) => isPicture(map),
     needs: () => [state.map],
     // The side that is patches, and the one whose token sees or is seen.
