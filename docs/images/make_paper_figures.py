@@ -310,7 +310,7 @@ def captions(folder: Path) -> Figure:
     from regard.data.scenes import Scenes
 
     model = regard.load(next((folder / "runs").iterdir()))
-    scenes = Scenes("test", objects="shapes", rows=2, columns=2, fewest=1, most=2, cell=12, size=5)
+    scenes = Scenes("test", objects="shapes", rows=2, columns=2, fewest=1, most=2, cell=16, size=5)
     figure, panels = plt.subplots(1, 5, figsize=(9, 2.2))
     for axes, scene in zip(panels, scenes, strict=True):
         axes.imshow(scene.frames[0].squeeze())

@@ -24,12 +24,6 @@ ORDER = [
     "Where Regard departs",
     "Published settings and numbers",
 ]
-NOT_YET = frozenset(
-    [
-        "vinyals-2015",
-    ]
-)
-"""Pages that do not have this form yet."""
 
 
 def of_the_docs(name: str) -> ModuleType:
@@ -52,7 +46,7 @@ def named(page: Path) -> str:
     return page.stem
 
 
-pages = pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in NOT_YET], ids=named)
+pages = pytest.mark.parametrize("page", PAGES, ids=named)
 
 
 @pages
