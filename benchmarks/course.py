@@ -61,7 +61,7 @@ def main() -> None:
         seconds = [each.seconds for each in done.values()]
         record(
             ROOT / "docs" / "results" / "course.json",
-            title="The course, twelve lessons from Bahdanau to GPT: the commands of all pages",
+            title="The course from Bahdanau to GPT: the commands of all its lessons",
             command="python benchmarks/course.py",
             precision="float32",
             seed="those of the pages",
