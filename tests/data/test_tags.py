@@ -150,5 +150,5 @@ def test_unknown_tags_and_schemes_are_named() -> None:
 
 @pytest.mark.parametrize("spans", [[("A", 0, 2), ("A", 1, 3)], [("A", 1, 1)], [("A", 2, 4)], [("A", -1, 1)]])
 def test_spans_that_cannot_be_written_are_refused(spans: list[tuple[str, int, int]]) -> None:
-    with pytest.raises(InputError, match="stand apart"):
+    with pytest.raises(InputError, match="do not overlap"):
         tags_of([Span(*span) for span in spans], 3)

@@ -116,7 +116,7 @@ def test_what_is_written_is_read_again(tmp_path, modes, dense, generator):
             {"2_Dense__config": {"activation_function": "a.Mish"}},
             "activation Mish",
         ),
-        (("Transformer", "Pooling", "Dense"), {"2_Dense__config": {}}, "no pickle is read"),
+        (("Transformer", "Pooling", "Dense"), {"2_Dense__config": {}}, "pickle files are not read"),
     ],
 )
 def test_what_regard_does_not_have_is_said(tmp_path, kinds, files, message):

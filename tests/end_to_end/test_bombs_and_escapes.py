@@ -362,7 +362,7 @@ def test_an_idx_file_that_says_it_is_huge_takes_no_room(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("place", "content", "said"), [(6, b"\xff\xff", "is no zip archive"), (46, b"\0", "no pictures")]
+    ("place", "content", "said"), [(6, b"\xff\xff", "is no zip archive"), (46, b"\0", "no images")]
 )
 def test_a_damaged_list_of_an_archive_is_told(place, content, said, tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:

@@ -95,7 +95,7 @@ def test_without_a_compiler_it_says_so_once_and_trains_on(small_recipe, pairs, t
     assert trained.steps == 6
     assert keeper.model._compiled_call_impl is None
     (sentence,) = [sentence for sentence in said if "needs a C++ compiler" in sentence]
-    assert "going on without" in sentence
+    assert "continuing without" in sentence
     eager = regard.train(values_of(small_recipe, "bahdanau"), output=tmp_path / "eager", data=pairs)
     assert (trained.folder / "model.safetensors").read_bytes() == (eager.folder / "model.safetensors").read_bytes()
 

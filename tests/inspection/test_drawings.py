@@ -108,7 +108,7 @@ def test_both_can_be_written(tmp_path):
         (lambda: overlay_figure(a_picture(), "attention", head=-1), "no head -1"),
         (lambda: overlay_figure(a_picture(), "attention", queries=[7]), "0 to 1"),
         (lambda: overlay_figure(a_picture(), "atention"), "did you mean"),
-        (lambda: overlay_figure(AttentionView(title="", maps=(a_map(),)), "attention"), "needs a picture"),
+        (lambda: overlay_figure(AttentionView(title="", maps=(a_map(),)), "attention"), "needs an image"),
     ],
 )
 def test_what_is_not_there_is_said(draw, message):

@@ -180,7 +180,7 @@ def test_location(generator, randomize):
         seen.step("Scores")["score"],
         [float(score.weight.detach()[place] @ inputs.query[0, 0, 0]) for place in positions[0]],
     )
-    assert "keys do not enter" in seen.step("Scores").sentence
+    assert "keys are not used" in seen.step("Scores").sentence
 
 
 @pytest.mark.parametrize("own", [False, True])

@@ -33,8 +33,8 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 NOTHING: Mapping[str, tuple[Any, str]] = {
     "transformers_version": ("4.0.0", "who wrote it"),
     "architectures": (["Another"], "the tensors say which head the model has, and this only where they leave it open"),
-    "output_hidden_states": (True, "what is handed back beside the logits"),
-    "return_dict": (False, "what is handed back beside the logits"),
+    "output_hidden_states": (True, "what is returned besides the logits"),
+    "return_dict": (False, "what is returned besides the logits"),
     "dtype": ("bfloat16", "the tensors have a dtype of their own; ours are computed in float32 unless asked"),
     "chunk_size_feed_forward": (2, "how many places pass at a time"),
     "is_encoder_decoder": (None, "the class decides"),

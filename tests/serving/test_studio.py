@@ -153,7 +153,7 @@ def test_what_the_page_cannot_show_is_refused(randomize: Any) -> None:
         assert answer.status_code == 400
         return answer.json()["error"]["message"]
 
-    assert "reads a picture" in said(InProcess(m=captioner(randomize)), text="a")
+    assert "reads an image" in said(InProcess(m=captioner(randomize)), text="a")
     assert said(InProcess(m=answerer(randomize)), text="who ?").startswith("second is empty")
     assert "reads one text" in said(InProcess(m=masked(randomize)), text="a [MASK]", second="b")
     assert said(InProcess(m=masked(randomize)), text=" ").startswith("text is empty")

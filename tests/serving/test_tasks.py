@@ -560,7 +560,7 @@ def test_a_language_is_asked_for_by_its_name(randomize, client):
         ),
         (
             {"src_lang": "en", "tgt_lang": "german"},
-            "parameters.src_lang: is 'en', and the model is not told what it reads",
+            "parameters.src_lang: is 'en', and the model does not use it",
         ),
         ({"src_lang": "", "tgt_lang": "german", "truncation": "only_first"}, "parameters.truncation: is 'only_first'"),
     ):
@@ -645,7 +645,10 @@ def test_bits_are_copied_as_text(randomize):
     for body, message in (
         ({"inputs": "101 21"}, "zeros and ones"),
         ({"inputs": "10"}, "give 3 zeros and ones"),
-        ({"inputs": "101", "parameters": {"generate_parameters": {"num_beams": 2}}}, "parameters: a model that copies"),
+        (
+            {"inputs": "101", "parameters": {"generate_parameters": {"num_beams": 2}}},
+            "parameters: a copying model has no generation settings",
+        ),
     ):
         with pytest.raises(InputError, match=message):
             ask(model, body)

@@ -86,8 +86,8 @@ def test_files_are_read_in_a_stream_and_the_names_order_is_kept(tmp_path) -> Non
         ({"en": ["a"]}, {"exponent": -1}, "exponent is -1; give one from 0"),
         ({"en": ["a"]}, {"exponent": float("nan")}, "exponent is nan"),
         ({"en": ["a"]}, {"exponent": 1, "size": 0}, "size is 0"),
-        ({"en": "a dog"}, {"exponent": 1}, "the texts of 'en' can be read once only"),
-        ({"en": iter(["a"])}, {"exponent": 1}, "give a list, or a function that opens them anew"),
+        ({"en": "a dog"}, {"exponent": 1}, "the texts of 'en' can be read only once"),
+        ({"en": iter(["a"])}, {"exponent": 1}, "give a list, or a function that opens them again"),
     ],
 )
 def test_mistakes_are_one_sentence(texts, settings, says) -> None:

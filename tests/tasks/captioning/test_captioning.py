@@ -151,7 +151,7 @@ def test_a_damaged_picture_is_left_out_or_stops(files, tmp_path):
         file.write("broken.png#0\tA dog .\n")
     section = {**files, "height": 16, "width": 16, "validation_size": 1}
     data = prepared(tmp_path / "data", data=section)
-    assert any("1 pictures could not be read" in note for note in data.notes)
+    assert any("1 images could not be read" in note for note in data.notes)
     with pytest.raises(InputError, match=r"broken\.png: is not a readable image"):
         prepared(tmp_path / "other", data={**section, "on_error": "stop"})
 
@@ -262,7 +262,7 @@ def test_scenes_are_evaluated(captioner):
                 "model": {"name": "show_and_tell", **TINY},
                 "data": {"scenes": {"size": 20}, "objective": {"coverage": 1}},
             },
-            "no attention to cover",
+            "no attention over images",
         ),
         ({"training": {"steps": 1, "best": "pointing"}}, "evaluate_generated"),
     ],

@@ -172,7 +172,7 @@ def test_a_line_of_ten_megabytes_is_told(prepared, tmp_path):
     ("settings", "message"),
     [
         ({"pairs": False}, r"data\.next_sentence needs pairs"),
-        ({"random_next": 0.0}, "nothing to tell"),
+        ({"random_next": 0.0}, "nothing to predict"),
         ({"maximum_length": 4}, r"data\.maximum_length"),
         ({"duplicates": 0}, r"data\.duplicates"),
         ({"mask_share": 0.95}, r"data\.mask_share"),

@@ -158,7 +158,7 @@ def test_pictures_of_folders_and_archives_are_called_as_their_folder(folders, tm
         for each in found  # type: ignore[operator]
     ]
     (folders / "loose.png").write_bytes(png(EXAMPLES[0][0]))
-    with pytest.raises(InputError, match=r"loose\.png lies in no folder of a class"):
+    with pytest.raises(InputError, match=r"loose\.png is not in a folder of a class"):
         read_labelled_pictures(folders)
 
 
@@ -255,7 +255,7 @@ def test_damaged_pictures_are_left_out_and_said_so(folders, tmp_path):
     (folders / "left" / "00.png").write_bytes(b"no picture")
     data = {"train": str(folders), "colour": False}
     prepared = prepare_pictures(PictureData(**data), tmp_path / "data", seed=0)
-    assert "1 pictures could not be read and were left out" in prepared.notes[0]
+    assert "1 images could not be read and were skipped" in prepared.notes[0]
     assert len(prepared.train) + len(prepared.validation) == 59
     with pytest.raises(InputError, match="is not a readable image"):
         prepare_pictures(PictureData(**data, on_error="stop"), tmp_path / "other", seed=0)
@@ -287,7 +287,7 @@ def test_a_model_of_another_size_starts_from_a_trained_one(run, tmp_path):
     ("given", "said"),
     [
         ([], "the pictures are"),
-        ([(EXAMPLES[0][0], 3)] * 20, "give a picture and its class"),
+        ([(EXAMPLES[0][0], 3)] * 20, "give an image and its class"),
         (EXAMPLES[:8], "8 pictures are too few to hold some out"),
         ([(picture, "left") for picture, _ in EXAMPLES], "all images are of one class, left"),
     ],

@@ -170,7 +170,7 @@ def test_the_same_seed_gives_the_same_vectors():
 
 
 def test_what_cannot_be_trained_is_said():
-    with pytest.raises(InputError, match="no two words stand near each other"):
+    with pytest.raises(InputError, match="no two words are near each other"):
         train_vectors([["a"], ["b"]], VectorSettings(method="glove", minimum_count=1))
     with pytest.raises(InputError, match=r"overflow in epoch \d+; lower learning_rate, which is 1e\+30"):
         train_vectors(TEXT, VectorSettings(method="glove", learning_rate=1e30))
