@@ -842,7 +842,7 @@ def test_a_long_text_is_tagged_and_cut_for_a_vector_where_that_is_asked_for(rand
     ("body", "kind", "message"),
     [
         (b"", "", "the body is empty; send the bytes of an image"),
-        (png(), "text/html", "the content type is 'text/html'; send a picture"),
+        (png(), "text/html", "the content type is 'text/html'; send an image"),
         (b"{}", "application/json", "the body: the field 'inputs' is missing"),
         (b'{"inputs": ""}', "application/json", "inputs: expected bytes of length >= 1"),
         (b'{"inputs": "http://a.example/cat.png"}', "application/json", "inputs: invalid base64 encoded string"),
