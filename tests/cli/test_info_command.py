@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from importlib import metadata
 
 import torch
 
@@ -13,7 +14,7 @@ def test_without_a_folder_it_says_what_the_doctor_says(command):
         answer = command(name, "--json")
         assert (answer.code, answer.err) == (0, "")
         found = json.loads(answer.out)
-        assert (found["command"], found["versions"]["torch"]) == (name, torch.__version__)
+        assert (found["command"], found["versions"]["torch"]) == (name, metadata.version("torch"))
         assert found["threads"] == torch.get_num_threads()
     text = command("doctor").out
     for line in (found["precision"]["reason"], f"regard          {regard.__version__}", "slow here"):

@@ -51,5 +51,5 @@ print(growth.watched(40, 5, keep))
     assert done.returncode == 0, done.stderr[-3000:]
     figures = ast.literal_eval(done.stdout)
     assert figures["grown, %"] > 2
-    assert figures["grown, KiB each time"] > 900
+    assert figures["grown, KiB each time"] > 500  # of 1,024: what the interpreter gives back meanwhile is subtracted
     assert (figures["files more"], figures["threads more"]) == (40, 40)
