@@ -87,4 +87,4 @@ def test_the_page_on_installing_lists_every_extra():
     page = (ROOT / "docs" / "installing.md").read_text("utf-8")
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert listed == EXTRAS.keys() - {"dev"}
+    assert listed == EXTRAS.keys()

@@ -116,6 +116,12 @@ def test_peers_say_whether_they_are_there_without_regard(name, tmp_path):
         "bertviz": "picture",
         "sentence_transformers": "embedding",
         "llamacpp": "decoding",
+        "pytorch": "lstm_training",
+        "gensim": "skipgram",
+        "glove": "glove",
+        "timm": "vit_training",
+        "onnxruntime": "embedding_onnxruntime",
+        "openvino": "embedding_openvino",
     }.get(name, "translation")
     with Driver(PEERS[name], threads=1, python=str(bare)) as driver:
         assert driver.ask({"do": "hello", "kind": kind}) == {"available": False, "versions": {}}

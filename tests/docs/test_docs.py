@@ -177,6 +177,8 @@ def test_commands_that_are_only_shown_exist(page: Path) -> None:
                 assert re.search(rf"(?<![\w-]){option}(?![\w-])", help_of(name)), (
                     f"{called(page)}: {name} has no {option}"
                 )
+            if "--code" in arguments:  # names parts that the reader's own file brings
+                continue
             recipe = next((each for each in arguments if each.startswith("recipes/")), None)
             if name == "train" and (ROOT / "recipes" / f"{arguments[0]}.yaml").is_file():
                 recipe = f"recipes/{arguments[0]}.yaml"

@@ -251,7 +251,7 @@ def test_a_text_to_text_model_is_asked_so_too(randomize: Make):
     [
         ({"parameters": {"truncate": 3}}, "parameters.truncate: is 3, and no text is cut"),
         ({"parameters": {"best_of": 2}}, "parameters.best_of: is 2, and one text is written"),
-        ({"parameters": {"return_full_text": True}}, "parameters.return_full_text: is True, and what is written"),
+        ({"parameters": {"return_full_text": True}}, "parameters.return_full_text: is True, and the output does not"),
         ({"parameters": {"top_n_tokens": 2}}, "parameters.top_n_tokens: is 2"),
         ({"parameters": {"decoder_input_details": True}}, "parameters.decoder_input_details: is True"),
         ({"parameters": {"max_new_tokens": 5000}}, "parameters.max_new_tokens: is 5000, and at most 1,024"),
