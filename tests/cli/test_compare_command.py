@@ -73,5 +73,5 @@ def test_ctrl_c_says_how_to_go_on(process, recipe_file, tmp_path):
         running.send_signal(signal.SIGINT)
         error = running.communicate()[1].decode()
     assert running.returncode == 130
-    assert f"to go on: regard compare {recipe_file} model.norm=pre,post" in error
+    assert f"to continue: regard compare {recipe_file} model.norm=pre,post" in error
     assert "Traceback" not in error
