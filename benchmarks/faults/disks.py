@@ -292,7 +292,7 @@ class Disks:
             ended = runs.in_child(lambda: scenes.trained(self.data, folder, say=said, **steps), place)
             if ended.code:
                 return f"exit code {ended.code}: {ended.sentence}"
-            told = f"{target}" in ended.said and "is whole, and the run goes on from it" in ended.said
+            told = f"{target}" in ended.said and "is intact, and the run continues from it" in ended.said
             if not told and file.name != "README.md":
                 return f"not told: {ended.said}"
             names = runs.differing(runs.remains(folder), after)
