@@ -519,3 +519,12 @@ def test_training_a_text_model_that_returns_logits_alone_says_what_to_return(tmp
     data = [("a fine film", "good"), ("a dull film", "bad")] * 9
     with pytest.raises(InputError, match=r"the forward of Reader returns a tensor; return a regard\.layers\.Encoded"):
         regard.train("classify", settings, output=tmp_path / "run", data=data, code=str(file))
+
+
+def test_files_are_found_after_the_current_folder_has_changed(tmp_path, monkeypatch):
+    (tmp_path / "mine_of_a_folder.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    parts.load_code("mine_of_a_folder.py")
+    assert "mine_of_a_folder.py" in parts.code_files()
+    monkeypatch.chdir("/")
+    assert str((tmp_path / "mine_of_a_folder.py").resolve()) in parts.code_files()

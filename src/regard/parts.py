@@ -93,7 +93,7 @@ class Parts:
         self._parts: dict[tuple[Kind, str], Part] = {}
         self._files: set[tuple[Path, str]] = set()
         self._reading: Origin | None = None
-        self.files: list[str] = []
+        self.files: dict[str, Path] = {}
         self._package = ""
         self._installed = False
         self.builtin: dict[Kind, Callable[[], Sequence[str]]] = dict(builtin or {})
@@ -160,7 +160,7 @@ class Parts:
         finally:
             self._reading = None
         self._files.add((file, digest))
-        self.files = list(dict.fromkeys([*self.files, str(path)]))
+        self.files[str(path)] = file
 
     def _origin(self, value: Any) -> Origin:
         if self._reading is not None:
@@ -209,8 +209,8 @@ def load_code(code: Code | None) -> None:
 
 
 def code_files() -> list[str]:
-    """The paths of the files that `load_code` ran, as they were given."""
-    return list(PARTS.files)
+    """The paths of the files that `load_code` ran: as they were given, or absolute where the current folder has changed since."""
+    return [given if Path(given).resolve() == file else str(file) for given, file in PARTS.files.items()]
 
 
 def score(name: str) -> Callable[[type[T]], type[T]]:
