@@ -8,8 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.claims.own_data import SPLITS
+from regard.claims.own_data import SPLITS, OwnData, files_of
+from regard.data.token_store import TokenStore
 from regard.errors import InputError
+from regard.tasks.language_modelling import LanguageModel
+from regard.tasks.loading import load
+from regard.tasks.preparation import VALIDATION
 from regard.tasks.spec import spec_of
 from regard.training.run import train
 from regard.word_embeddings.training import Corpus
@@ -17,6 +21,15 @@ from regard.word_embeddings.training.corpus import Tokenisation
 
 NEVER = 1_000_000_000
 """Updates after which nothing is done: later than the last."""
+
+SETTINGS: Mapping[str, Any] = {
+    "schedule": "cosine",
+    "warmup": 50,
+    "precision": "float32",
+    "evaluate_every": NEVER,
+    "save_every": NEVER,
+}
+"""Of the `training` section, where an experiment does not say otherwise."""
 
 
 @contextlib.contextmanager
@@ -46,14 +59,7 @@ def trained(
         "seed": seed,
         "model": dict(model),
         "data": dict(data or {}),
-        "training": {
-            "schedule": "cosine",
-            "warmup": 50,
-            "precision": "float32",
-            "evaluate_every": NEVER,
-            "save_every": NEVER,
-            **training,
-        },
+        "training": {**SETTINGS, **training},
     }
     if "tokenizer" in spec_of(task).sections:
         recipe["tokenizer"] = {"kind": "word", "size": 1_000, **(tokenizer or {})}
@@ -61,6 +67,45 @@ def trained(
         folder = Path(place) / "run"
         train(recipe, output=folder, data=examples[:-held_out], validation=examples[-held_out:])
         yield folder
+
+
+@contextlib.contextmanager
+def language_model(
+    model: Mapping[str, Any],
+    *,
+    path: str | None,
+    length: int,
+    vocabulary: int,
+    seed: int,
+    training: Mapping[str, Any],
+) -> Iterator[tuple[LanguageModel, TokenStore]]:
+    """A language model trained on a text, and the tokens of text that was held out, as one stream of stretches.
+
+    Arguments:
+        model: the `model` section.
+        path: a file of text, or a folder with train.txt and valid.txt; Python's reference text where None.
+        length: of the stretches that are learned.
+        vocabulary: tokens, of a byte-level BPE.
+        seed, training: as for `trained`.
+    """
+    text: dict[str, Any] = {"builtin": "python_docs", "unit": "paragraph"}
+    if path is not None:
+        found = files_of(path, OwnData(says="text", texts=True), Path())
+        text = {"train": found.train, "validation": found.validation}
+    with tempfile.TemporaryDirectory(prefix="regard-") as place:
+        folder = Path(place) / "run"
+        train(
+            {
+                "task": "language_modelling",
+                "seed": seed,
+                "model": dict(model),
+                "data": {**text, "length": length},
+                "tokenizer": {"kind": "byte_bpe", "size": vocabulary},
+                "training": {**SETTINGS, **training},
+            },
+            output=folder,
+        )
+        yield load(folder, task="language_modelling"), TokenStore.open(folder / "data" / VALIDATION)
 
 
 def training_text(path: str | None, tokenisation: Tokenisation) -> Corpus:

@@ -68,6 +68,7 @@ def test_the_rows_are_there_in_order():
         "4.6",
         "4.7",
         "4.8",
+        "5.7",
     ]
     assert claim("2.1b").name == "scaled-scores"
 
@@ -76,8 +77,8 @@ def test_the_rows_are_there_in_order():
 def test_a_file_is_a_claim(name):
     found = claim(name)
     assert found.name == name
-    assert found.seeds == (1, 2, 3)
-    assert list(references(*found.expressions))
+    assert found.seeds == (1, 2, 3) if found.judge is not None else min(found.seeds) >= 11
+    assert list(references(*found.asked(found.rounds[0])))
     assert found.statement.endswith(".")
     assert found.predicted.endswith(".")
 
@@ -100,6 +101,8 @@ def test_arms_train_equally_long(name):
 def test_thresholds_of_the_judge_stand_in_what_is_predicted(name):
     """As written, in per cent, or as a share that falls or is added."""
     found = claim(name)
+    if found.judge is None:
+        return
     predicted = set(re.findall(r"\d+(?:\.\d+)?", found.predicted))
     text = re.sub(r'"[^"]*"', "", found.expressions[0].text)
     for number in set(re.findall(r"(?<![\w.])\d+\.?\d*", re.sub(r"\(,[^)]*\)", "", text))) - {"1"}:

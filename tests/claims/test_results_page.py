@@ -67,7 +67,11 @@ def test_the_index_has_every_claim_by_paper_and_by_deck(results):
     lectures = "| B-01 | D0, D2 | the deck says | what is right (claim 1.9) | E | proof |\n"
     text = results.claim_index(pages, {"claim-1.10": "by a little | or so"}, lectures)
     lines = text.splitlines()
-    assert "First round, 2 of 44 run: 1 confirmed, 1 refuted; second round, 1 of 44 run: 1 supported." in lines
+    first = sum(claim.judge is not None for claim in claims())
+    said = (
+        f"First round, 2 of {first} run: 1 confirmed, 1 refuted; second round, 1 of {len(claims())} run: 1 supported."
+    )
+    assert said in lines
     decks = lines[lines.index("## By lecture deck") : lines.index("## All pages")]
     assert [line for line in decks if line.startswith("- ")] == ["- D0", "- D2"]
     listed = lines[lines.index("## All pages") :]
@@ -130,7 +134,8 @@ def test_a_claim_that_was_not_run_is_listed_with_its_command(results):
 
 def test_the_verdicts_are_counted(results):
     pages = [("a", page("1.1", "refuted", [])), ("b", page("1.2", "confirmed", [])), ("c", page("1.3", "refuted", []))]
-    assert results.counted(pages) == f"first round, 3 of {len(claims())} run: 1 confirmed, 2 refuted"
+    first = sum(claim.judge is not None for claim in claims())
+    assert results.counted(pages) == f"first round, 3 of {first} run: 1 confirmed, 2 refuted"
 
 
 def test_every_reading_is_of_a_claim_that_was_run(results):

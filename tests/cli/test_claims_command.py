@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 KEYS = [
-    "claim", "row", "source", "round", "predicted", "measured", "parts", "verdict", "reason", "provenance", "seconds", "seeds",
-    "command",
+    "claim", "row", "source", "round", "rounds", "predicted", "measured", "parts", "verdict", "reason", "provenance", "seconds",
+    "seeds", "command",
 ]  # fmt: skip
 
 
@@ -63,6 +63,16 @@ def test_a_claim_is_shown_with_what_would_confirm_it(command, tmp_path):
     assert [part["kind"] for part in values["second_round"]].count("direction") == 1
     assert "did you mean 'scaled-scores'" in command("claims", "show", "scaled-score").refusal()
     assert "there is no command 'shwo'; did you mean 'show'?" in command("claims", "shwo").refusal()
+
+
+def test_a_claim_of_parts_alone_is_shown_without_a_round(command, tmp_path):
+    text = command("claims", "show", "wider-beams", "--output", tmp_path).out
+    assert "direction  From a beam of 4 to one of 64" in text
+    assert "judge" not in text
+    assert "round" not in text
+    values = json.loads(command("claims", "show", "5.7", "--output", tmp_path, "--json").out)
+    assert (values["judge"], values["refutes"], values["rounds"]) == (None, None, [2])
+    assert "has no round 1; it is judged by parts alone" in command("claims", "run", "5.7", "--round", "1").refusal()
 
 
 def test_a_refutation_is_said_and_written(command, claim_file, tmp_path):

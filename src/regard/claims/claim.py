@@ -1,4 +1,4 @@
-"""A paper's claim: a comparison, what it was predicted to find, and how it is judged, in its first round and its second."""
+"""A paper's claim: a comparison, what it was predicted to find, and how it is judged, by one expression or by parts."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ class Claim:
         row: its number among the claims of the project.
         source: the paper and place.
         statement: what it says, in a sentence.
-        predicted: what would confirm it, with the thresholds; written before the first run and not changed after.
+        predicted: what would confirm it, with the thresholds; written before the first run and not changed after. That of
+            `second_round` where there is no `judge`.
         comparison: the sections of a comparison.
-        judge: the expression that confirms it, in the first round.
+        judge: the expression that confirms it, in the first round; null where it is asked by parts alone, which are a second
+            round without a first.
         refutes: the expression that refutes it; where null, all that does not confirm it does.
         second_round: how it is asked the second time, by parts; null where it is not.
         own_data: what it means on the user's pairs, or a sentence why it means nothing there.
-        minutes: about how long it takes on two cores.
+        minutes: about how long it takes on two cores; that of `second_round` where there is no `judge`.
 
     The file has the sections of the comparison (`recipe`, `arms`, `seeds`, `budget`, `measures`) besides the other fields; those
     of one that trains no model are `experiment`, `arms` and `seeds`.
@@ -52,26 +54,44 @@ class Claim:
     statement: str
     predicted: str
     comparison: dict[str, Any]
-    judge: str
     own_data: OwnData | str
     minutes: float
+    judge: str | None = None
     refutes: str | None = None
     second_round: SecondRound | None = None
     file: Path | None = field(default=None, init=False, compare=False)
 
+    def __post_init__(self) -> None:
+        if self.judge is None and (self.second_round is None or self.refutes is not None):
+            raise InputError(
+                f"claim {self.name!r} has no judge; give one, or parts alone: second_round, and no refutes"
+            )
+
     @cached_property
     def expressions(self) -> tuple[Expression, Expression | None]:
-        """`judge`, and `refutes` where there is one."""
+        """`judge`, and `refutes` where there is one.
+
+        Raises:
+            InputError: where the claim is judged by parts alone, or an expression cannot be read.
+        """
         where = f"claim {self.name!r}"
+        if self.judge is None:
+            raise InputError(f"{where} is judged by parts alone; it has no judge")
         return (
             Expression(self.judge, f"{where}: judge"),
             None if self.refutes is None else Expression(self.refutes, f"{where}: refutes"),
         )
 
     @property
+    def rounds(self) -> tuple[int, ...]:
+        """Those there are; the second alone where it is judged by parts from the beginning."""
+        first = () if self.judge is None else (FIRST,)
+        return first if self.second_round is None else (*first, SECOND)
+
+    @property
     def latest(self) -> int:
         """The last round there is."""
-        return FIRST if self.second_round is None else SECOND
+        return self.rounds[-1]
 
     def second(self, number: int) -> SecondRound | None:
         """The second round where that is asked for, None for the first.
@@ -79,11 +99,10 @@ class Claim:
         Raises:
             InputError: where the claim does not have it.
         """
-        if number == FIRST:
-            return None
-        if number != SECOND or self.second_round is None:
-            raise InputError(f"claim {self.name!r} has no round {number}; the last is {self.latest}")
-        return self.second_round
+        if number not in self.rounds:
+            known = f"the last is {self.latest}" if self.judge is not None else "it is judged by parts alone"
+            raise InputError(f"claim {self.name!r} has no round {number}; {known}")
+        return None if number == FIRST else self.second_round
 
     def in_round(self, number: int) -> Claim:
         """The claim whose `predicted`, `minutes` and comparison are those of a round.
@@ -114,12 +133,12 @@ class Claim:
 
     @cached_property
     def resolved(self) -> Comparison | Computation:
-        """The comparison as the catalogue has it; a computation where an experiment stands for the recipe, imported now.
+        """The comparison of the first round there is; a computation where an experiment stands for the recipe, imported now.
 
         Raises:
             InputError: for a comparison that cannot be, or expressions that ask for arms or measures it does not have.
         """
-        return self.resolved_in(FIRST)
+        return self.resolved_in(self.rounds[0])
 
     def resolved_in(self, number: int) -> Comparison | Computation:
         """The same of a round.
@@ -157,8 +176,8 @@ class Claim:
             InputError: as `resolved`.
         """
         _ = self.resolved
-        if self.second_round is not None:
-            self.resolved_in(SECOND)
+        for number in self.rounds[1:]:
+            self.resolved_in(number)
         return self
 
     @property
@@ -168,7 +187,9 @@ class Claim:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds it is judged by."""
+        """The seeds it is judged by, in its first round where it has one."""
+        if self.judge is None and self.second_round is not None:
+            return self.second_round.numbers
         return seeds_of(self.comparison.get("seeds", 3))
 
     @property
@@ -223,6 +244,9 @@ def _read(values: Mapping[str, Any], where: str) -> Claim:
         raise InputError(f"{where}: holds no claim, which is a mapping; see docs/claims.md")
     own = {key: value for key, value in values.items() if key not in (*SECTIONS, EXPERIMENT)}
     sections = {key: value for key, value in values.items() if key in (*SECTIONS, EXPERIMENT)}
+    parts = own.get("second_round")
+    if own.get("judge") is None and isinstance(parts, Mapping):  # what is said of the parts is said of the claim
+        own = {key: parts[key] for key in ("predicted", "minutes") if key in parts} | own
     return from_mapping(Claim, own | {"comparison": sections}, where)
 
 

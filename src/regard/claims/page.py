@@ -54,7 +54,8 @@ def _round(result: Mapping[str, Any]) -> int:
 
 def _section(result: Mapping[str, Any], place: str, reading: str) -> list[str]:
     claim = result["claim"]
-    lines = [f"## {ROUNDS[_round(result)]}: {claim['verdict']}", ""]
+    by_parts = 1 not in claim.get("rounds", (1, 2))  # a claim that never had another round needs no number
+    lines = [f"## {'Verdict' if by_parts else ROUNDS[_round(result)]}: {claim['verdict']}", ""]
     why = reading or claim.get("reason", "")
     if why:
         lines += [f"**{claim['verdict']}**: {escaped(why)}.", ""]

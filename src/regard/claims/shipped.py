@@ -19,7 +19,7 @@ class Shipped:
 
     Arguments:
         claim, row: which.
-        round: the first or the second.
+        round: the first or the second; the second too of a claim that is judged by parts alone.
         verdict: what came out.
         reading: what it comes to in a few words; empty where that is not written.
         seeds: of the runs.

@@ -46,7 +46,8 @@ class Verdict:
     Arguments:
         claim: which.
         outcome: None until it is run.
-        round: the first, which confirms or refutes by one expression, or the second, which judges parts.
+        round: the first, which confirms or refutes by one expression, or the second, which judges parts; of a claim that is
+            judged by parts alone the second.
         parts: of the second round, as `PartVerdict.to_json` has them.
         provenance: where the prediction was before the runs; None where that was not recorded.
         measured: by arm and measure, the median with every seed's value.
@@ -79,6 +80,7 @@ class Verdict:
             "row": claim.row,
             "source": claim.source,
             "round": self.round,
+            "rounds": list(self.claim.rounds),
             "predicted": claim.predicted,
             "measured": self.measured,
             "parts": list(self.parts),
@@ -175,8 +177,8 @@ def run_claim(
 
 
 def place_of(claim: Claim, round_: int, output: Place) -> Path:
-    """Where the runs of a round are, those of the claim as the catalogue has it."""
-    return Path(output) / (claim.name if round_ == FIRST else f"{claim.name}-round-{round_}")
+    """Where the runs of a round are, those of the claim as the catalogue has it; of the first there is under its own name."""
+    return Path(output) / (claim.name if round_ == claim.rounds[0] else f"{claim.name}-round-{round_}")
 
 
 def judged(claim: Claim, compared: Compared) -> tuple[Outcome, str]:
@@ -213,7 +215,7 @@ def last_verdict(claim: Claim, output: Place) -> Verdict:
 
     It has no outcome where there is none.
     """
-    found = (_left(claim, number, output) for number in range(claim.latest, 0, -1))
+    found = (_left(claim, number, output) for number in reversed(claim.rounds))
     return next((verdict for verdict in found if verdict is not None), Verdict(claim=claim, round=claim.latest))
 
 
@@ -242,8 +244,8 @@ def _left(claim: Claim, round_: int, output: Place) -> Verdict | None:
 def record(verdict: Verdict, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
     """Write `claims-NAME.json`, in the form of the other measured results, and `claims/NAME.png`; returns both.
 
-    The second round's are `claims-NAME-round-2.json` and `claims/NAME-round-2.png`, and the first's stay. A refutation is
-    written like a confirmation.
+    The second round's are `claims-NAME-round-2.json` and `claims/NAME-round-2.png`, and the first's stay; of a claim without a
+    first they have its name alone. A refutation is written like a confirmation.
 
     Raises:
         InputError: for a verdict that is not of a run in this process, without matplotlib, or a full disk.

@@ -18,6 +18,7 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.claims.claim import Claim
+    from regard.claims.expression import Expression
     from regard.claims.second_round import Part
     from regard.claims.shipped import Shipped
     from regard.claims.verdict import Verdict
@@ -34,7 +35,8 @@ claims = typer.Typer(
 
     Each claim is a comparison with a criterion fixed in advance. Running it trains the variants with several seeds and prints
     the prediction, the measurement and the verdict: confirmed, refuted or undecided in the first round; supported,
-    contradicted, inconclusive or not tested at this scale in the second, which judges parts by paired seeds.
+    contradicted, inconclusive or not tested at this scale in the second, which judges parts by paired seeds. Newer claims
+    are judged by parts alone.
 
     \b
     Example:
@@ -98,12 +100,13 @@ def show(
     shipped = shipped_verdicts()
     if as_json:
         own = claim.own_data
+        judge, refutes = (None if each is None else each.text for each in _judging(claim))
         print_json(
             verdict.to_json()
             | {
                 "statement": claim.statement,
-                "judge": claim.expressions[0].text,
-                "refutes": None if claim.expressions[1] is None else claim.expressions[1].text,
+                "judge": judge,
+                "refutes": refutes,
                 "own_data": own if isinstance(own, str) else own.says,
                 "needs_data": claim.needs_data,
                 "minutes": claim.in_round(verdict.round).minutes,
@@ -115,7 +118,7 @@ def show(
         )
         return
     rows = _rows(claim, verdict)
-    given = [("shipped", _folded(_shipped_text(each), 12)) for each in shipped.get(claim.name, ())]
+    given = [("shipped", _folded(_shipped_text(each, claim), 12)) for each in shipped.get(claim.name, ())]
     print_table([*rows[:-1], *given, rows[-1]])
 
 
@@ -199,6 +202,11 @@ def run(
         print_json(found[0] if len(found) == 1 else found)
 
 
+def _judging(claim: Claim) -> tuple[Expression | None, Expression | None]:
+    """What confirms and what refutes a claim in its first round; None for both where it is judged by parts alone."""
+    return (None, None) if claim.judge is None else claim.expressions
+
+
 def _part_json(part: Part) -> dict[str, Any]:
     contrast = None if part.expression is None else part.expression.text
     return {"says": part.says, "kind": part.kind, "contrast": contrast, "predicted": part.predicted}
@@ -208,9 +216,11 @@ def _shipped_json(shipped: Mapping[str, Sequence[Shipped]], claim: Claim) -> lis
     return [dataclasses.asdict(each) for each in shipped.get(claim.name, ())]
 
 
-def _shipped_text(given: Shipped) -> str:
+def _shipped_text(given: Shipped, claim: Claim) -> str:
     """A recorded verdict in a line."""
-    said = f"round {given.round}: {given.verdict}" + (f", {given.reading}" if given.reading else "")
+    said = given.verdict + (f", {given.reading}" if given.reading else "")
+    if claim.judge is not None:
+        said = f"round {given.round}: {said}"
     return f"{said} (seeds {given.seeds}, {given.minutes:.0f} minutes)"
 
 

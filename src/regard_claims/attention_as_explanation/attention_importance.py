@@ -1,0 +1,192 @@
+"""Whether attention weights rank the words of a text as gradients do, and as leaving a word out does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.data.labelled import read_labelled
+from regard.errors import InputError
+from regard.inspection import look
+from regard.inspection.analysis import ClassProbability, GradientTimesInput, attribute_scored
+from regard.inspection.editing import SetWeights, change
+from regard.models.config import check
+from regard.tasks.classification import Classifier
+from regard.tasks.encoders import Joined
+from regard.tasks.loading import load
+from regard_claims.shared import trained
+
+Labelled = tuple[str, str]
+Floats = NDArray[np.float64]
+
+WORDS, SENTENCES = "words.attention", "sentences.attention"
+
+SIGNED, PLAIN, STRENGTHS = 40, 60, 4
+"""Words of either sign, words without, and how strong the former are: 1 to 4."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttentionImportance:
+    """A recurrent classifier whose attention is held against two other measures of words (Jain, Wallace 2019, section 4.1).
+
+    Of the word at place t of a test text, a_t its weight, y the probabilities of the classes:
+
+        g_t = | x_t dy / dx_t |, a held fixed                 gradient, of the log-probability of the class that is told
+        l_t = 1/2 sum_c | y_c(x without x_t) - y_c(x) |        leaving out
+
+    and Kendall's tau (b) of a with g, of a with l, and of g with l, each the mean over texts; besides these the accuracy in per
+    cent, and the mean change of y where the weights of a text are exchanged among its words at random (section 4.2.1).
+
+    Where no path is given, texts of 10 to 20 words or pairs of words are sampled. Some words speak for one of two classes, 1 to 4
+    strong, `not` turns the next of these around, and the sum decides. The classifier is a hierarchical network (Yang et al.
+    2016), to which each of these texts is one sentence; of texts with several a word's weight is times that of its sentence.
+
+    Arguments:
+        path: a file of labelled texts, of which a tenth is for the test; sampled texts where null.
+        gathering: `attention`, or `average`, whose weights are all alike: of it the accuracy alone is measured.
+        width: of each direction of the recurrent net, of the vectors of words and of the context vector.
+        size, test_size: sampled texts to learn from, and texts to measure on, at most.
+        steps: updates.
+        batch: texts in an update, about.
+        learning_rate: the peak, which falls to 0 along a cosine.
+
+    Raises:
+        InputError: for sizes that are none.
+    """
+
+    precision: ClassVar[str] = "float32"
+    path: str | None = None
+    gathering: Literal["attention", "average"] = "attention"
+    width: int = 32
+    size: int = 6_000
+    test_size: int = 200
+    steps: int = 500
+    batch: int = 32
+    learning_rate: float = 3e-3
+
+    def __post_init__(self) -> None:
+        for name in ("width", "test_size", "steps", "batch"):
+            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+        check(self.size >= 200, "experiment.size", self.size, "at least 200", "a hundredth of them is held out")
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Per cent, three taus, and a probability."""
+        taus = ("attention and gradient", "attention and leaving out", "gradient and leaving out")
+        return ("accuracy", *taus, "change by exchange")
+
+    def run(self, seed: int) -> dict[str, float]:
+        """Train the classifier, and measure it.
+
+        Raises:
+            InputError: for a file without texts enough.
+        """
+        learned, test = self._texts(seed)
+        sizes = dict.fromkeys(("embedding_width", "hidden_width", "attention_width"), self.width)
+        longest = min(100, max(len(text.split()) for text, _ in learned) + 10)
+        with trained(
+            "classification",
+            {"name": "han", "gathering": self.gathering, **sizes},
+            learned,
+            seed=seed,
+            data={"maximum_length": longest},
+            training={
+                "steps": self.steps,
+                "batch_tokens": self.batch * longest,
+                "learning_rate": self.learning_rate,
+            },
+        ) as folder:
+            model = load(folder, task="classification")
+        told = model.classify_batch([text for text, _ in test])
+        right = sum(one.label == label for one, (_, label) in zip(told, test, strict=True))
+        found = [float("nan")] * 4
+        if self.gathering == "attention":
+            rng = np.random.Generator(np.random.Philox(key=[seed, 1]))
+            rows = [of_a_text(model, text, rng) for text, _ in test]
+            found = [float(np.nanmean(column)) for column in zip(*rows, strict=True)]
+        return dict(zip(self.measures, [100 * right / len(test), *found], strict=True))
+
+    def _texts(self, seed: int) -> tuple[list[Labelled], list[Labelled]]:
+        if self.path is None:
+            return signed_texts(self.size, 2 * seed), signed_texts(self.test_size, 2 * seed + 1)
+        texts = [(each.text, str(each.label)) for each in read_labelled(self.path) if each.label is not None]
+        if len(texts) < 300:
+            raise InputError(f"{self.path}: has {len(texts)} labelled texts, which are too few; give at least 300")
+        Random(seed).shuffle(texts)
+        held_out = min(self.test_size, len(texts) // 10)
+        return texts[held_out:], texts[:held_out]
+
+
+def of_a_text(model: Classifier, text: str, rng: np.random.Generator) -> tuple[float, ...]:
+    """The three taus of a text, in the order of `AttentionImportance`, and the change by exchange; NaN for a single word."""
+    with look(model) as seen:
+        model.classify(text)
+    words, sentences = seen.weights(WORDS), seen.weights(SENTENCES)
+    scored = ClassProbability(text=text).of(model)
+    with change(model, SetWeights(address=WORDS, to=words), SetWeights(address=SENTENCES, to=sentences)):
+        (read,) = attribute_scored(scored, method=GradientTimesInput()).read
+    ids = list(scored.read[0].ids)
+    weights = (sentences[0, 0] @ words[0, 0])[0].double().numpy()
+    places = np.flatnonzero(weights)  # boundaries have none
+    if len(places) < 2:
+        return (float("nan"),) * 4
+    shorter = [Joined(ids[:place] + ids[place + 1 :]) for place in places.tolist()]
+    whole, *others = model.probabilities([Joined(ids), *shorter]).double().numpy()
+    gradient = np.abs(read.scores.astype(np.float64))[places]
+    left_out = np.array([distance(whole, other) for other in others])
+    exchanged = words.clone()
+    for row in exchanged[0, 0]:  # of each sentence its own
+        own = row.nonzero().flatten()
+        row[own] = row[own][torch.from_numpy(rng.permutation(len(own)))]
+    with change(model, SetWeights(address=WORDS, to=exchanged)):
+        (other,) = model.probabilities([Joined(ids)]).double().numpy()
+    return (
+        kendall(weights[places], gradient),
+        kendall(weights[places], left_out),
+        kendall(gradient, left_out),
+        distance(whole, other),
+    )
+
+
+def kendall(one: Floats, other: Floats) -> float:
+    """Kendall's tau b; NaN where all numbers of one are alike.
+
+    >>> round(kendall(np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 3.0, 2.0, 4.0])), 4)  # one pair of six the other way
+    0.6667
+    """
+    signs, others = (np.sign(each[:, None] - each[None, :]) for each in (one, other))
+    pairs = np.sqrt((signs**2).sum() * (others**2).sum())
+    return float((signs * others).sum() / pairs) if pairs else float("nan")
+
+
+def distance(one: Floats, other: Floats) -> float:
+    """Half the sum of absolute differences (total variation)."""
+    return float(np.abs(one - other).sum() / 2)
+
+
+def signed_texts(size: int, seed: int) -> list[Labelled]:
+    """Texts with their classes, `good` or `bad`, as `AttentionImportance` says; none whose sum is 0."""
+    draw = Random(seed)
+    found: list[Labelled] = []
+    while len(found) < size:
+        words: list[str] = []
+        total = 0
+        for _ in range(draw.randint(10, 20)):
+            if draw.random() < 0.5:
+                words.append(f"plain{draw.randrange(PLAIN)}")
+                continue
+            number = draw.randrange(2 * SIGNED)
+            sign = 1 if number < SIGNED else -1
+            if draw.random() < 0.2:
+                words.append("not")
+                sign = -sign
+            words.append(f"signed{number}")
+            total += sign * (1 + number % STRENGTHS)
+        if total:
+            found.append((" ".join(words), "good" if total > 0 else "bad"))
+    return found

@@ -1,0 +1,132 @@
+"""How much a trained decoder attends to the first token, whatever it is, and what becomes of its loss without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.claims.measuring import recut
+from regard.inspection import look
+from regard.inspection.editing import SetWeights, change
+from regard.models.config import check
+from regard.tasks.language_modelling import LanguageModel
+from regard_claims.shared import language_model
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FirstToken:
+    """What the first token of a stretch is to a decoder (Xiao et al. 2023, section 3.1).
+
+    Measured on stretches of held-out text, each read from its own beginning, over the places q of their second half:
+
+        weight of place k = mean of a_qk over q, heads, and the layers from the second on
+        loss without place k = mean of -log p(x_{q+1}), where a_qk = 0 for all q > k, and the others are divided by their sum
+
+    This is what is left where a sliding window has let go of a token. The first is compared with the `others` after it, of
+    which the largest weight and the largest loss are told; all of them are seen from every q.
+
+    Arguments:
+        path: a file of text, or a folder with train.txt and valid.txt; Python's reference text where null.
+        positions: as in `DecoderConfig`.
+        width, heads, layers: of the decoder; its feed-forward nets are four times as wide.
+        vocabulary: tokens.
+        length: of a stretch.
+        test_size: stretches to measure on.
+        others: places after the first that it is compared with.
+        steps: updates.
+        batch: stretches in an update.
+        learning_rate: the peak, which falls to 0 along a cosine.
+
+    Raises:
+        InputError: for sizes that are none.
+    """
+
+    precision: ClassVar[str] = "float32"
+    path: str | None = None
+    positions: Literal["rotary", "learned"] = "rotary"
+    width: int = 64
+    heads: int = 4
+    layers: int = 3
+    vocabulary: int = 1_000
+    length: int = 64
+    test_size: int = 100
+    others: int = 7
+    steps: int = 800
+    batch: int = 16
+    learning_rate: float = 3e-3
+
+    def __post_init__(self) -> None:
+        for name in ("test_size", "others", "steps", "batch"):
+            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+        check(self.layers >= 2, "experiment.layers", self.layers, "at least 2", "the first is not counted")
+        most = self.length // 2 - 1
+        check(self.others <= most, "experiment.others", self.others, f"at most {most}", "raise experiment.length")
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Losses in nats, weights as shares."""
+        return ("loss", "loss without the first", "loss without another", "weight of the first", "largest other weight")
+
+    def run(self, seed: int) -> dict[str, float]:
+        """Train the decoder, and measure it."""
+        with language_model(
+            {
+                "name": "decoder",
+                "positions": self.positions,
+                "width": self.width,
+                "heads": self.heads,
+                "layers": self.layers,
+                "feedforward_width": 4 * self.width,
+                "maximum_positions": self.length,
+                "dropout": 0.0,
+            },
+            path=self.path,
+            length=self.length,
+            vocabulary=self.vocabulary,
+            seed=seed,
+            training={
+                "steps": self.steps,
+                "batch_tokens": self.batch * self.length,
+                "learning_rate": self.learning_rate,
+            },
+        ) as (model, store):
+            stretches = recut(store, self.length, self.test_size)
+            weights = weights_by_place(model, stretches)
+            losses = [loss_without(model, stretches, place) for place in (None, *range(self.others + 1))]
+        found = (losses[0], losses[1], max(losses[2:]), weights[0], max(weights[1 : self.others + 1]))
+        return dict(zip(self.measures, found, strict=True))
+
+
+def weights_by_place(model: LanguageModel, stretches: list[list[int]]) -> list[float]:
+    """The mean weight of each place, as `FirstToken` says."""
+    batch = model.task.batch(stretches)
+    with look(model.model) as seen, torch.no_grad():
+        model.model(batch.tokens)
+    half = batch.labels.shape[1] // 2
+    layers = [seen.weights(address)[:, :, half:].mean(dim=(0, 1, 2)) for address in seen.addresses[1:]]
+    return torch.stack(layers).mean(dim=0).tolist()
+
+
+def loss_without(model: LanguageModel, stretches: list[list[int]], place: int | None) -> float:
+    """The loss in the second half of the stretches where a place is hidden from all after it; as it is where None."""
+    batch = model.task.batch(stretches)
+    edit = nullcontext() if place is None else change(model.model, SetWeights(address="*", to=_without(place)))
+    with edit, torch.no_grad():
+        logits = model.model(batch.tokens)
+    half = batch.labels.shape[1] // 2
+    return float(F.cross_entropy(logits[:, half:].flatten(0, 1), batch.labels[:, half:].flatten()))
+
+
+def _without(place: int) -> Callable[[Tensor], Tensor]:
+    def weights(given: Tensor) -> Tensor:
+        kept = given.clone()
+        kept[..., place + 1 :, place] = 0
+        return kept / kept.sum(dim=-1, keepdim=True)
+
+    return weights

@@ -1,0 +1,157 @@
+"""How many heads of a trained decoder can be taken out, the least important first, and whether one of a layer is enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.claims.measure import Measure
+from regard.claims.measuring import recut
+from regard.inspection.editing import ScaleHeads, SetHeads, change
+from regard.models.config import check
+from regard.tasks.language_modelling import LanguageModel
+from regard_claims.shared import language_model
+
+Heads = Sequence[tuple[int, int]]
+"""Layer and head, from 0."""
+
+SHARE, AT_RANDOM = "worth left", "worth left, at random"
+PRUNED = "pruned"
+SAMPLE = 0x9D
+"""Sets the random order apart from others of the same seed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PrunedHeads:
+    """A decoder without some of its heads, not trained any further (Michel, Levy, Neubig 2019, sections 3.2, 3.3 and 4).
+
+    A head's importance is the expected change of the loss by a mask xi_h on its output, of each stretch x (section 4.1), and
+    the importances of a layer are divided by their Euclidean norm:
+
+        I_h = E_x | dL(x) / dxi_h |
+
+    They are computed on one part of the held-out text, losses on another. With L(S) the loss without the heads S, measured are
+
+        worth left(S) = (L(all) - L(S)) / (L(all) - L(none taken out))
+
+    after 20, 40, 60 and 80 % of all heads, the least important first and in a random order; the same where a single layer keeps
+    only its best head, for the layer in which that costs least; and the loss, as it is and without any head.
+
+    Arguments:
+        path: a file of text, or a folder with train.txt and valid.txt; Python's reference text where null.
+        width, heads, layers: of the decoder; its feed-forward nets are four times as wide.
+        vocabulary: tokens.
+        length: of a stretch.
+        test_size: stretches of each of the two parts.
+        steps: updates.
+        batch: stretches in an update.
+        learning_rate: the peak, which falls to 0 along a cosine.
+
+    Raises:
+        InputError: for sizes that are none.
+    """
+
+    precision: ClassVar[str] = "float32"
+    path: str | None = None
+    width: int = 64
+    heads: int = 8
+    layers: int = 4
+    vocabulary: int = 1_000
+    length: int = 64
+    test_size: int = 50
+    steps: int = 500
+    batch: int = 16
+    learning_rate: float = 3e-3
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "test_size", "steps", "batch"):
+            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+        check(self.heads >= 2, "experiment.heads", self.heads, "at least 2", "one is kept")
+
+    @property
+    def measures(self) -> tuple[str | Measure, ...]:
+        """Losses in nats, the others as shares."""
+        parted = [Measure(name=name, kind="computed", along=PRUNED) for name in (SHARE, AT_RANDOM)]
+        return ("loss", "loss without attention", *parted, "worth left, one head")
+
+    def run(self, seed: int) -> dict[str, float | Mapping[int, float]]:
+        """Train the decoder, and take its heads out."""
+        with language_model(
+            {
+                "name": "decoder",
+                "positions": "learned",
+                "width": self.width,
+                "heads": self.heads,
+                "layers": self.layers,
+                "feedforward_width": 4 * self.width,
+                "maximum_positions": self.length,
+                "dropout": 0.0,
+            },
+            path=self.path,
+            length=self.length,
+            vocabulary=self.vocabulary,
+            seed=seed,
+            training={
+                "steps": self.steps,
+                "batch_tokens": self.batch * self.length,
+                "learning_rate": self.learning_rate,
+            },
+        ) as (model, store):
+            stretches = recut(store, self.length, 2 * self.test_size)
+            shown, told = stretches[::2], stretches[1::2]
+            scores = importances(model, shown, self.layers, self.heads)
+            everything = [(layer, head) for layer in range(self.layers) for head in range(self.heads)]
+            whole, none = loss_without(model, told, []), loss_without(model, told, everything)
+
+            def left(heads: Heads) -> float:
+                return (none - loss_without(model, told, heads)) / (none - whole)
+
+            ordered = sorted(everything, key=lambda each: float(scores[each]))
+            chance = np.random.Generator(np.random.Philox(key=[seed, SAMPLE])).permutation(len(everything))
+            orders = {SHARE: ordered, AT_RANDOM: [everything[place] for place in chance]}
+            pruned = {
+                name: {part: left(order[: round(len(order) * part / 100)]) for part in (20, 40, 60, 80)}
+                for name, order in orders.items()
+            }
+            best = scores.argmax(dim=1).tolist()
+            alone = max(
+                left([(layer, head) for head in range(self.heads) if head != best[layer]])
+                for layer in range(self.layers)
+            )
+        return {"loss": whole, "loss without attention": none, **pruned, "worth left, one head": alone}
+
+
+def importances(model: LanguageModel, stretches: list[list[int]], layers: int, heads: int) -> Tensor:
+    """I of each head, (layers, heads), each layer's divided by its Euclidean norm."""
+    batch = model.task.batch(stretches)
+    masks = [torch.ones(len(stretches), heads, requires_grad=True) for _ in range(layers)]
+    edits = [
+        SetHeads(address=_address(layer), to=lambda outputs, mask=mask: outputs * mask[:, :, None, None])
+        for layer, mask in enumerate(masks)
+    ]
+    with change(model.model, *edits):
+        loss = model.task.loss(model.model, batch).total  # of a stretch each row of a mask
+    found = torch.stack([slope.abs().mean(dim=0) for slope in torch.autograd.grad(loss, masks)])
+    return found / found.norm(dim=1, keepdim=True).clamp_min(math.ulp(0.0))
+
+
+def loss_without(model: LanguageModel, stretches: list[list[int]], heads: Heads) -> float:
+    """The mean loss of a token where these heads give out nothing."""
+    layers = sorted({layer for layer, _ in heads})
+    edits = [
+        ScaleHeads(address=_address(layer), heads=[head for each, head in heads if each == layer]) for layer in layers
+    ]
+    batch = model.task.batch(stretches)
+    with change(model.model, *edits), torch.no_grad():
+        found = model.task.loss(model.model, batch)
+    return float(found.total) / found.tokens
+
+
+def _address(layer: int) -> str:
+    return f"layers.{layer}.attention"

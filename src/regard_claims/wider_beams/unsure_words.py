@@ -1,0 +1,132 @@
+"""What a wider beam finds where every word has several translations: more probable sentences, or better ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from statistics import fmean
+from typing import ClassVar
+
+from regard.claims.measure import Measure
+from regard.generation import GenerationSettings
+from regard.models.config import check
+from regard.tasks.loading import load
+from regard.tasks.translation import Translation
+from regard_claims.shared import trained
+
+BEAM = "beam"
+RIGHT, LENGTH, PROBABILITY, NORMALISED = "right", "length", "log-probability", "right, normalised"
+
+Choices = tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnsureWords:
+    """A translator of words with several translations each, and beams of several widths (Koehn, Knowles 2017, section 3.6).
+
+    A source is 6 to 12 words; the target has one word for each, in the same order, sampled anew each time among as many as there
+    are `shares`. A sentence of n words so has a probability of about the product of n shares, and one that stops early of fewer:
+    where the model gives the end a little too much, a search that is wide enough finds it (Murray, Chiang 2018).
+
+    Measured for each beam, on sources of the test: the share of right answers, as many words as the source has and each a
+    translation of the word at its place, in per cent; words written over words of the source; the mean log-probability that the
+    model gives its answers; and the first once more where hypotheses are compared by log-probability over length.
+
+    Arguments:
+        symbols: words of the source language.
+        shares: how probable the translations of a word are.
+        width: of the Transformer, one block for each side, 4 heads, feed-forward nets twice as wide.
+        size, test_size: pairs to learn from, sources to measure on.
+        beams: widths.
+        steps: updates.
+        batch: pairs in an update, about.
+        learning_rate: the peak, which falls to 0 along a cosine.
+
+    Raises:
+        InputError: for sizes that are none, and shares that are no probabilities.
+    """
+
+    precision: ClassVar[str] = "float32"
+    symbols: int = 30
+    shares: Choices = (0.4, 0.3, 0.2, 0.1)
+    width: int = 64
+    size: int = 8_000
+    test_size: int = 100
+    beams: tuple[int, ...] = (1, 4, 16, 64)
+    steps: int = 600
+    batch: int = 64
+    learning_rate: float = 3e-3
+
+    def __post_init__(self) -> None:
+        for name in ("symbols", "test_size", "steps", "batch"):
+            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+        check(self.size >= 200, "experiment.size", self.size, "at least 200", "a hundredth of them is held out")
+        sound = min(self.shares, default=0) > 0 and abs(sum(self.shares) - 1) < 1e-6
+        check(sound, "experiment.shares", self.shares, "above 0, with the sum 1", "change them")
+        check(min(self.beams, default=0) >= 1, "experiment.beams", self.beams, "at least 1", "raise it")
+
+    @property
+    def measures(self) -> tuple[str | Measure, ...]:
+        """A number for each beam."""
+        return tuple(
+            Measure(name=name, kind="computed", along=BEAM) for name in (RIGHT, LENGTH, PROBABILITY, NORMALISED)
+        )
+
+    def run(self, seed: int) -> dict[str, Mapping[int, float]]:
+        """Train the translator, and search with it."""
+        with trained(
+            "translation",
+            {
+                "name": "transformer",
+                "width": self.width,
+                "heads": 4,
+                "feedforward_width": 2 * self.width,
+                "encoder_layers": 1,
+                "decoder_layers": 1,
+                "norm": "pre",
+                "dropout": 0.1,
+            },
+            self.pairs(self.size, 2 * seed),
+            seed=seed,
+            tokenizer={"shared": True},
+            training={
+                "steps": self.steps,
+                "batch_tokens": 20 * self.batch,
+                "learning_rate": self.learning_rate,
+            },
+        ) as folder:
+            model = load(folder, task="translation")
+        sources = [source for source, _ in self.pairs(self.test_size, 2 * seed + 1)]
+        found: dict[str, dict[int, float]] = {name: {} for name in (RIGHT, LENGTH, PROBABILITY, NORMALISED)}
+        for beam in self.beams:
+            plain = GenerationSettings(beam=beam, length_penalty=0.0)
+            answers = model.translate_batch(sources, plain)
+            found[RIGHT][beam] = 100 * fmean(map(is_right, answers))
+            words = sum(len(answer.text.split()) for answer in answers)
+            found[LENGTH][beam] = words / sum(len(source.split()) for source in sources)
+            found[PROBABILITY][beam] = fmean(answer.log_probability for answer in answers)
+            normalised = GenerationSettings(beam=beam, length_penalty=1.0, length_normalisation="power")
+            found[NORMALISED][beam] = 100 * fmean(map(is_right, model.translate_batch(sources, normalised)))
+        return dict(found)
+
+    def pairs(self, size: int, seed: int) -> list[tuple[str, str]]:
+        """Sources and targets: `s3 s1` and `t3a t1c`."""
+        draw = Random(seed)
+        letters = "abcdefghijklmnopqrstuvwxyz"[: len(self.shares)]
+        found = []
+        for _ in range(size):
+            numbers = [draw.randrange(self.symbols) for _ in range(draw.randint(6, 12))]
+            chosen = draw.choices(letters, weights=self.shares, k=len(numbers))
+            target = " ".join(f"t{number}{letter}" for number, letter in zip(numbers, chosen, strict=True))
+            found.append((" ".join(f"s{number}" for number in numbers), target))
+        return found
+
+
+def is_right(answer: Translation) -> bool:
+    """Whether every word of the source has one of its translations at its place, and there is nothing else.
+
+    >>> is_right(Translation("t3a t1c", 0.0, 0.0, "s3 s1")), is_right(Translation("t3a", 0.0, 0.0, "s3 s1"))
+    (True, False)
+    """
+    return [word[1:-1] for word in answer.text.split()] == [word[1:] for word in answer.source.split()]
