@@ -68,7 +68,9 @@ def test_the_rows_are_there_in_order():
         "4.6",
         "4.7",
         "4.8",
+        "5.1",
         "5.7",
+        "5.8",
     ]
     assert claim("2.1b").name == "scaled-scores"
 
