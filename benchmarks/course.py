@@ -1,10 +1,10 @@
 """The course: every lesson's commands run as its page shows them, in a fresh folder, and the time of each.
 
-python benchmarks/course.py [LESSON ...] [--pictures] [--no-record]
+python benchmarks/course.py [LESSON ...] [--figures] [--no-record]
 
 The commands are read from the pages in docs/course, and what they print is compared with what the page says to expect
 (docs/pages.py). Each lesson has a process and an empty folder of its own. LESSON is the number of one; without any, all are run,
-and docs/results/course.json is written. --pictures copies the pictures that the commands made to docs/course/images.
+and docs/results/course.json is written. --figures copies the figures that the commands made to docs/course/images.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from regard.machine import keep_freed_memory
 ROOT = Path(__file__).resolve().parent.parent
 COURSE = ROOT / "docs" / "course"
 LESSONS = sorted(COURSE.glob("[0-9]*.md"))
-PICTURE = re.compile(r"!\[[^\]]*\]\(images/([\w.-]+\.png)\)")
+FIGURE = re.compile(r"!\[[^\]]*\]\(images/([\w.-]+\.png)\)")
 LONGEST = 120  # seconds of a lesson
 
 
@@ -46,14 +46,14 @@ class Done:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lessons", nargs="*", type=int)
-    parser.add_argument("--pictures", action="store_true")
+    parser.add_argument("--figures", action="store_true")
     parser.add_argument("--no-record", dest="record", action="store_false")
     arguments = parser.parse_args()
     chosen = [page for page in LESSONS if not arguments.lessons or number(page) in arguments.lessons]
     load = os.getloadavg()[0]
     done: dict[Path, Done] = {}
     for page in chosen:
-        done[page] = run_lesson(page, COURSE / "images" if arguments.pictures else None)
+        done[page] = run_lesson(page, COURSE / "images" if arguments.figures else None)
         print(f"{page.name}: {done[page].seconds:.0f} s, {done[page].processor_seconds:.0f} s of processors")
         print(done[page].untrue, end="\n" if done[page].untrue else "", flush=True)
     untrue = [page.name for page, each in done.items() if each.untrue]
@@ -89,22 +89,22 @@ def title(page: Path) -> str:
     return page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
 
 
-def run_lesson(page: Path, pictures: Path | None = None) -> Done:
+def run_lesson(page: Path, figures: Path | None = None) -> Done:
     """Run a lesson in a process and an empty folder of its own.
 
     Arguments:
-        pictures: the folder to copy the pictures of the page to, which its commands made.
+        figures: the folder to copy the figures of the page to, which its commands made.
     """
     with (
         tempfile.TemporaryDirectory() as folder,
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as alone,
     ):
         done = alone.submit(run_here, page, Path(folder)).result()
-        for name in PICTURE.findall(page.read_text(encoding="utf-8")):
+        for name in FIGURE.findall(page.read_text(encoding="utf-8")):
             if not (Path(folder) / name).exists():
                 return Done(done.seconds, done.processor_seconds, done.untrue or f"{page.name}: no command made {name}")
-            if pictures is not None:
-                shutil.copy(Path(folder) / name, pictures / name)
+            if figures is not None:
+                shutil.copy(Path(folder) / name, figures / name)
     return done
 
 

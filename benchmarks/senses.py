@@ -1,10 +1,10 @@
-"""The senses of a word told apart by the vectors that an encoder gives it in context: nearest neighbours, and a picture.
+"""The senses of a word told apart by the vectors that an encoder gives it in context: nearest neighbours, and a figure.
 
 python benchmarks/senses.py MODEL DATA [--layers last] [--words bank,spring]
 
 MODEL is the folder of any BERT, such as `python -c "from regard.embeddings import packaged; print(packaged())"` names, DATA
 that of CoarseWSD-20 (Loureiro et al. 2021), a folder for each word. A sense is that of the nearest vector, by cosine, among
-those of the training sentences. The picture shows the test sentences' vectors of "bank" in the two directions in which equally
+those of the training sentences. The figure shows the test sentences' vectors of "bank" in the two directions in which equally
 many of each sense in training vary most: nothing of it is text.
 """
 
@@ -26,7 +26,7 @@ from regard.machine import keep_freed_memory
 from regard.tasks.sentence_embedding import SentenceEncoder
 
 ROOT = Path(__file__).resolve().parent.parent
-PICTURE = ROOT / "docs" / "images" / "senses-bank.png"
+FIGURE = ROOT / "docs" / "images" / "senses-bank.png"
 SENSES = {"bank_bank": "where money is", "bank_bank_(geography)": "beside a river"}
 COLOURS = ("#d1495b", "#00798c")
 
@@ -53,7 +53,7 @@ def main() -> None:
         figures[word] = compared(train, test)
         print(word, figures[word], flush=True)
         if word == "bank":
-            picture(train, test)
+            plot(train, test)
     gains = [each["1-NN, %"] - each["most frequent sense, %"] for each in figures.values()]
     accuracies = [each["1-NN, %"] for each in figures.values()]
     record(
@@ -101,7 +101,7 @@ def compared(train: tuple[np.ndarray, list[str]], test: tuple[np.ndarray, list[s
     }
 
 
-def picture(train: tuple[np.ndarray, list[str]], test: tuple[np.ndarray, list[str]]) -> None:
+def plot(train: tuple[np.ndarray, list[str]], test: tuple[np.ndarray, list[str]]) -> None:
     from matplotlib.figure import Figure
 
     least = min(Counter(train[1]).values())
@@ -124,8 +124,8 @@ def picture(train: tuple[np.ndarray, list[str]], test: tuple[np.ndarray, list[st
     axes.set_yticks([])
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="best")
-    PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(PICTURE)
+    FIGURE.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(FIGURE)
 
 
 if __name__ == "__main__":

@@ -24,9 +24,9 @@ PLACE = re.compile(r"(<!-- settings: (?P<name>[\w.]+) (?P<section>[\w.]+) -->\n)
 FILLED_IN = {"vocabulary", "source_vocabulary", "target_vocabulary", "padding_id", "start_id", "end_id"}
 # What tasks without a tokenizer decide of a model.
 DECIDED = {
-    "model.picture_height",
-    "model.picture_width",
-    "model.picture_channels",
+    "model.image_height",
+    "model.image_width",
+    "model.image_channels",
     "model.frames",
     "model.inputs",
     "model.outputs",

@@ -66,7 +66,7 @@ def main() -> None:
     """A real one; then train, judge, show, ask."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=Path, help="your own pairs instead of builtin dates")
-    parser.add_argument("--output", type=Path, default=Path("demo"), help="where to put the model and the pictures")
+    parser.add_argument("--output", type=Path, default=Path("demo"), help="where to put the model and the figures")
     parser.add_argument("overrides", nargs="*", help="settings of the recipe, as key=value")
     arguments = parser.parse_args()
     keep_freed_memory()
@@ -102,7 +102,7 @@ def dates(folder: Path, overrides: Sequence[str]) -> None:
     print("\nA few of them:")
     for translation in model.translate_batch(shown):
         print(f"  {translation.source}  →  {translation.text}")
-    pictures(model, shown[1], shown, folder)
+    figures(model, shown[1], shown, folder)
     seconds = clock.seconds()
     print(f"From the first training step to the figure: {seconds:.1f} s")
     ask(model, "A date in your own language (empty to end): ")
@@ -125,7 +125,7 @@ def own_pairs(path: Path, folder: Path, overrides: Sequence[str]) -> None:
     for (source, target), translation in list(zip(pairs, found.translations, strict=True))[:6]:
         print(f"  {source}  →  {translation.text}   ({target})")
     shown = [source for source, _ in pairs[:6]]
-    pictures(model, shown[0], shown, folder)
+    figures(model, shown[0], shown, folder)
     seconds = clock.seconds()
     print(f"From the first training step to the figure: {seconds:.1f} s")
     ask(model, "A source of your own (empty to end): ")
@@ -160,7 +160,7 @@ def judge(model: Translator, examples: Sequence[DateExample]) -> tuple[float, fl
     return 1 - len(wrong) / len(examples), hits / max(1, digits), wrong
 
 
-def pictures(model: Translator, one: str, several: Sequence[str], folder: Path) -> None:
+def figures(model: Translator, one: str, several: Sequence[str], folder: Path) -> None:
     """A heatmap of one text, and a page with several to choose from."""
     with torch.no_grad(), regard.look(model) as seen:
         model.translate(one)

@@ -29,10 +29,10 @@ def test_a_config_has_bounds(changes, sentence):
         GPT2Config(**{"vocabulary": 9, "width": 8, "heads": 2, "layers": 1} | changes)
 
 
-def test_sides_of_pictures_have_bounds_too():
-    sizes = {"picture_width": 8, "picture_channels": 1, "outputs": 3, "patch": 4, "width": 8, "heads": 2, "layers": 1}
-    with pytest.raises(InputError, match="picture_height is 1099511627776 but must be at most 16,777,216"):
-        ViTConfig(picture_height=2**40, **sizes)
+def test_sides_of_images_have_bounds_too():
+    sizes = {"image_width": 8, "image_channels": 1, "outputs": 3, "patch": 4, "width": 8, "heads": 2, "layers": 1}
+    with pytest.raises(InputError, match="image_height is 1099511627776 but must be at most 16,777,216"):
+        ViTConfig(image_height=2**40, **sizes)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_a_name_that_never_was_is_none():
 def test_nothing_is_imported_until_a_name_is_asked_for():
     code = f"import sys, {DATA}.captions; assert 'torch' not in sys.modules; from {DATA}.captions import CaptionLine"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
-    assert f"DeprecationWarning: {DATA}.captions is now {DATA}.labelled_pictures" in done.stderr
+    assert f"DeprecationWarning: {DATA}.captions is now {DATA}.labelled_images" in done.stderr
 
 
 @pytest.mark.parametrize(

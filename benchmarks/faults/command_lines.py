@@ -56,7 +56,7 @@ GIVEN: dict[str, list[str]] = {
     "RECIPE": ["bahdanau.yaml", "classifier.yaml", "gpt2.yaml", "tagger.yaml", "nowhere.yaml", "text.txt", "binary.bin",
     "notes", "", "dtes", "empty.txt"],
     "FILE": [
-        "text.txt", "texts.csv", "pairs.tsv", "questions.jsonl", "tags.conll", "picture.png", "empty.txt", "binary.bin",
+        "text.txt", "texts.csv", "pairs.tsv", "questions.jsonl", "tags.conll", "image.png", "empty.txt", "binary.bin",
         "latin.txt", "odd.csv",
         "odd.jsonl", "nowhere", "notes", "", ".", "-", "new.txt", "new.html", "new.json", "new.npy", "new.svg",
         "nowhere/new.txt", "/dev/null", "/dev/zero",
@@ -72,7 +72,7 @@ GIVEN: dict[str, list[str]] = {
     "N-M": ["2-3", "3-2", "0-0", "x", "1-1000000000"],
     "QUERY": ["the dog", "", "\udcff"],
     "PATTERN": ["*.txt", "", "[", "**", "../*", "/*"],
-    "PICTURE": ["picture.png", "text.txt", "nowhere", "notes", "empty.txt"],
+    "IMAGE": ["image.png", "text.txt", "nowhere", "notes", "empty.txt"],
     "PIECE": ["text.txt", "nowhere", "binary.bin"],
     "COLUMN": ["text", "label", "0", "1", "-1", "99", "x", ""],
 }  # fmt: skip
@@ -130,7 +130,7 @@ GOOD: dict[str, list[str]] = {
     "summarize FILE": ["text.txt"],
     "export OUTPUT": ["new"],
     "check FOLDER": ["notes", "vectors", "models/marian", "models/encoder"],
-    "look TEXT": ["abcd", "the old dog sees", "picture.png"],
+    "look TEXT": ["abcd", "the old dog sees", "image.png"],
     "compose PIECE": ["text.txt"],
     "vectors evaluate VECTORS": ["text.vec", "vectors", "words.bin"],
 }

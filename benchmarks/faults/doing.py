@@ -17,7 +17,7 @@ from regard.word_embeddings.files import read_vectors
 from regard.word_embeddings.neighbours import neighbours
 
 TEXT = "the old dog sees"
-PICTURE = np.arange(64, dtype=np.uint8).reshape(8, 8) * 3
+IMAGE = np.arange(64, dtype=np.uint8).reshape(8, 8) * 3
 
 PREDICTIONS: dict[str, Callable[[Any], Any]] = {
     "translation": lambda model: model.translate("abcd"),
@@ -31,7 +31,7 @@ PREDICTIONS: dict[str, Callable[[Any], Any]] = {
     "span_corruption": lambda model: model.fill("the <extra_id_0> sees"),
     "denoising": lambda model: model.fill("the <mask> sees"),
     "text_to_text": lambda model: model.generate("turn: abc"),
-    "picture_classification": lambda model: model.classify(PICTURE),
+    "image_classification": lambda model: model.classify(IMAGE),
     "captioning": lambda model: model.caption(np.zeros((16, 32, 3), np.uint8)),
     "bidirectional_language_modelling": lambda model: model.score(TEXT),
 }
@@ -52,8 +52,8 @@ COMMANDS: dict[str, list[list[str]]] = {
     "span_corruption": [["fill", "model", "the <extra_id_0> sees"]],
     "denoising": [["fill", "model", "the <mask> sees"]],
     "text_to_text": [["generate", "model", "turn: abc"]],
-    "picture_classification": [["classify", "model", "picture.png"]],
-    "captioning": [["caption", "model", "picture.png"]],
+    "image_classification": [["classify", "model", "image.png"]],
+    "captioning": [["caption", "model", "image.png"]],
     "bidirectional_language_modelling": [["evaluate", "model", "text.txt"], ["embed", "model", TEXT]],
 }
 

@@ -22,10 +22,10 @@ from regard.checkpoints.elmo import read_published, write_published
 from regard.checkpoints.folder import parameters_of, read_card, read_config, shard_weights
 from regard.checkpoints.gguf import read_gguf
 from regard.checkpoints.tensors import read_outline, read_tensors
-from regard.data.labelled_pictures import read_labelled_pictures
+from regard.data.labelled_images import read_labelled_images
 from regard.data.music import read_chorales, read_midi, write_midi
 from regard.data.notes import Note, Piece
-from regard.data.pictures import open_pictures, read_digits, read_idx, read_picture
+from regard.data.images import open_images, read_digits, read_idx, read_image
 from regard.data.token_store import TokenStore
 from regard.embeddings.search import Index, IndexedFile, Passage
 from regard.embeddings.sentence_transformers import read_modules
@@ -37,7 +37,7 @@ from regard.reading import read_bytes
 from regard.serving.training import read_log
 from regard.tasks.generation_config import read_generation_config
 from regard.tasks.loading import pointers_of
-from regard.tasks.pictures import read_frames, write_frames
+from regard.tasks.images import read_frames, write_frames
 from regard.text.chat import ChatTemplate
 from regard.text.tokenizer import Tokenizer
 from regard.text.vocabulary import Kind
@@ -307,16 +307,16 @@ def arrays(place: Path) -> Iterator[Sample]:
     TokenStore.write(place / "store", {"source": 100, "target": 70_000}, rows)
     yield Sample(place / "store", ("*.json", "*.json", "*.bin"), read_store)
     (place / "frames" / "train").mkdir(parents=True)
-    pictures = (np.full((2, 4, 4, 1), number, np.uint8) for number in range(3))
-    list(write_frames(place / "frames" / "train", pictures, (4, 4, 1)))
+    images = (np.full((2, 4, 4, 1), number, np.uint8) for number in range(3))
+    list(write_frames(place / "frames" / "train", images, (4, 4, 1)))
     yield Sample(place / "frames", ("*.npy", "*.npy", "*.bin"), lambda folder: read_frames(folder / "train")[:3])
 
 
-# --- pictures and music -----------------------------------------------------------------------------------------
+# --- images and music -----------------------------------------------------------------------------------------
 
 
-def pictures(place: Path) -> Iterator[Sample]:
-    """Encoded pictures."""
+def images(place: Path) -> Iterator[Sample]:
+    """Encoded images."""
     place.mkdir(parents=True)
     pixels = np.arange(8 * 12 * 3, dtype=np.uint8).reshape(8, 12, 3)
     colour = Image.fromarray(pixels)
@@ -336,15 +336,15 @@ def pictures(place: Path) -> Iterator[Sample]:
         "b.tif": (colour, {}),
         "a.ppm": (colour, {}),
     }
-    for name, (picture, settings) in made.items():
+    for name, (image, settings) in made.items():
         folder = place / name.replace(".", "-")
         folder.mkdir()
-        picture.save(folder / name, **settings)
-        yield Sample(folder, ("*",), lambda folder, name=name: read_picture(folder / name))
+        image.save(folder / name, **settings)
+        yield Sample(folder, ("*",), lambda folder, name=name: read_image(folder / name))
 
 
 def collections(place: Path) -> Iterator[Sample]:
-    """Many pictures: MNIST's files, archives."""
+    """Many images: MNIST's files, archives."""
     for ending, write in (
         (".gz", lambda path, content: path.write_bytes(gzip.compress(content))),
         ("", Path.write_bytes),
@@ -366,10 +366,10 @@ def collections(place: Path) -> Iterator[Sample]:
             archive.write(place / "a.png", name)
 
     def read(folder: Path) -> None:
-        found = open_pictures(folder / "a.zip")
+        found = open_images(folder / "a.zip")
         for name in found:
             found.read(name)
-        list(read_labelled_pictures(folder / "a.zip"))
+        list(read_labelled_images(folder / "a.zip"))
 
     yield Sample(place / "zip", ("*",), read)
 
@@ -430,7 +430,7 @@ KINDS: dict[str, tuple[int, Callable[[Path], Iterable[Sample]]]] = {
     "vectors": (130_000, vectors),
     "index": (80_000, index),
     "arrays": (60_000, arrays),
-    "pictures": (90_000, pictures),
+    "images": (90_000, images),
     "collections": (50_000, collections),
     "music": (70_000, music),
     "recipes": (4_000, recipes),

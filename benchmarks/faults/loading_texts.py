@@ -19,7 +19,7 @@ from regard.claims.comparison import read_comparison
 from regard.cli import maps
 from regard.data.choices import read_choices
 from regard.data.labelled import read_labelled
-from regard.data.labelled_pictures import read_captions
+from regard.data.labelled_images import read_captions
 from regard.data.malformed import MalformedRows
 from regard.data.pairs import read_pairs, read_parallel
 from regard.data.questions import read_no_answer, read_predictions, read_questions

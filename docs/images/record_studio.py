@@ -51,20 +51,20 @@ class Film:
         self.milliseconds: list[int] = []
 
     def show(self, milliseconds: int = FRAME) -> None:
-        """One picture, for so long."""
+        """One figure, for so long."""
         self.page.evaluate("() => studio.settled()")
         self.page.wait_for_timeout(80)
         self.frames.append(self.page.screenshot())
         self.milliseconds.append(milliseconds)
 
     def type(self, text: str, every: int = 3) -> None:
-        """Type, a picture after every few letters."""
+        """Type, a figure after every few letters."""
         for start in range(0, len(text), every):
             self.page.keyboard.type(text[start : start + every])
             self.show(FRAME // 2)
 
     def save(self, path: Path, width: int) -> None:
-        """Write them in fewer pixels; pictures that are alike become one."""
+        """Write them in fewer pixels; figures that are alike become one."""
         from PIL import Image
 
         height = SIZE[1] * width // SIZE[0]

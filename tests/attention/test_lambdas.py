@@ -48,8 +48,8 @@ def test_the_layer_is_the_papers_double_sum(lambdas, scope, generator):
     torch.testing.assert_close(attention.weights(inputs) @ value, expected)
 
 
-def test_position_lambdas_move_with_the_picture(generator):
-    """Relative embeddings: what is the same picture a column further on is the same output a column further on."""
+def test_position_lambdas_move_with_the_image(generator):
+    """Relative embeddings: what is the same image a column further on is the same output a column further on."""
     attention, inputs, value = case(generator, lambdas="position", scope=3)
     grid = lambda x: x.unflatten(2, (ROWS, COLUMNS))  # noqa: E731
     moved = lambda x: grid(x).roll(1, dims=3).flatten(2, 3)  # noqa: E731

@@ -113,7 +113,7 @@ def test_peers_say_whether_they_are_there_without_regard(name, tmp_path):
     bare.chmod(0o755)
     kind = {
         "joeynmt": "training",
-        "bertviz": "picture",
+        "bertviz": "page",
         "sentence_transformers": "embedding",
         "llamacpp": "decoding",
         "pytorch": "lstm_training",

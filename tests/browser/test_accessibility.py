@@ -59,7 +59,7 @@ def sentences() -> AttentionView:
     return AttentionView(title="Sentences", maps=tuple(maps), examples=("first", "second"))
 
 
-def picture() -> AttentionView:
+def image() -> AttentionView:
     image = np.full((20, 20, 3), 200, dtype=np.uint8)
     patches = Patches(rows=2, columns=2, first=1)
     weights = np.random.default_rng(1).dirichlet(np.ones(5), (2, 3))
@@ -125,10 +125,10 @@ def test_the_viewer_has_no_violation_in_any_view(visit, until, scheme, width):
 
 @needs_axe
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_viewer_of_a_picture_has_no_violation(visit, until, scheme):
-    page = visit(picture(), color_scheme=scheme)
+def test_the_viewer_of_an_image_has_no_violation(visit, until, scheme):
+    page = visit(image(), color_scheme=scheme)
     found = violations(page)
-    page.select_option("#picture-mode", "every")
+    page.select_option("#image-mode", "every")
     found += violations(page)
     page.keyboard.press("f")
     until(page, "document.body.classList.contains('present')")

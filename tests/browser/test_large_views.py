@@ -44,7 +44,7 @@ def long(tmp_path_factory) -> Path:
 
 
 def milliseconds_per_frame(page: Any) -> np.ndarray:
-    """While the pointer wanders over the picture."""
+    """While the pointer wanders over the figure."""
     return np.array(
         page.evaluate("""async () => {
       const box = canvas.getBoundingClientRect(), times = [];
@@ -69,7 +69,7 @@ def test_the_page_of_bert_base_over_512_tokens_is_small_and_ready_soon(base, vis
     times = []
     for _ in range(3):
         page = visit(base)
-        # Until a value can be asked for: the first picture is drawn and the weights under the pointer are there.
+        # Until a value can be asked for: the first figure is drawn and the weights under the pointer are there.
         times.append(page.evaluate("performance.now()"))
         assert page.evaluate("valueText(3, 5)").count("±") == 1
         if times[-1] < 2000:
@@ -97,16 +97,16 @@ def test_2048_tokens_are_smooth(long, visit, until, view):
 
 def test_2048_tokens_scroll_and_keep_their_place(long, visit):
     page = visit(long, "view=heatmap&head=0")
-    page.focus("#picture")
+    page.focus("#figure")
     page.keyboard.press("Control+End")
     left, top, width, height = page.evaluate(
         "[pane.scrollLeft, pane.scrollTop, canvas.clientWidth, canvas.clientHeight]"
     )
     assert left > 1000
     assert top > 1000
-    assert width * height < 1_500_000  # no canvas of the whole picture
+    assert width * height < 1_500_000  # no canvas of the whole figure
     assert "token2047" in page.inner_text("#readout")
-    box = page.locator("#picture").bounding_box()
+    box = page.locator("#figure").bounding_box()
     page.mouse.move(box["x"] + width - 20, box["y"] + height - 20)
     assert "query 20" in page.inner_text("#tip")
 

@@ -29,7 +29,7 @@ def a_view(tokens: list[str], heads: int = 2, layers: int = 2, **settings: Any) 
     return AttentionView(**({"title": "seen", "maps": tuple(maps)} | settings))
 
 
-def a_picture() -> AttentionView:
+def an_image() -> AttentionView:
     image = np.zeros((20, 20, 3), dtype=np.uint8)
     image[:10, :, 0] = 255
     weights = np.full((1, 2, 5), 0.2)
@@ -45,7 +45,7 @@ def test_tokens_with_markup_are_text_in_every_view(visit, until):
         page.click(f"#tab-{view}")
         until(page, f"document.body.dataset.view === '{view}'")
         if view not in ("text",):
-            box = page.locator("#picture").bounding_box()
+            box = page.locator("#figure").bounding_box()
             page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6)
         assert page.locator("img, iframe").count() == 0
     words = page.locator("#words span").all_inner_texts()
@@ -84,7 +84,7 @@ def test_everything_is_done_with_the_keyboard_alone(visit, until):
         focused = page.evaluate("document.activeElement.id || document.activeElement.textContent")
         # What has the focus shows it.
         outlined = page.evaluate("""() => {
-          const one = document.activeElement.id === "picture" ? document.getElementById("pane") : document.activeElement;
+          const one = document.activeElement.id === "figure" ? document.getElementById("pane") : document.activeElement;
           return getComputedStyle(one).outlineStyle;
         }""")
         if focused in seen or page.evaluate("document.activeElement === document.body"):
@@ -102,7 +102,7 @@ def test_everything_is_done_with_the_keyboard_alone(visit, until):
         "scale",
         "merge",
         "larger",
-        "picture",
+        "figure",
     ):
         assert control in seen
     page.focus("#tab-heatmap")
@@ -115,7 +115,7 @@ def test_everything_is_done_with_the_keyboard_alone(visit, until):
     assert visited == [*VIEWS[1:], VIEWS[0]]
     page.keyboard.press("2")
     until(page, "document.body.dataset.view === 'heads'")
-    page.focus("#picture")
+    page.focus("#figure")
     page.keyboard.press("ArrowDown")
     assert page.evaluate("state.side") == "query"
     page.keyboard.press("ArrowRight")
@@ -201,7 +201,7 @@ def test_right_to_left_text_runs_from_the_right(visit):
     assert page.evaluate("state.row") == 1
 
 
-def test_a_link_opens_the_same_picture(visit, until):
+def test_a_link_opens_the_same_figure(visit, until):
     page = visit(a_view(["the", "cat", "sleep", "##s"]), "query=0")
     page.click("#tab-heads")
     until(page, "document.body.dataset.view === 'heads'")
@@ -209,7 +209,7 @@ def test_a_link_opens_the_same_picture(visit, until):
     page.check("#merge")
     until(page, "state.merge")
     page.locator("#switches button").nth(1).click()
-    page.focus("#picture")
+    page.focus("#figure")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     until(page, "location.hash.includes('side=query') && location.hash.includes('query=1')")
@@ -230,11 +230,11 @@ def saved(page: Any, kind: str) -> bytes:
 
 
 @pytest.mark.parametrize("view", [*VIEWS, "text&text=lines"])
-def test_pictures_are_saved(visit, view):
+def test_figures_are_saved(visit, view):
     page = visit(a_view(["the", "<b>", "&", "cat"]), f"view={view}")
-    picture = saved(page, "png")
-    assert picture.startswith(b"\x89PNG")
-    assert len(picture) > 2000
+    figure = saved(page, "png")
+    assert figure.startswith(b"\x89PNG")
+    assert len(figure) > 2000
     root = ElementTree.fromstring(saved(page, "svg"))
     texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "seen" in texts
@@ -264,8 +264,8 @@ def test_pdf_is_the_browsers_own_print(visit):
     assert page.evaluate("window.printed")
 
 
-def test_a_picture_under_weights_is_saved(visit):
-    page = visit(a_picture())
+def test_an_image_under_weights_is_saved(visit):
+    page = visit(an_image())
     assert page.evaluate("state.view") == "image"
     page.wait_for_timeout(200)
     assert saved(page, "png").startswith(b"\x89PNG")
@@ -278,7 +278,7 @@ def test_a_chosen_head_keeps_its_number(visit):
     page = visit(view, "view=heads&side=query&query=1")
     assert page.inner_text("#where").startswith("Layer 0, head 2")
     assert "head" not in page.inner_text("#strongest-head").lower()
-    page.focus("#picture")
+    page.focus("#figure")
     page.keyboard.press("ArrowDown")
     assert " in Layer 0, head 2" in page.inner_text("#readout")
     rows = list(csv.reader(io.StringIO(saved(page, "csv").decode("utf-8-sig"))))
@@ -377,7 +377,7 @@ def test_all_heads_say_what_they_do(visit):
 
 def test_a_saved_page_opens_where_it_was_and_says_nothing_old(visit, until, tmp_path):
     page = visit(a_view(["a", "b", "c"]), "layer=layers.1&head=1&view=heatmap&scale=unit")
-    page.focus("#picture")
+    page.focus("#figure")
     page.keyboard.press("Control+Home")
     page.keyboard.press("ArrowDown")
     assert page.inner_text("#readout")

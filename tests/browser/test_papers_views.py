@@ -55,7 +55,7 @@ def saved(page: Any, kind: str) -> bytes:
 
 
 def colour_under(page: Any, box: str) -> list[int]:
-    """The pixel at the lower left of a box of the picture, in its own coordinates, where no letter stands."""
+    """The pixel at the lower left of a box of the figure, in its own coordinates, where no letter stands."""
     return page.evaluate(
         f"""(() => {{
           const box = {box}, density = canvas.width / canvas.clientWidth, pen = canvas.getContext("2d");
@@ -89,7 +89,7 @@ def test_a_document_has_a_line_for_each_sentence_shaded_as_in_the_paper(visit, u
 
 def test_a_document_is_walked_by_keys_told_by_the_pointer_and_saved(visit, until, document):
     page = visit(document)
-    page.focus("#picture")
+    page.focus("#figure")
     page.keyboard.press("Home")
     assert page.evaluate("[state.row, state.column]") == [0, page.evaluate("VIEWS.document.lines[0].words[0].place")]
     page.keyboard.press("ArrowRight")
@@ -104,10 +104,10 @@ def test_a_document_is_walked_by_keys_told_by_the_pointer_and_saved(visit, until
     assert "weight" in title
     assert page.locator("#strongest-body tr").count() > 1
     box = page.evaluate("({ ...VIEWS.document.lines[0].words[0] })")
-    page.hover("#picture", position={"x": box["x"] + 3, "y": box["y"] + 8})
+    page.hover("#figure", position={"x": box["x"] + 3, "y": box["y"] + 8})
     assert "of its sentence" in page.inner_text("#tip")
     assert "shade" in page.inner_text("#tip")
-    page.hover("#picture", position={"x": 8, "y": box["y"] + 8})
+    page.hover("#figure", position={"x": 8, "y": box["y"] + 8})
     assert "weight" in page.inner_text("#tip")
     rows = list(csv.reader(io.StringIO(saved(page, "csv").decode("utf-8-sig"))))
     assert rows[0] == ["sentence", "weight of the sentence", "token", "weight of the token", "shade"]
@@ -136,7 +136,7 @@ def test_a_memory_is_the_figure_of_its_paper_over_time(visit, until):
     np.testing.assert_allclose(values[2], trace.added[0], rtol=1e-6)
     np.testing.assert_allclose(values[5], trace.read_weights[0], rtol=1e-6)
     assert values[1][:4] == [[None, None]] * 4  # nobody asked
-    page.focus("#picture")
+    page.focus("#figure")
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     assert page.evaluate("VIEWS.memory.panel") == 5  # it begins with what was read last
@@ -148,7 +148,7 @@ def test_a_memory_is_the_figure_of_its_paper_over_time(visit, until):
     assert "step 1; entry 1" in said
     assert float(said.split()[4]) == pytest.approx(trace.added[0, 1, 1], rel=1e-5)
     panel = page.evaluate("({ ...VIEWS.memory.panels[5] })")
-    page.hover("#picture", position={"x": panel["x"] + 2.5 * panel["cell"], "y": panel["y"] + 0.5 * panel["high"]})
+    page.hover("#figure", position={"x": panel["x"] + 2.5 * panel["cell"], "y": panel["y"] + 0.5 * panel["high"]})
     tip = page.inner_text("#tip")
     assert tip.startswith("read weights: ")
     assert "slot 1" in tip

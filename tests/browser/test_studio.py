@@ -74,7 +74,7 @@ def test_a_head_switched_off_changes_the_answer_and_a_link_holds_it(opened, stud
 def test_a_link_holds_the_cell_beside_the_key_of_the_server(opened, studio):
     page = opened(studio)
     typed(page)
-    page.focus("#picture")
+    page.focus("#figure")
     page.keyboard.press("Home")
     for _ in range(2):
         page.keyboard.press("ArrowUp")
@@ -95,7 +95,7 @@ def test_the_button_names_the_head_that_it_switches_however_it_was_chosen(opened
     typed(page)
     page.select_option("#address", "layers.1.attention")
     page.select_option("#head", "0")
-    page.focus("#picture")
+    page.focus("#figure")
     for key, head in [("]", "1"), ("]", "2"), ("[", "1")]:
         page.keyboard.press(key)
         wait_for(page, f"regard.state.head === {head}")
@@ -108,7 +108,7 @@ def test_the_button_names_the_head_that_it_switches_however_it_was_chosen(opened
     page.click("#all-heads")
     wait_for(page, "document.querySelector('#switch-off').disabled")
     page.click("#tab-model")
-    page.focus("#picture")
+    page.focus("#figure")
     page.keyboard.press("ArrowRight")
     wait_for(page, "document.querySelector('#switch-off').textContent.endsWith(', head 2')")
     page.click("#switch-off")
@@ -271,17 +271,17 @@ def test_the_map_is_in_sight_while_a_text_is_played(opened, studio, width, heigh
     page.wait_for_selector("#step-bars .chosen")
     page.click("#play-last")
     wait_for(page, f"{TOKENS} > 10")
-    picture, play, written = (page.locator(name).bounding_box() for name in ("#picture", "#play", "#written"))
-    assert picture["y"] + picture["height"] < height
-    assert play["y"] + play["height"] < picture["y"]
-    assert picture["x"] + picture["width"] < written["x"]  # the tokens stand beside it
+    figure, play, written = (page.locator(name).bounding_box() for name in ("#figure", "#play", "#written"))
+    assert figure["y"] + figure["height"] < height
+    assert play["y"] + play["height"] < figure["y"]
+    assert figure["x"] + figure["width"] < written["x"]  # the tokens stand beside it
 
 
 def test_on_a_telephone_the_map_stands_before_the_panels(opened, studio):
     page = opened(studio)
     page.set_viewport_size({"width": 390, "height": 844})
     wait_for(page, "!document.querySelector('#playback').hidden")
-    places = [page.locator(name).bounding_box() for name in ("#picture", "#playback", "#patching", "#compare")]
+    places = [page.locator(name).bounding_box() for name in ("#figure", "#playback", "#patching", "#compare")]
     assert [one["y"] for one in places] == sorted(one["y"] for one in places)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
@@ -292,9 +292,9 @@ def test_the_key_that_tabs_comes_to_the_map_before_closed_panels(opened, studio)
     for _ in range(40):
         page.keyboard.press("Tab")
         at = page.evaluate("document.activeElement.id || document.activeElement.localName")
-        if at in {"picture", "summary"}:
+        if at in {"figure", "summary"}:
             break
-    assert at == "picture"
+    assert at == "figure"
 
 
 def test_a_written_token_is_chosen_by_key_and_keeps_the_focus(opened, studio):
@@ -332,7 +332,7 @@ def test_a_weight_is_set_by_hand_and_undone(opened, studio):
     wait_for(page, "document.querySelector('#weigh-set').disabled")
     assert page.inner_text("#weigh-where") == "choose one head to set a weight"
     page.select_option("#head", "2")
-    page.focus("#picture")
+    page.focus("#figure")
     page.keyboard.press("Control+Home")
     for key in ["ArrowDown"] * 5 + ["ArrowRight"] * 2:
         page.keyboard.press(key)
@@ -399,12 +399,12 @@ def test_maps_that_are_compared_have_their_own_colours_and_hatched_later_tokens(
     assert (
         page.evaluate(pixels, 0) > 2
     )  # the last columns are later tokens for nearly all queries: strokes, not one colour
-    picture = "document.querySelector('#compared canvas').toDataURL()"
+    figure = "document.querySelector('#compared canvas').toDataURL()"
     page.fill("#other-text", "a")
     wait_for(page, "document.querySelectorAll('#compared canvas').length === 2")
-    own = page.evaluate(picture)
+    own = page.evaluate(figure)
     page.select_option("#other-scale", "one")
-    wait_for(page, f"{picture} !== {own!r}")
+    wait_for(page, f"{figure} !== {own!r}")
 
 
 def test_vectors_of_another_text_are_put_in(opened, studio):
@@ -484,12 +484,12 @@ def test_the_changed_model_stands_beside_the_one_without_changes(opened, studio)
     wait_for(page, "document.querySelectorAll('#other-bars tr').length === 3")
 
 
-def test_a_picture_is_chosen_and_pasted(opened, studio):
+def test_an_image_is_chosen_and_pasted(opened, studio):
     page = opened(studio)
     page.select_option("#model", "sees")
-    wait_for(page, "document.querySelector('#problem').textContent.includes('Drop a picture')")
+    wait_for(page, "document.querySelector('#problem').textContent.includes('Drop an image')")
     page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"a"})
-    wait_for(page, "document.querySelector('#problem').textContent.includes('a.txt is no picture')")
+    wait_for(page, "document.querySelector('#problem').textContent.includes('a.txt is no image')")
     page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": png()})
     wait_for(page, "document.querySelectorAll('#answer-bars tr').length === 7")
     assert page.evaluate("regard.data.maps[0].key.patches !== null")

@@ -120,7 +120,7 @@ def test_lines_and_the_table_show_the_weights_of_python(page, weights):
 
 def test_the_overview_names_the_strongest_weight_of_each_head(page, weights):
     page.click("#tab-model")
-    page.locator("#picture").focus()
+    page.locator("#figure").focus()
     page.keyboard.press("Control+Home")
     for layer, exact in enumerate(weights.values()):
         for head in range(len(exact)):
@@ -135,14 +135,14 @@ def test_the_overview_names_the_strongest_weight_of_each_head(page, weights):
         page.keyboard.press("ArrowDown")
 
 
-def test_a_picture_shows_the_weights_of_python(page, models, tmp_path):
-    picture = tmp_path / "picture.png"
-    picture.write_bytes(png(8, 8))
+def test_an_image_shows_the_weights_of_python(page, models, tmp_path):
+    image = tmp_path / "image.png"
+    image.write_bytes(png(8, 8))
     page.select_option("#model", "sees")
-    page.set_input_files("#file", picture)
+    page.set_input_files("#file", image)
     wait_for(page, "regard.data.maps[0].query.patches !== null")
     with torch.no_grad(), regard.look(models["sees"].model) as seen:
-        models["sees"].classify(np.asarray(Image.open(picture)))
+        models["sees"].classify(np.asarray(Image.open(image)))
     exact = seen.weights(seen.addresses[0])[0].numpy()
     page.click("#tab-image")
     for head, row, column in np.ndindex(exact.shape):
@@ -179,7 +179,7 @@ STATE = """async () => {
   }
   const words = (id) => document.getElementById(id).innerText;
   return {
-    numbers, picture: regard.canvas.toDataURL(), head: studio.seen.packed.head, wanted: studio.seen.wanted,
+    numbers, figure: regard.canvas.toDataURL(), head: studio.seen.packed.head, wanted: studio.seen.wanted,
     answer: words("answer-bars"), changed: words("changed"), strongest: words("strongest-body"),
     cell: [regard.state.row, regard.state.column, regard.state.head, regard.state.view, regard.state.map.address],
   };
@@ -191,7 +191,7 @@ def test_a_link_opens_to_the_same_bits_in_another_browser(page, opened):
     page.click("#switch-off")
     wait_for(page, "document.querySelector('#answer-title').textContent.includes('with the changes')")
     choose(page, "layers.2.attention", 3)
-    page.focus("#picture")
+    page.focus("#figure")
     for key in ("Home", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):
         page.keyboard.press(key)
     page.evaluate("async () => { for (const map of regard.data.maps) await regard.load(map); }")

@@ -136,11 +136,11 @@ def test_the_slider_shows_the_map_of_a_step_and_the_newest_is_followed(opened, t
     page.evaluate("regard.choose('head', 0)")
     wait_for(page, f"{SHOWN} === 0.2")
     assert page.inner_text("#watched-step") == "step 20, the newest"
-    picture = page.evaluate("regard.canvas.toDataURL()")
+    figure = page.evaluate("regard.canvas.toDataURL()")
     page.focus("#watched")
     page.keyboard.press("ArrowLeft")
     wait_for(page, f"{SHOWN} === 0.1")
-    assert page.evaluate("regard.canvas.toDataURL()") != picture
+    assert page.evaluate("regard.canvas.toDataURL()") != figure
     assert page.get_attribute("#watched", "aria-valuetext") == "step 10"
     assert captions(page)[0] == "loss train 2.302585092994046 validation 2.1"  # the curves tell that step too
     watch(run, 30, 0.3)
@@ -168,7 +168,7 @@ def test_keys_reach_the_curves_or_the_map_and_the_theme_changes_once(opened, tra
     assert captions(page)[0] == "loss train 2.302585092994046 validation 2.1"
     page.keyboard.press("Escape")
     page.evaluate("regard.move(1, 1)")
-    page.focus("#picture")
+    page.focus("#figure")
     page.keyboard.press("ArrowLeft")
     assert page.evaluate("[regard.state.row, regard.state.column]") == [1, 0]
     assert captions(page)[0] == "loss train 1.7 validation 2.1"

@@ -80,7 +80,7 @@ def table(page: Any) -> list[list[str]]:
 
 
 def point_at(page: Any, x: float, y: float, *, click: bool = False) -> None:
-    box = page.locator("#picture").bounding_box()
+    box = page.locator("#figure").bounding_box()
     (page.mouse.click if click else page.mouse.move)(box["x"] + x, box["y"] + y)
 
 
@@ -91,9 +91,9 @@ def at_cell(page: Any, row: int, column: int) -> tuple[float, float]:
 
 def colours_drawn(page: Any) -> int:
     return page.evaluate("""() => {
-      const copy = new OffscreenCanvas(picture.width, picture.height).getContext("2d", {willReadFrequently: true});
-      copy.drawImage(picture, 0, 0);
-      const data = copy.getImageData(0, 0, picture.width, picture.height).data;
+      const copy = new OffscreenCanvas(figure.width, figure.height).getContext("2d", {willReadFrequently: true});
+      copy.drawImage(figure, 0, 0);
+      const data = copy.getImageData(0, 0, figure.width, figure.height).data;
       const seen = new Set();
       for (let i = 0; i < data.length; i += 4) seen.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
       return seen.size;
@@ -101,13 +101,13 @@ def colours_drawn(page: Any) -> int:
 
 
 @pytest.mark.parametrize("view", ["heatmap", "heads", "model"])
-def test_every_view_draws_a_picture_and_names_it(visit, view):
+def test_every_view_draws_a_figure_and_names_it(visit, view):
     page = visit(a_sentence(), f"view={view}")
     page.wait_for_timeout(100)
     assert colours_drawn(page) > 20
     assert page.get_attribute(f"#tab-{view}", "aria-selected") == "true"
-    assert "layer" in page.get_attribute("#picture", "aria-label").lower()
-    assert page.get_attribute("#picture", "role") == "application"
+    assert "layer" in page.get_attribute("#figure", "aria-label").lower()
+    assert page.get_attribute("#figure", "role") == "application"
 
 
 def test_pointing_at_a_cell_shows_its_weight_with_its_error(visit):
@@ -131,7 +131,7 @@ def test_a_weight_of_zero_is_shown_as_exactly_zero(visit):
 
 def test_arrow_keys_move_over_the_cells_and_say_them(visit):
     page = visit(a_translation())
-    page.focus("#picture")
+    page.focus("#figure")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("End")
     assert says(page).startswith("maison → house: ")
@@ -144,10 +144,10 @@ def test_arrow_keys_move_over_the_cells_and_say_them(visit):
 
 def test_an_alignment_names_output_and_source(visit, until):
     page = visit(a_translation(), "view=heads")
-    assert "output tokens on the left, source tokens on the right" in page.get_attribute("#picture", "aria-label")
+    assert "output tokens on the left, source tokens on the right" in page.get_attribute("#figure", "aria-label")
     page.keyboard.press("1")
     until(page, "document.body.dataset.view === 'heatmap'")
-    assert "2 output tokens by 3 source tokens" in page.get_attribute("#picture", "aria-label")
+    assert "2 output tokens by 3 source tokens" in page.get_attribute("#figure", "aria-label")
     page.keyboard.press("3")
     page.wait_for_selector("#words span")
     assert page.inner_text("#asking-title") == "output"
@@ -227,7 +227,7 @@ def test_a_token_of_the_keys_shows_who_sees_it(visit):
     assert "tire is seen by" in re.sub("[\u2068\u2069]", "", page.inner_text("#strongest-title"))
     order = np.argsort(-view.map("layers.0").weights[0, :, 4])
     assert [row[0] for row in table(page)] == [TOKENS[i] for i in order]
-    page.focus("#picture")
+    page.focus("#figure")
     page.keyboard.press("Escape")
     assert table(page) == []
 
@@ -235,7 +235,7 @@ def test_a_token_of_the_keys_shows_who_sees_it(visit):
 def test_the_grid_of_heads_opens_one(visit, until):
     view = a_sentence(layers=3, heads=4)
     page = visit(view, "view=model&layer=layers.0&head=0")
-    page.focus("#picture")
+    page.focus("#figure")
     for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
         page.keyboard.press(key)
     until(page, "state.map.address === 'layers.1' && state.head === 2")
@@ -261,7 +261,7 @@ def test_the_grid_of_a_large_model_is_drawn_as_far_as_it_is_seen(visit, until, l
     first = page.evaluate("thumbs.size")
     assert 0 < first <= layers * heads
     assert colours_drawn(page) > 50
-    page.focus("#picture")
+    page.focus("#figure")
     page.keyboard.press("Control+End")
     until(page, f"state.map.address === 'layers.{layers - 1}' && state.head === {heads - 1}")
     until(page, f"thumbs.has('{layers - 1},{heads - 1},light')")
@@ -309,8 +309,8 @@ def pixel(page: Any, x: float, y: float) -> int:
     """The brightness of the canvas at a place."""
     return page.evaluate(
         """([x, y]) => {
-      const copy = new OffscreenCanvas(picture.width, picture.height).getContext("2d", {willReadFrequently: true});
-      copy.drawImage(picture, 0, 0);
+      const copy = new OffscreenCanvas(figure.width, figure.height).getContext("2d", {willReadFrequently: true});
+      copy.drawImage(figure, 0, 0);
       return copy.getImageData(x, y, 1, 1).data.slice(0, 3).reduce((a, b) => a + b);
     }""",
         [x, y],
@@ -329,14 +329,14 @@ def test_a_caption_lights_the_patches_that_a_word_sees(visit):
     page.locator("#queries span").nth(1).click()
     page.wait_for_timeout(100)
     page.mouse.move(5, 5)
-    # The picture is white on the right: bright where "dog" looks, nearly dark elsewhere.
+    # The image is white on the right: bright where "dog" looks, nearly dark elsewhere.
     seen, unseen = pixel(page, *patch_middle(page, 1, 2)), pixel(page, *patch_middle(page, 0, 2))
     assert seen > unseen > 0
     point_at(page, *patch_middle(page, 1, 1))
     assert tip(page).startswith("dog → patch 2,2: ")
     assert number_in(tip(page).split(": ")[1])[0] == pytest.approx(0.75, rel=2e-3)
     assert table(page)[0][0] == "patch 2,2"
-    page.select_option("#picture-mode", "every")
+    page.select_option("#image-mode", "every")
     page.wait_for_timeout(100)
     assert page.is_hidden("#asking")
     assert colours_drawn(page) > 5
@@ -356,7 +356,7 @@ def test_a_patch_asks_in_a_vision_transformer(visit):
     assert page.evaluate("state.row") == 5
     value, error = number_in(table(page)[0][2])
     assert abs(value - weights[5].max()) <= error * 1.1
-    page.focus("#picture")
+    page.focus("#figure")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Enter")
     assert page.evaluate("[state.row, state.column]") == [4, 4]
@@ -477,7 +477,7 @@ def test_rows_of_a_causal_map_have_scales_of_their_own_and_later_tokens_are_hatc
     assert other.is_hidden("#hidden-cells")
 
 
-def test_the_picture_fills_the_screen(visit, until):
+def test_the_figure_fills_the_screen(visit, until):
     page = visit(a_sentence())
     page.set_viewport_size({"width": 1920, "height": 1080})
     page.wait_for_timeout(100)
@@ -506,9 +506,9 @@ def test_lines_below_zero_are_violet(visit):
     page = visit(AttentionView.of([[-1.0, 0.5, 0.25]], ["q"], ["a", "b", "c"]), "view=heads")
     page.wait_for_timeout(100)
     found = page.evaluate("""() => {
-      const copy = new OffscreenCanvas(picture.width, picture.height).getContext("2d");
-      copy.drawImage(picture, 0, 0);
-      const data = copy.getImageData(0, 0, picture.width, picture.height).data, has = (r, g, b) => {
+      const copy = new OffscreenCanvas(figure.width, figure.height).getContext("2d");
+      copy.drawImage(figure, 0, 0);
+      const data = copy.getImageData(0, 0, figure.width, figure.height).data, has = (r, g, b) => {
         for (let i = 0; i < data.length; i += 4) if (data[i] === r && data[i + 1] === g && data[i + 2] === b) return true;
         return false;
       };
@@ -526,14 +526,14 @@ def test_what_was_decided_before_scores_is_said_and_drawn(visit):
     view = AttentionView.of(np.full((1, 3, 4), 0.25), list("abc"), list("wxyz"))
     windows = Marks(centres=[[0.4, 2.6, 9.0]], window=1)
     page = visit(replace(view, maps=(replace(view.maps[0], marks=windows),)), "view=heatmap&query=1&key=2")
-    page.locator("#picture").focus()
+    page.locator("#figure").focus()
     page.keyboard.press("ArrowLeft")
     assert "query 1, key 1; looks around 2.60, 1 to either side" in page.locator("#readout").text_content()
     plain = visit(view, "view=heatmap").evaluate("VIEWS.heatmap.top")
     hashed = replace(view, maps=(replace(view.maps[0], marks=Marks(buckets=[[[1, 0, 1, 0], [2, 2, 0, 0]]], chunk=2)),))
     page = visit(hashed, "view=heatmap&query=1&key=2")
     assert page.evaluate("VIEWS.heatmap.top") == plain + 18
-    page.locator("#picture").focus()
+    page.locator("#figure").focus()
     page.keyboard.press("ArrowRight")
     said = page.locator("#readout").text_content()
     assert "round 0: query in bucket 0, key in bucket 0; round 1: query in bucket 2, key in bucket 0" in said

@@ -89,7 +89,7 @@ def test_the_page_tells_python_which_cell_it_shows(shown):
     wait(page, "model.values.query !== null")
     assert page.evaluate("model.values.view") == "heatmap"
     frame = page.frame_locator("iframe")
-    frame.locator("#picture").focus()
+    frame.locator("#figure").focus()
     for key in ("Control+Home", "ArrowDown", "ArrowRight", "ArrowRight"):
         page.keyboard.press(key)
     wait(page, "model.values.query === 1 && model.values.key === 2")

@@ -102,12 +102,12 @@ def test_changes_stand_beside_the_verdict(small, folder, tmp_path):
 def test_it_is_written_among_the_results(small, folder, tmp_path):
     pytest.importorskip("matplotlib")
     verdict = run_claim(small(), [f"data.path={folder}"], output=tmp_path / "claims")
-    path, picture = record(verdict, tmp_path / "results")
+    path, plot = record(verdict, tmp_path / "results")
     values = json.loads(path.read_text())
     assert values["precision"] == "no model is trained"
     assert values["command"] == "regard claims run small data.path=FOLDER"
     assert str(folder) not in path.read_text()
-    assert picture.read_bytes()[:4] == b"\x89PNG"
+    assert plot.read_bytes()[:4] == b"\x89PNG"
     columns = [column.header for column in verdict.compared.table().columns]
     assert columns == ["arm", "pieces per word, xx", "pieces per word, yy"]
 

@@ -182,8 +182,8 @@ def test_what_was_found_is_written_among_the_results(tiny, tmp_path):
     pytest.importorskip("matplotlib")
     refuted = tiny(judge='median("pre", "loss") < 0')
     verdict = run_claim(refuted, output=tmp_path / "claims")
-    path, picture = record(verdict, tmp_path / "results")
-    assert (path.name, picture.read_bytes()[:4]) == ("claims-tiny.json", b"\x89PNG")
+    path, plot = record(verdict, tmp_path / "results")
+    assert (path.name, plot.read_bytes()[:4]) == ("claims-tiny.json", b"\x89PNG")
     values = json.loads(path.read_text())
     assert {"title", "target", "figures", "command", "threads", "precision", "seed", "machine", "note"} <= values.keys()
     assert values["figures"]["verdict"] == "refuted"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regard.claims.claim import claim
-from regard.data.labelled_pictures import read_labelled_pictures
+from regard.data.labelled_images import read_labelled_images
 from regard.errors import InputError
 from regard_claims.inactive_attention.inactive_attention import InactiveAttention
 from regard_claims.position_lambdas.corner_marks import CORNERS, CornerMarks, marked
@@ -40,12 +40,12 @@ def test_marked_digits_are_told_in_parts(lambdas):
 
 
 def test_the_mark_is_where_the_class_says_and_the_digit_stays():
-    digit = read_labelled_pictures(None)[0].picture
-    pictures = [marked(digit, corner) for corner in range(len(CORNERS))]  # type: ignore[arg-type]
-    for corner, picture in enumerate(pictures):
+    digit = read_labelled_images(None)[0].image
+    images = [marked(digit, corner) for corner in range(len(CORNERS))]  # type: ignore[arg-type]
+    for corner, image in enumerate(images):
         assert CORNERS[corner].split() == ["bottom" if corner >= 2 else "top", "right" if corner % 2 else "left"]
         half = (slice(16, 32) if corner >= 2 else slice(0, 16), slice(16, 32) if corner % 2 else slice(0, 16))
-        brighter = picture.astype(int) - pictures[3 - corner]
+        brighter = image.astype(int) - images[3 - corner]
         assert (brighter[half] >= 0).all()
         assert brighter[half].sum() > 0
 

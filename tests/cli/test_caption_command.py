@@ -55,7 +55,7 @@ def photos(tmp_path) -> Path:
     return folder
 
 
-def test_a_line_for_each_picture(command, model, photos, tmp_path):
+def test_a_line_for_each_image(command, model, photos, tmp_path):
     answer = command("caption", model, photos / "a.png", photos)
     assert answer.code == 0
     assert [line.split("\t")[0] for line in answer.out.splitlines()] == [str(photos / "a.png"), "a.png", "b.jpg"]
@@ -65,7 +65,7 @@ def test_a_line_for_each_picture(command, model, photos, tmp_path):
 
 def test_builtin_scenes_with_their_right_captions(command, model):
     answer = json.loads(command("caption", model, "scenes", "--beam", 2, "--n-best", 2, "--json").out)
-    assert [found["picture"] for found in answer["captions"]] == [f"scenes:{i}" for i in range(10)]
+    assert [found["image"] for found in answer["captions"]] == [f"scenes:{i}" for i in range(10)]
     assert all(found["reference"] and len(found["alternatives"]) == 1 for found in answer["captions"])
     alone = json.loads(command("caption", model, "scenes:3", "--beam", 2, "--n-best", 2, "--json").out)
     assert alone["captions"][0]["text"] == answer["captions"][3]["text"]
@@ -79,7 +79,7 @@ def test_a_page_shows_where_the_model_looked(command, model, tmp_path):
     assert "name that ends in .html" in command("caption", model, "scenes:1", "--page", tmp_path / "page.txt").refusal()
 
 
-def test_looking_at_a_picture(command, model, photos):
+def test_looking_at_an_image(command, model, photos):
     answer = command("look", model, photos / "a.png", "--target", "red circle", "--json")
     (seen,) = json.loads(answer.out)["maps"]
     assert seen["query_tokens"][-1] == "</s>"
@@ -96,7 +96,7 @@ def test_measuring_on_scenes_and_on_files(command, model, photos, tmp_path):
     )
     answer = command("evaluate", model, tmp_path / "captions.tsv", photos, "beam=2", "--json")
     assert json.loads(answer.out)["count"] == 2
-    assert "1 captions are of 1 pictures" in answer.err
+    assert "1 captions are of 1 images" in answer.err
     assert "pointing" not in json.loads(answer.out)["metrics"]
 
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_captioned(command, model, arguments, message):
     assert message in command("caption", model, *arguments).refusal()
 
 
-def test_a_file_that_is_no_picture(command, model, tmp_path):
+def test_a_file_that_is_no_image(command, model, tmp_path):
     (tmp_path / "a.jpg").write_text("text")
     assert "is not a readable image" in command("caption", model, tmp_path / "a.jpg").refusal()
     assert "give both, or scenes" in command("evaluate", model, tmp_path / "a.jpg").refusal()

@@ -26,8 +26,8 @@ def model(tmp_path_factory):
     return folder
 
 
-def test_a_midi_file_and_a_picture_of_prompt_and_continuation(command, model, tmp_path):
-    where = ["--output", tmp_path / "a.mid", "--picture", tmp_path / "a.svg"]
+def test_a_midi_file_and_a_plot_of_prompt_and_continuation(command, model, tmp_path):
+    where = ["--output", tmp_path / "a.mid", "--piano-roll", tmp_path / "a.svg"]
     answer = command("compose", model, "motifs:1", "--first", 6, "--maximum-length", 8, "--seed", 2, *where)
     assert answer.code == 0
     assert answer.out == ""
@@ -68,7 +68,7 @@ def test_events_are_printed_where_no_file_is_asked_for(command, model, tmp_path)
     [
         (["none.mid"], "none.mid: no such file"),
         (["motifs:0", "--output", "a.wav"], "a.wav: give a name that ends in .mid"),
-        (["motifs:0", "--picture", "a.gif"], "a.gif: give a name that ends in .png or .svg"),
+        (["motifs:0", "--piano-roll", "a.gif"], "a.gif: give a name that ends in .png or .svg"),
         (["--first", "3"], "--first is how much of a piece"),
         (["none.json:2"], "none.json: no such file"),
     ],

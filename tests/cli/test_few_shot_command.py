@@ -1,4 +1,4 @@
-"""`regard classify` for models that learn classes from a few pictures shown with the question."""
+"""`regard classify` for models that learn classes from a few images shown with the question."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.data.labelled_pictures import digit_characters
+from regard.data.labelled_images import digit_characters
 
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("sklearn")
@@ -48,7 +48,7 @@ def shown(tmp_path: Path) -> Path:
     return tmp_path / "shown"
 
 
-def test_pictures_are_told_by_those_shown(command, run, shown):
+def test_images_are_told_by_those_shown(command, run, shown):
     place = shown / "six" / "0.png"
     answer = command("classify", run, place, "digits:3", "--support", shown)
     assert answer.code == 0
@@ -58,8 +58,8 @@ def test_pictures_are_told_by_those_shown(command, run, shown):
     found = json.loads(command("classify", run, place, "--support", shown, "--json").out)["classifications"]
     assert sorted(found[0]["probabilities"]) == ["five", "seven", "six"]
     model = regard.load(run)
-    pictures = [(file, file.parent.name) for file in sorted(shown.rglob("*.png"))]
-    assert found[0]["probabilities"] == pytest.approx(model.classify(pictures, place).probabilities, abs=1e-6)
+    images = [(file, file.parent.name) for file in sorted(shown.rglob("*.png"))]
+    assert found[0]["probabilities"] == pytest.approx(model.classify(images, place).probabilities, abs=1e-6)
 
 
 def test_what_cannot_be_told_is_said_in_a_sentence(command, run, shown, tmp_path):
@@ -69,7 +69,7 @@ def test_what_cannot_be_told_is_said_in_a_sentence(command, run, shown, tmp_path
     )
     (shown / "seven" / "1.png").unlink()
     said = command("classify", run, question, "--support", shown).refusal()
-    assert "of 3 classes: five (2), seven (1), six (2); this model learns from 3 classes with 2 picture(s)" in said
+    assert "of 3 classes: five (2), seven (1), six (2); this model learns from 3 classes with 2 image(s)" in said
     (shown / "bare.png").write_bytes(question.read_bytes())
     assert "bare.png is not in a folder" in command("classify", run, question, "--support", shown).refusal()
     assert "no such folder or archive" in command("classify", run, question, "--support", tmp_path / "none").refusal()

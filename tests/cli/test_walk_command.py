@@ -105,7 +105,7 @@ def test_where_there_is_nothing_to_walk_through(command, name, sentence):
     assert sentence in command("walk", FOLDERS / name, "a b", "--position", "0").refusal()
 
 
-def test_a_document_and_a_picture_are_walked_through(command, tmp_path):
+def test_a_document_and_an_image_are_walked_through(command, tmp_path):
     answer = command("walk", FOLDERS / "han", "a b", "--position", "0")
     assert "sentences.attention · ScoredAttention(Dot, Soft)" in answer.out
     image = pytest.importorskip("PIL.Image")

@@ -10,15 +10,15 @@ import torch
 
 from regard.generation import GenerationSettings, search
 from regard.inspection import look
-from regard.layers import Pictures, Tokens, join
+from regard.layers import Images, Tokens, join
 from regard.models import MODELS, ShowAndTellConfig, ShowAttendAndTellConfig
 from regard.testing import check_model
 
 SIZES: dict[str, Any] = {
     "target_vocabulary": 11,
-    "picture_height": 16,
-    "picture_width": 24,
-    "picture_channels": 3,
+    "image_height": 16,
+    "image_width": 24,
+    "image_channels": 3,
     "frames": 3,
     "convolutions": (8, 16),
     "feature_width": 12,
@@ -41,9 +41,9 @@ def model(name, randomize):
     return randomize(MODELS[config.model_type].model(config)).eval()
 
 
-def pictures(*frames: int, seed: int = 0) -> Pictures:
+def images(*frames: int, seed: int = 0) -> Images:
     drawn = np.random.default_rng(seed)
-    return Pictures.of([drawn.integers(0, 256, (count, 16, 24, 3), dtype=np.uint8) for count in frames])
+    return Images.of([drawn.integers(0, 256, (count, 16, 24, 3), dtype=np.uint8) for count in frames])
 
 
 TARGET = Tokens.pad([[1, 3, 4, 5], [1, 6], [1, 7, 8]])
@@ -61,7 +61,7 @@ def test_contract(name):
 
 @every_variant
 def test_forward_agrees_with_stepping(name, model):
-    source = pictures(1, 3, 2)
+    source = images(1, 3, 2)
     told = model(source, TARGET, attended=True)
     state = model.start(source)
     assert not model.alignment(state).any()
@@ -77,22 +77,22 @@ def test_forward_agrees_with_stepping(name, model):
 
 @every_variant
 def test_batch_and_frames_of_padding_change_nothing(name, model):
-    together = model(pictures(1, 3, 2), TARGET).logits
+    together = model(images(1, 3, 2), TARGET).logits
     for row in range(3):
-        source = pictures(1, 3, 2).select(torch.tensor([row]))
+        source = images(1, 3, 2).select(torch.tensor([row]))
         frames = int(source.lengths)
-        alone = Pictures(source.pixels[:, :frames], source.valid[:, :frames])
+        alone = Images(source.pixels[:, :frames], source.valid[:, :frames])
         length = int(TARGET.lengths[row])
         found = model(alone, TARGET.select(torch.tensor([row]))).logits
         torch.testing.assert_close(found[0, :length], together[row, :length])
-    noisy = pictures(1, 3, 2)
+    noisy = images(1, 3, 2)
     noisy.pixels[~noisy.valid] = 200
     torch.testing.assert_close(model(noisy, TARGET).logits, together)
 
 
 @every_variant
-def test_beam_search_keeps_to_the_pictures_of_its_hypotheses(name, model):
-    source = pictures(1, 2, 3)
+def test_beam_search_keeps_to_the_images_of_its_hypotheses(name, model):
+    source = images(1, 2, 3)
     settings = GenerationSettings(beam=3, n_best=2, maximum_length=5)
     together = search(model, source, settings)
     for row in range(3):
@@ -103,11 +103,11 @@ def test_beam_search_keeps_to_the_pictures_of_its_hypotheses(name, model):
 
 @every_variant
 def test_rows_join_and_leave_at_any_length(name, model):
-    """Pictures of other numbers of frames, some steps on, branched or before their first, go on together as each alone."""
-    ahead = model.start(pictures(1, 3))
+    """Images of other numbers of frames, some steps on, branched or before their first, go on together as each alone."""
+    ahead = model.start(images(1, 3))
     for token in (1, 3):
         _, ahead = model.step(torch.tensor([token, token]), ahead)
-    branched = model.step(torch.tensor([1]), model.start(pictures(2, seed=1)))[1].reorder(torch.tensor([0, 0]))
+    branched = model.step(torch.tensor([1]), model.start(images(2, seed=1)))[1].reorder(torch.tensor([0, 0]))
     apart = [ahead, branched]
     together = join(apart)
     assert (together.rows, together.width, together.longest) == (4, 1, 2)
@@ -131,15 +131,15 @@ def test_rows_join_and_leave_at_any_length(name, model):
 
 
 @every_variant
-def test_samples_of_one_picture_are_about_that_picture(name, model):
+def test_samples_of_one_image_are_about_that_image(name, model):
     settings = GenerationSettings(sample=True, n_best=2, maximum_length=4, seed=3)
-    found = search(model, pictures(1, 2), settings)
+    found = search(model, images(1, 2), settings)
     assert [len(each) for each in found] == [2, 2]
 
 
 @pytest.mark.parametrize("name", [name for name in VARIANTS if "attend" in name])
 def test_looking_changes_nothing_and_sees_the_weights(name, model):
-    source = pictures(1, 3, 2)
+    source = images(1, 3, 2)
     plain = model(source, TARGET).logits
     with look(model) as seen:
         assert torch.equal(model(source, TARGET).logits, plain)

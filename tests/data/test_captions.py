@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.data.labelled_pictures import read_captions
+from regard.data.labelled_images import read_captions
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
 
@@ -12,7 +12,7 @@ from regard.errors import InputError
 def captions(tmp_path, text: str, name: str = "captions.tsv", **options):
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
-    return [(found.picture, found.text, found.line) for found in read_captions(path, **options)]
+    return [(found.image, found.text, found.line) for found in read_captions(path, **options)]
 
 
 def test_flickrs_own_layout(tmp_path):

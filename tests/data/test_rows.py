@@ -12,7 +12,7 @@ from regard.tasks.caption_data import CAPTIONS
 from regard.tasks.documents import DOCUMENTS
 from regard.tasks.language_task import TEXTS, TextData
 from regard.tasks.multiple_choice import QUESTIONS as CHOICES
-from regard.tasks.picture_classification import PICTURES
+from regard.tasks.image_classification import IMAGES
 from regard.tasks.question_data import QUESTIONS
 from regard.tasks.sentence_data import SENTENCE_PAIRS
 from regard.tasks.tagging_data import SENTENCES
@@ -27,7 +27,7 @@ READERS = {
     "tagging": SENTENCES.in_memory,
     "multiple_choice": CHOICES.in_memory,
     "question_answering": QUESTIONS.in_memory,
-    "picture_classification": PICTURES.in_memory,
+    "image_classification": IMAGES.in_memory,
     "captioning": CAPTIONS.in_memory,
     "documents": DOCUMENTS.in_memory,
     "language_modelling": TEXTS.in_memory,
@@ -97,7 +97,7 @@ def test_rows_by_the_names_of_columns():
     assert QUESTIONS.in_memory([squad])[0].answers[0].start == 3
     placed = {"question": "Where?", "context": "Rome, Rome", "answer": "Rome", "answer_start": 6}
     assert QUESTIONS.in_memory([placed])[0].answers[0].start == 6
-    assert PICTURES.in_memory([{"image": "a.png", "label": 3}])[0].label == "3"
+    assert IMAGES.in_memory([{"image": "a.png", "label": 3}])[0].label == "3"
     assert CAPTIONS.in_memory([{"image": "a.png", "caption": "a dog"}])[0].captions == ("a dog",)
     assert DOCUMENTS.in_memory([{"text": "One. Two."}]) == [["One.", "Two."]]
     read = TEXTS.reader(TextData(), None, [{"text": "a"}, {"text": ""}, "b"])

@@ -32,7 +32,7 @@ def test_a_lesson_has_its_parts(page: Path, course: ModuleType) -> None:
     assert 50 <= text.count("\n") <= 140
     assert text.startswith(f"# {course.number(page)}. ")
     assert "](../papers/" in text
-    assert course.PICTURE.search(text)
+    assert course.FIGURE.search(text)
     question, _, answer = text.partition("\n## A question\n")
     assert question
     assert "<details>" in answer

@@ -62,7 +62,7 @@ LONG = {
     "quickstart.md",
     "text-to-text.md",
     "training.md",
-    "words-and-pictures.md",
+    "words-and-images.md",
 }
 """Pages that take longest, five seconds to half a minute on a busy machine; CI executes them."""
 
@@ -288,15 +288,15 @@ def is_made_later(target: str) -> bool:
     return "results" in target
 
 
-def test_pictures_are_shown_and_small() -> None:
+def test_figures_are_shown_and_small() -> None:
     shown = {
         (page.parent / name).resolve()
         for page in EVERY
         for name in re.findall(r"[(\"]([\w./-]*images/[\w.-]+\.png)", page.read_text("utf-8"))
     }
-    pictures = {path: path.stat().st_size for path in DOCS.rglob("images/*.png")}
-    assert shown == set(pictures)
-    assert max(pictures.values()) < 200_000
+    figures = {path: path.stat().st_size for path in DOCS.rglob("images/*.png")}
+    assert shown == set(figures)
+    assert max(figures.values()) < 200_000
 
 
 @pytest.mark.parametrize("page", EVERY, ids=called)

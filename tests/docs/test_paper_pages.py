@@ -1,4 +1,4 @@
-"""The pages of the papers all have one order, a command that runs in a minute, a picture that it made, and traps."""
+"""The pages of the papers all have one order, a command that runs in a minute, a figure that it made, and traps."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_equations_and_the_table_of_their_places_are_there(page: Path) -> None:
 
 
 @pages
-def test_a_picture_of_its_own_is_shown_and_small(page: Path) -> None:
+def test_a_figure_of_its_own_is_shown_and_small(page: Path) -> None:
     shown = re.findall(r"!\[([^\]]{20,})\]\(\.\./(images/paper-[\w-]+\.png)\)", page.read_text("utf-8"))
     assert [path for _, path in shown] == [f"images/paper-{page.stem}.png"]
     assert (ROOT / "docs" / shown[0][1]).stat().st_size < 60_000

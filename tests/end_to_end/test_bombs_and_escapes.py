@@ -30,7 +30,7 @@ from regard.cli import maps
 from regard.data.choices import read_choices
 from regard.data.notes import from_events
 from regard.data.pairs import read_pairs
-from regard.data.pictures import open_pictures, read_idx, read_picture
+from regard.data.images import open_images, read_idx, read_image
 from regard.data.questions import read_predictions
 from regard.embeddings.sentence_transformers import read_modules
 from regard.errors import InputError
@@ -40,7 +40,7 @@ from regard.prompting.template import Template, build_prompt
 from regard.reading import json_value, read_bytes, yaml_value
 from regard.serving.training import read_log
 from regard.tasks.loading import pointers_of
-from regard.tasks.pictures import frames_file, read_frames
+from regard.tasks.images import frames_file, read_frames
 from regard.text.chat import ChatTemplate
 from regard.text.tokenizer import Tokenizer
 
@@ -109,12 +109,12 @@ def test_no_checkpoint_is_elsewhere(name, tmp_path):
         pointers_of(tmp_path)
 
 
-def test_an_archive_of_pictures_writes_nothing_whatever_its_names_say(tmp_path):
+def test_an_archive_of_images_writes_nothing_whatever_its_names_say(tmp_path):
     (tmp_path / "in").mkdir()
     with zipfile.ZipFile(tmp_path / "in" / "a.zip", "w") as archive:
         for name in ("../escaped.png", f"{tmp_path}/escaped.png"):
-            archive.writestr(name, b"no picture")
-    found = open_pictures(tmp_path / "in" / "a.zip")
+            archive.writestr(name, b"no image")
+    found = open_images(tmp_path / "in" / "a.zip")
     assert len(found) == 1  # what begins with a dot is hidden
     with pytest.raises(InputError, match="is not a readable image"):
         found.read(found.names[0])
@@ -133,20 +133,20 @@ def test_an_archive_that_is_not_deflated_is_not_unpacked(tmp_path):
         content[start : start + 4] = struct.pack("<I", 9)
     (tmp_path / "a.zip").write_bytes(content)
     with pytest.raises(InputError, match="packed in a way that is not read"):
-        open_pictures(tmp_path / "a.zip").read("a.png")
+        open_images(tmp_path / "a.zip").read("a.png")
 
 
-def test_an_archive_says_how_large_a_picture_is_before_it_is_unpacked(tmp_path):
+def test_an_archive_says_how_large_an_image_is_before_it_is_unpacked(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.png", b"\0" * 9)
     content = (tmp_path / "a.zip").read_bytes()
     start = content.index(b"PK\x01\x02") + 24
     (tmp_path / "a.zip").write_bytes(content[:start] + struct.pack("<I", 2**31) + content[start + 4 :])
     with pytest.raises(InputError, match="unpacks to 2,147,483,648 bytes"):
-        open_pictures(tmp_path / "a.zip").read("a.png")
+        open_images(tmp_path / "a.zip").read("a.png")
 
 
-def test_a_small_picture_of_very_many_pixels_is_refused(tmp_path):
+def test_a_small_image_of_very_many_pixels_is_refused(tmp_path):
     def chunk(name: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
@@ -155,7 +155,7 @@ def test_a_small_picture_of_very_many_pixels_is_refused(tmp_path):
         b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(bytes(9))) + chunk(b"IEND", b"")
     )
     with pytest.raises(InputError, match=r"pixels|not a readable image"):
-        read_picture(tmp_path / "a.png")
+        read_image(tmp_path / "a.png")
 
 
 def test_what_was_watched_unpacks_to_no_more_than_a_bound(tmp_path, monkeypatch):
@@ -372,17 +372,17 @@ def test_a_damaged_list_of_an_archive_is_told(place, content, said, tmp_path):
     whole[start : start + len(content)] = content
     (tmp_path / "a.zip").write_bytes(whole)
     with pytest.raises(InputError, match=said):
-        open_pictures(tmp_path / "a.zip")
+        open_images(tmp_path / "a.zip")
 
 
-def test_a_picture_with_a_broken_profile_behind_its_pixels_is_damaged(tmp_path):
+def test_an_image_with_a_broken_profile_behind_its_pixels_is_damaged(tmp_path):
     body = b"icc\0"
     chunk = struct.pack(">I", len(body)) + b"iCCP" + body + struct.pack(">I", zlib.crc32(b"iCCP" + body))
     Image.new("RGB", (3, 2)).save(tmp_path / "a.png")
     content = (tmp_path / "a.png").read_bytes()
     (tmp_path / "a.png").write_bytes(content[:-12] + chunk + content[-12:])
     with pytest.raises(InputError, match="the image is damaged"):
-        read_picture(tmp_path / "a.png")
+        read_image(tmp_path / "a.png")
 
 
 @pytest.mark.parametrize("name", [["a"], {"a": 1}, None, 7])
@@ -468,7 +468,7 @@ def test_a_shape_that_torch_cannot_make_is_told(tmp_path):
 def test_postscript_is_not_handed_to_another_program(tmp_path):
     (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n%%EOF\n")
     with pytest.raises(InputError, match="is PostScript"):
-        read_picture(tmp_path / "a.png")
+        read_image(tmp_path / "a.png")
 
 
 def test_a_number_of_thousands_of_digits_in_a_table_is_no_number(tmp_path):
@@ -482,13 +482,13 @@ def test_a_number_of_thousands_of_digits_in_a_table_is_no_number(tmp_path):
         build_prompt(template, Example({"q": "a", "c": ["b", "d"], "answer": "9" * 5000}))
 
 
-def test_a_picture_whose_name_in_an_archive_is_no_text_cannot_be_unpacked(tmp_path):
+def test_an_image_whose_name_in_an_archive_is_no_text_cannot_be_unpacked(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("é.png", b"")
     content = (tmp_path / "a.zip").read_bytes()
     (tmp_path / "a.zip").write_bytes(content.replace("é".encode(), b"\xb7\xb7", 1))
     with pytest.raises(InputError, match="cannot be unpacked"):
-        open_pictures(tmp_path / "a.zip").read("é.png")
+        open_images(tmp_path / "a.zip").read("é.png")
 
 
 @pytest.mark.parametrize("values", [None, "text", [1]])

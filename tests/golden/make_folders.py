@@ -69,12 +69,12 @@ def _asked() -> list[dict[str, Any]]:
     return found
 
 
-def _picture(height: int, width: int) -> np.ndarray:
+def _image(height: int, width: int) -> np.ndarray:
     return (np.arange(height * width * 3, dtype=np.int64).reshape(height, width, 3) * 7 % 256).astype(np.uint8)
 
 
-PICTURES = [
-    (_picture(8, 8) // 2 + (100 if number % 2 else 0), "light" if number % 2 else "dark") for number in range(24)
+IMAGES = [
+    (_image(8, 8) // 2 + (100 if number % 2 else 0), "light" if number % 2 else "dark") for number in range(24)
 ]
 
 CHARACTERS = {"tokenizer": {"kind": "character", "size": 40}, "data": {"validation_size": 10}}
@@ -142,11 +142,11 @@ def _classes(model: dict[str, Any], sections: Mapping[str, Any] = INPUTS, **more
     )
 
 
-def _pictures(model: dict[str, Any]) -> Case:
+def _images(model: dict[str, Any]) -> Case:
     return Case(
-        {"task": "picture_classification", "model": model, "data": {"validation_size": 4}},
-        lambda it: {"classified": it.classify_batch([PICTURES[0][0], PICTURES[1][0]])},
-        PICTURES,
+        {"task": "image_classification", "model": model, "data": {"validation_size": 4}},
+        lambda it: {"classified": it.classify_batch([IMAGES[0][0], IMAGES[1][0]])},
+        IMAGES,
     )
 
 
@@ -154,7 +154,7 @@ def _captions(model: dict[str, Any]) -> Case:
     scenes = {"size": 20, "validation_size": 4, "objects": "shapes", "rows": 1, "columns": 2, "fewest": 1, "most": 2}
     return Case(
         {"task": "captioning", "model": model, "data": {"scenes": scenes}, "tokenizer": {"kind": "word", "size": 40}},
-        lambda it: {"captions": it.caption_batch([_picture(16, 32), _picture(16, 32)[::-1].copy()])},
+        lambda it: {"captions": it.caption_batch([_image(16, 32), _image(16, 32)[::-1].copy()])},
     )
 
 
@@ -335,10 +335,10 @@ CASES: dict[str, Case] = {
     "gpt2-classifier": _classes({}, {"data": INPUTS["data"]}, start="gpt2"),
     "gpt3-classifier": _classes({}, {"data": INPUTS["data"]}, start="gpt3"),
     "llama-classifier": _classes({}, {"data": INPUTS["data"]}, start="llama"),
-    "vit": _pictures({"name": "vit", "patch": 4, "width": 8, "heads": 2, "feedforward_width": 12, "layers": 1}),
-    "convolutional_network": _pictures({"name": "convolutional_network", "convolutions": [4, 6]}),
-    "lecture_network": _pictures({"name": "lecture_network", "widths": [6, 4]}),
-    "lambda_network": _pictures(
+    "vit": _images({"name": "vit", "patch": 4, "width": 8, "heads": 2, "feedforward_width": 12, "layers": 1}),
+    "convolutional_network": _images({"name": "convolutional_network", "convolutions": [4, 6]}),
+    "lecture_network": _images({"name": "lecture_network", "widths": [6, 4]}),
+    "lambda_network": _images(
         {"name": "lambda_network", "convolutions": [4], "width": 8, "heads": 2, "key_width": 4}
     ),
     "show_and_tell": _captions({"name": "show_and_tell", **ATTENDED, "feature_width": 6}),

@@ -20,7 +20,7 @@ def a_map(heads: int = 2) -> AttentionMap:
     return view.maps[0]
 
 
-def a_picture() -> AttentionView:
+def an_image() -> AttentionView:
     weights = np.zeros((2, 2, 5))
     weights[0, 0, 1] = weights[1, 0, 4] = weights[:, 1, 2] = 1
     image = np.full((20, 30, 3), 255, dtype=np.uint8)
@@ -70,7 +70,7 @@ def test_labels_are_inside_the_figure_however_it_is_saved():
     view = AttentionView.of(
         np.tril(np.ones((2, 3, 3))), tokens, tokens, title="a title longer than the matrix below it, by much"
     )
-    for drawing in (lines_figure(view.maps[0]), figure(view), overlay_figure(a_picture(), "attention")):
+    for drawing in (lines_figure(view.maps[0]), figure(view), overlay_figure(an_image(), "attention")):
         box = drawing.get_tightbbox(FigureCanvasAgg(drawing).get_renderer())
         width, height = drawing.get_size_inches()
         assert min(box.x0, box.y0, width - box.x1, height - box.y1) > 0
@@ -82,18 +82,18 @@ def shades(figure) -> list[np.ndarray]:
     return [axes.images[1].get_array()[..., 3] for axes in figure.axes[0].child_axes]
 
 
-def test_each_token_has_the_picture_as_it_sees_it():
-    figure = overlay_figure(a_picture(), "attention", head=0)
+def test_each_token_has_the_image_as_it_sees_it():
+    figure = overlay_figure(an_image(), "attention", head=0)
     first, second = shades(figure)
     assert np.argwhere(first == 0).tolist() == [[0, 0]]  # the patch that is seen keeps its light
     assert np.argwhere(second == 0).tolist() == [[0, 1]]
     assert [axes.get_title(loc="left") for axes in figure.axes[0].child_axes] == ["a", "dog"]
-    (mean,) = shades(overlay_figure(a_picture(), "attention", queries=[0]))
+    (mean,) = shades(overlay_figure(an_image(), "attention", queries=[0]))
     assert np.argwhere(mean == 0).tolist() == [[0, 0], [1, 1]]
 
 
 def test_both_can_be_written(tmp_path):
-    for name, drawing in (("lines", lines_figure(a_map())), ("over", overlay_figure(a_picture(), "attention"))):
+    for name, drawing in (("lines", lines_figure(a_map())), ("over", overlay_figure(an_image(), "attention"))):
         for suffix in ("png", "svg"):
             write_figure(drawing, tmp_path / f"{name}.{suffix}", {}, dots_per_inch=80)
             assert (tmp_path / f"{name}.{suffix}").stat().st_size > 500
@@ -105,9 +105,9 @@ def test_both_can_be_written(tmp_path):
         (lambda: lines_figure(a_map(), heads=[2]), "heads 0 to 1"),
         (lambda: lines_figure(a_map(), heads=[]), "heads 0 to 1"),
         (lambda: lines_figure(a_map(), query=2), "no query 2"),
-        (lambda: overlay_figure(a_picture(), "attention", head=-1), "no head -1"),
-        (lambda: overlay_figure(a_picture(), "attention", queries=[7]), "0 to 1"),
-        (lambda: overlay_figure(a_picture(), "atention"), "did you mean"),
+        (lambda: overlay_figure(an_image(), "attention", head=-1), "no head -1"),
+        (lambda: overlay_figure(an_image(), "attention", queries=[7]), "0 to 1"),
+        (lambda: overlay_figure(an_image(), "atention"), "did you mean"),
         (lambda: overlay_figure(AttentionView(title="", maps=(a_map(),)), "attention"), "needs an image"),
     ],
 )

@@ -31,11 +31,11 @@ MODELS = {folder.name: task_of(folder) for folder in sorted(FOLDERS.iterdir()) i
 
 
 def read_by(folder: Path, place: Path) -> tuple[str, Path | None]:
-    """A text, or the file of a picture, that the model in a folder can read, and pictures to learn from."""
+    """A text, or the file of an image, that the model in a folder can read, and images to learn from."""
     model = regard.load(folder)
     if model.task.name == "copying":
         return "10 01 11", None
-    if model.task.name in ("captioning", "picture_classification", "few_shot"):
+    if model.task.name in ("captioning", "image_classification", "few_shot"):
         size, drawn = model.task.size, np.random.default_rng(3)
 
         def draw(path: Path) -> None:

@@ -77,12 +77,12 @@ def test_a_reader_has_a_line_for_each_word_with_those_before():
         reading_figure(AttentionView.of(np.ones((2, 2)), ["a", "b"], ["a", "b"]))
 
 
-def test_weights_of_both_signs_are_colours_over_grey_on_any_picture():
+def test_weights_of_both_signs_are_colours_over_grey_on_any_image():
     weights = np.array([[0.5, -1.0, 0.0, 0.2]])
     for brightness in (0, 255):
-        picture = np.full((8, 8, 3), brightness, np.uint8)
+        image = np.full((8, 8, 3), brightness, np.uint8)
         grid = Patches(rows=2, columns=2)
-        view = AttentionView.of(weights, ["q"], list("abcd"), image=picture, key_patches=grid)
+        view = AttentionView.of(weights, ["q"], list("abcd"), image=image, key_patches=grid)
         axes = overlay_figure(view, "attention").axes[0].child_axes[0]
         grey, colours = (np.asarray(image.get_array()) for image in axes.images)
         assert 0.3 < grey.mean() < 0.7  # neither black nor white, so that both colours show

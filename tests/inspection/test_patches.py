@@ -11,11 +11,11 @@ from regard.errors import InputError
 from regard.inspection.view import AttentionView, Patches, png
 
 
-def test_an_array_becomes_the_picture_it_is():
+def test_an_array_becomes_the_image_it_is():
     reader = pytest.importorskip("PIL.Image")
     array = np.random.default_rng(0).integers(0, 256, (7, 5, 3), dtype=np.uint8)
-    with reader.open(io.BytesIO(png(array))) as picture:
-        np.testing.assert_array_equal(np.asarray(picture.convert("RGB")), array)
+    with reader.open(io.BytesIO(png(array))) as image:
+        np.testing.assert_array_equal(np.asarray(image.convert("RGB")), array)
     assert png(png(array)) == png(array)
     assert png(torch.from_numpy(array)) == png(array)
     assert png(array[::-1, ::-1]) != png(array)  # views that are not contiguous too
@@ -24,7 +24,7 @@ def test_an_array_becomes_the_picture_it_is():
 @pytest.mark.parametrize(
     "image", [b"GIF89a", b"", np.zeros((3, 3), np.uint8), np.zeros((3, 3, 3)), np.zeros((0, 3, 3), np.uint8), "x", None]
 )
-def test_what_is_no_picture_is_refused(image):
+def test_what_is_no_image_is_refused(image):
     with pytest.raises(InputError, match=r"\(Y, X, 3\)"):
         png(image)
 

@@ -27,7 +27,7 @@ def test_a_bar_for_each_note_and_the_continuation_in_its_own_colour():
     assert drawn == [(0, 1, 60, before), (1, 2, 64, before), (2, 3, 64, after), (3, 4, 67, other)]
 
 
-def test_pictures_say_what_is_prompt_and_what_is_continuation(tmp_path):
+def test_plots_say_what_is_prompt_and_what_is_continuation(tmp_path):
     for name, border, said in (("a.svg", 2.0, True), ("b.svg", None, False)):
         save_roll(PIECE, tmp_path / name, border=border, title="a piece")
         text = (tmp_path / name).read_text()

@@ -42,11 +42,11 @@ def words(axis) -> list[str]:
     return [label.get_text() for label in axis.get_ticklabels()]
 
 
-def test_png_and_svg_are_pictures(tmp_path):
+def test_png_and_svg_are_plots(tmp_path):
     image = pytest.importorskip("PIL.Image")
     save_plot(a_view(), tmp_path / "a.png")
-    with image.open(tmp_path / "a.png") as picture:
-        pixels = np.asarray(picture.convert("RGB")).reshape(-1, 3)
+    with image.open(tmp_path / "a.png") as plot:
+        pixels = np.asarray(plot.convert("RGB")).reshape(-1, 3)
     assert len(np.unique(pixels, axis=0)) > 20
     save_plot(a_view(), tmp_path / "a.SVG")
     assert ElementTree.parse(tmp_path / "a.SVG").getroot().tag.endswith("svg")
@@ -140,7 +140,7 @@ def test_a_character_that_no_font_has_is_replaced_by_its_position(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_very_long_sequence_fits_a_picture():
+def test_a_very_long_sequence_fits_a_plot():
     tokens = [f"w{i}" for i in range(1500)]
     drawing = figure(a_view(key=tokens))
     assert max(drawing.get_size_inches()) < 64

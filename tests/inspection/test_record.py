@@ -1,4 +1,4 @@
-"""Reading a record: rows, heads, queries, hypotheses; labels; pictures."""
+"""Reading a record: rows, heads, queries, hypotheses; labels; images."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_a_view_holds_every_layer_of_every_row(forced):
         forced.view(3)
 
 
-# --- pictures ------------------------------------------------------------------------------------------------
+# --- images ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", CROSS)

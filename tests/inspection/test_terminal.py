@@ -29,7 +29,7 @@ def printed(renderable, *, width: int = 80, colour: bool = False, encoding: str 
     return raw.getvalue().decode(encoding)
 
 
-def test_the_picture_of_a_small_matrix():
+def test_the_figure_of_a_small_matrix():
     view = AttentionView.of([[1, 0, 0.5], [0, 0.25, 0.75]], ["la", "maison"], ["the", "big", "o"])
     assert printed(render(view)).splitlines() == [
         "attention",

@@ -210,7 +210,7 @@ def test_visible_leaves_ordinary_words_alone():
     assert readable(" two \t words ") == "two words"
 
 
-def a_picture_view(**changes) -> AttentionView:
+def an_image_view(**changes) -> AttentionView:
     item = a_map(
         key_tokens=["[CLS]", *"pppppp"],
         weights=np.full((1, 2, 7), 1 / 7),
@@ -221,14 +221,14 @@ def a_picture_view(**changes) -> AttentionView:
     return AttentionView(**(fields | changes))
 
 
-def test_json_keeps_words_patches_and_pictures():
-    view = a_picture_view()
+def test_json_keeps_words_patches_and_images():
+    view = an_image_view()
     again = AttentionView.from_json(view.to_json())
     assert again == view
     assert again.maps[0].key_patches == Patches(rows=2, columns=3, first=1)
     assert again.maps[0].query_words == (0, 0)
     assert again.images[0] == view.images[0] != b""
-    assert a_picture_view(images=()) != view
+    assert an_image_view(images=()) != view
 
 
 def test_json_of_the_first_version_is_still_read():
@@ -264,8 +264,8 @@ def test_json_of_the_first_version_is_still_read():
         ({"images": "aGVsbG8="}, "'images' is not a list"),
     ],
 )
-def test_json_with_a_spoilt_picture_is_refused(change, message):
-    text = json.dumps(json.loads(a_picture_view().to_json()) | change)
+def test_json_with_a_spoilt_image_is_refused(change, message):
+    text = json.dumps(json.loads(an_image_view().to_json()) | change)
     with pytest.raises(InputError, match=message):
         AttentionView.from_json(text)
 
@@ -276,7 +276,7 @@ def test_words_have_to_fit_the_tokens(words):
         a_map(query_words=words)
 
 
-def test_a_picture_for_each_example_or_none():
+def test_an_image_for_each_example_or_none():
     image = np.zeros((2, 2, 3), dtype=np.uint8)
     maps = (a_map(), a_map(example=1))
     assert AttentionView(title="", maps=maps, images=(None, image)).images[0] is None

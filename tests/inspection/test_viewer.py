@@ -80,7 +80,7 @@ def test_the_page_is_whole_and_links_to_nothing():
         assert tag not in ("link", "img", "iframe", "object", "embed", "base", "a")
         assert not {"src", "href", "srcset", "action", "data", "background"} & attributes.keys()
         assert not any(name.startswith("on") for name in attributes)
-    page = page.replace('xmlns="http://www.w3.org/2000/svg"', "")  # in a picture that the page saves
+    page = page.replace('xmlns="http://www.w3.org/2000/svg"', "")  # in a figure that the page saves
     assert not re.search(r"https?:|//[a-z]+\.|url\((?!#)|@import", page)
     assert not re.search(r"\bfetch\(|XMLHttpRequest|WebSocket|import\(|sendBeacon|\beval\(|innerHTML", page)
     policy = next(a["content"] for t, a in reader.elements if t == "meta" and "http-equiv" in a)
@@ -104,7 +104,7 @@ def test_the_scripts_find_every_element_they_name():
 def test_what_a_person_needs_without_a_mouse_is_there():
     reader = Reader(html_page(a_view()))
     by_id = {attributes.get("id"): attributes for _, attributes in reader.elements}
-    assert by_id["picture"]["tabindex"] == "0"
+    assert by_id["figure"]["tabindex"] == "0"
     assert by_id["readout"]["aria-live"] == "polite"
     assert dict(reader.elements[0][1])["lang"] == "en"
     for tag, attributes in reader.elements:
@@ -202,7 +202,7 @@ def test_word_pieces_have_their_words_with_them():
     assert "<b>" not in page
 
 
-def test_a_picture_is_in_the_page():
+def test_an_image_is_in_the_page():
     image = np.zeros((4, 6, 3), dtype=np.uint8)
     patches = Patches(rows=2, columns=3, first=1)
     view = AttentionView.of(np.ones((1, 7)), ["a"], ["c", *"pppppp"], image=image, key_patches=patches)

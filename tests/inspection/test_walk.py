@@ -41,8 +41,8 @@ from regard.layers import Tokens
 from regard.models import GPT2, GPT2Config, ViT, ViTConfig
 from regard.tasks import LanguageModel, LanguageModellingTask
 from regard.tasks.pairs import PairPredictor
-from regard.tasks.picture_classification import PictureClassificationTask, PictureClassifierPredictor
-from regard.tasks.pictures import PictureSize
+from regard.tasks.image_classification import ImageClassificationTask, ImageClassifierPredictor
+from regard.tasks.images import ImageSize
 from regard.testing.mechanism_inputs import BLIND, visible
 from regard.text import Tokenizer
 
@@ -595,24 +595,24 @@ def test_an_encoder_is_walked_through(minilm):
     close(seen.step("Softmax")["weight"], record.weights("layers.0.attention")[0, 2, 2])
 
 
-def test_a_classifier_of_pictures_is_walked_through():
-    """Against the equation of a ViT's first layer, from the picture's patches on."""
+def test_a_classifier_of_images_is_walked_through():
+    """Against the equation of a ViT's first layer, from the image's patches on."""
     torch.manual_seed(4)
-    task = PictureClassificationTask(size=PictureSize(height=8, width=8), classes=("0", "1"))
+    task = ImageClassificationTask(size=ImageSize(height=8, width=8), classes=("0", "1"))
     config = ViTConfig(**task.model_settings(), patch=4, width=8, heads=2, layers=1, feedforward_width=8)
-    model = PictureClassifierPredictor(ViT(config), task)
-    picture = np.random.default_rng(0).integers(0, 256, (8, 8, task.size.channels), dtype=np.uint8)
-    seen = walk(model, picture, "patch 1,2", head=1)
+    model = ImageClassifierPredictor(ViT(config), task)
+    image = np.random.default_rng(0).integers(0, 256, (8, 8, task.size.channels), dtype=np.uint8)
+    seen = walk(model, image, "patch 1,2", head=1)
     assert seen.queries == seen.keys == ("[CLS]", "patch 1,1", "patch 1,2", "patch 2,1", "patch 2,2")
-    assert seen.title == f"image 1, predicted class: {model.classify(picture).label}"
+    assert seen.title == f"image 1, predicted class: {model.classify(image).label}"
     with regard.look(model) as record:
-        model.classify(picture)
+        model.classify(image)
     assert record.view(0).maps[0].key_tokens == seen.keys
     assert titles(seen) == LECTURE
     layer = model.model.layers[0].attention
     kept = []
     handle = layer.query.register_forward_pre_hook(lambda _, given: kept.append(given[0]))
-    model.classify(picture)
+    model.classify(image)
     handle.remove()
     with torch.no_grad():
         q, k, v = (part(kept[0][0])[:, 4:] for part in (layer.query, layer.key, layer.value))  # head 1 of two, 4 wide

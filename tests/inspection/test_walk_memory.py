@@ -106,45 +106,45 @@ def test_a_captioner_is_walked_through():
     """Xu et al. 2015, section 3.1.2: e_ti = f_att(a_i, h_{t-1}), alpha = softmax(e), z = beta sum alpha a."""
     captioner = regard.load(FOLDERS / "show_attend_and_tell")
     size = captioner.task.size
-    picture = np.random.default_rng(0).integers(0, 256, (size.height, size.width, size.channels), dtype=np.uint8)
+    image = np.random.default_rng(0).integers(0, 256, (size.height, size.width, size.channels), dtype=np.uint8)
     text = captioner.task.tokenizer.decode(list(range(4, 7)))
-    seen = walk(captioner, picture, position=1, target=text)
+    seen = walk(captioner, image, position=1, target=text)
     assert seen.keys[:2] == ("patch 1,1", "patch 1,2")
     assert "image 1, caption: " in seen.title
-    layer, batch = captioner.model.attention, captioner.teacher_forced([(picture, text)])
+    layer, batch = captioner.model.attention, captioner.teacher_forced([(image, text)])
     assert seen.queries == tuple(captioner.task.tokenizer.tokens(batch.labels[0].tolist()))
     asked = []
     handle = layer.query.register_forward_pre_hook(lambda _, given: asked.append(given[0].detach()))
     with torch.no_grad():
-        annotations, _ = captioner.model.encoder(batch.pictures)
-        told = captioner.model(batch.pictures, batch.target, attended=True)
+        annotations, _ = captioner.model.encoder(batch.images)
+        told = captioner.model(batch.images, batch.target, attended=True)
         handle.remove()
         hidden = torch.tanh(layer.query(asked[1].flatten(0, 1)) + layer.key(annotations[0]))
         alpha = (hidden @ layer.attention.score.weight).softmax(dim=-1)
     close(seen.weights, alpha)
     close(seen.weights, told.weights[0, 1])
     close(seen.step("Sum")["o"], alpha @ annotations[0])
-    assert walk(captioner, picture, position=0).notes[0].startswith("The caption is the model's own")
+    assert walk(captioner, image, position=0).notes[0].startswith("The caption is the model's own")
 
 
 def test_a_few_shot_classifier_is_walked_through():
     classifier = regard.load(FOLDERS / "snail")
     task = classifier.task
     generator = np.random.default_rng(1)
-    pictures = generator.integers(
+    images = generator.integers(
         0, 256, (task.ways * task.shots + 1, task.size.height, task.size.width), dtype=np.uint8
     )
-    labels = [f"kind {number % task.ways}" for number in range(len(pictures) - 1)]
-    shown = list(zip(pictures[:-1], labels, strict=True))
-    seen = walk(classifier, (shown, pictures[-1]), "asked")
+    labels = [f"kind {number % task.ways}" for number in range(len(images) - 1)]
+    shown = list(zip(images[:-1], labels, strict=True))
+    seen = walk(classifier, (shown, images[-1]), "asked")
     assert seen.queries == seen.keys
     assert seen.keys[-1] == "asked"
     with regard.look(classifier) as record:
-        answer = classifier.classify(shown, pictures[-1])
+        answer = classifier.classify(shown, images[-1])
     close(seen.weights, record.weights(seen.address)[0, 0, -1])
     assert seen.title == f"image 1, predicted class: {answer.label}"
     with pytest.raises(InputError, match=r"give \(shown, asked\)"):
-        walk(classifier, pictures[-1], "asked")
+        walk(classifier, images[-1], "asked")
 
 
 def test_local_attention_predicts_where_to_look(translator):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from regard.errors import InputError
-from regard.layers import Pictures, Tokens
+from regard.layers import Images, Tokens
 from regard.layers.blocks import LowRankLinear, adapt, adaptable
 from regard.models import GPT2, MODELS, GPT2Config
 from regard.training import TrainingSettings
@@ -146,9 +146,9 @@ def test_every_map_that_can_have_an_adapter_is_applied_as_one(name, seeded):
     sizes |= {key: 1 for key in ("encoder_layers", "decoder_layers") if key in known}
     sizes |= {"gnmt": {"layers": 2}, "elmo": {"vocabulary": 259}, "gpt_neox": {"rotary_share": 0.5}}.get(name, {})
     if MODELS[name].interface == "captioner":
-        sizes |= {"picture_height": 8, "picture_width": 8, "convolutions": (4,)}
-    if MODELS[name].interface == "picture_classifier":
-        sizes |= {"picture_height": 8, "picture_width": 8, "picture_channels": 3, "outputs": 2}
+        sizes |= {"image_height": 8, "image_width": 8, "convolutions": (4,)}
+    if MODELS[name].interface == "image_classifier":
+        sizes |= {"image_height": 8, "image_width": 8, "image_channels": 3, "outputs": 2}
         sizes |= {"patch": 4} if "patch" in known else {}
     if name == "reformer":
         sizes |= {"layers": ("local", "lsh")}
@@ -163,10 +163,10 @@ def test_every_map_that_can_have_an_adapter_is_applied_as_one(name, seeded):
     given = (tokens, tokens) if MODELS[name].interface == "encoder_decoder" else (tokens,)
     if MODELS[name].interface == "few_shot":
         given = (torch.randint(256, (2, 3, 16, 16), dtype=torch.uint8), torch.tensor([[0, 1], [1, 0]]))
-    if MODELS[name].interface in ("captioner", "picture_classifier"):
+    if MODELS[name].interface in ("captioner", "image_classifier"):
         pixels = torch.randint(256, (2, 1, 3, 8, 8), dtype=torch.uint8)
-        pictures = Pictures(pixels, torch.ones(2, 1, dtype=torch.bool))
-        given = (pictures, tokens) if MODELS[name].interface == "captioner" else (pictures,)
+        images = Images(pixels, torch.ones(2, 1, dtype=torch.bool))
+        given = (images, tokens) if MODELS[name].interface == "captioner" else (images,)
     made = model(*given)
     found = made if isinstance(made, torch.Tensor) else made.logits if hasattr(made, "drawn") else made.hidden
     found.square().sum().backward()

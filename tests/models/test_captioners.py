@@ -11,14 +11,14 @@ from torch import Tensor
 
 from regard.attention.alignments import MEAN
 from regard.errors import InputError
-from regard.layers import Pictures, Tokens
+from regard.layers import Images, Tokens
 from regard.models import ShowAndTell, ShowAndTellConfig, ShowAttendAndTell, ShowAttendAndTellConfig
 
 SIZES: dict[str, Any] = {
     "target_vocabulary": 9,
-    "picture_height": 8,
-    "picture_width": 16,
-    "picture_channels": 1,
+    "image_height": 8,
+    "image_width": 16,
+    "image_channels": 1,
     "frames": 2,
     "convolutions": (8,),
     "feature_width": 5,
@@ -29,9 +29,9 @@ SIZES: dict[str, Any] = {
 TARGET = Tokens.pad([[1, 3, 4], [1, 5]])
 
 
-def pictures() -> Pictures:
+def images() -> Images:
     drawn = np.random.default_rng(1)
-    return Pictures.of([drawn.integers(0, 256, (count, 8, 16, 1), dtype=np.uint8) for count in (1, 2)])
+    return Images.of([drawn.integers(0, 256, (count, 8, 16, 1), dtype=np.uint8) for count in (1, 2)])
 
 
 def annotated(model: Any, frames: Tensor) -> Tensor:
@@ -62,14 +62,14 @@ def lstm(cell: Any, x: Tensor, hidden: Tensor, memory: Tensor, context: Tensor |
     return torch.sigmoid(o) * torch.tanh(memory), memory
 
 
-def rows(source: Pictures) -> list[Tensor]:
+def rows(source: Images) -> list[Tensor]:
     return [pixels[valid] for pixels, valid in zip(source.pixels, source.valid, strict=True)]
 
 
 def test_show_and_tell_is_its_equations(randomize):
     model = randomize(ShowAndTell(ShowAndTellConfig(**SIZES))).double().eval()
-    told = model(pictures(), TARGET).logits
-    for row, frames in enumerate(rows(pictures())):
+    told = model(images(), TARGET).logits
+    for row, frames in enumerate(rows(images())):
         image = model.image(annotated(model, frames).mean(dim=0))
         zeros = torch.zeros(6, dtype=torch.float64)
         state = lstm(model.lstm.cells[0], image, zeros, zeros)  # x_{-1}, whose output is thrown away
@@ -82,9 +82,9 @@ def test_show_and_tell_is_its_equations(randomize):
 def test_show_attend_and_tell_is_its_equations(randomize, attention):
     config = ShowAttendAndTellConfig(**SIZES, attention_width=7, attention=attention)
     model = randomize(ShowAttendAndTell(config)).double().eval()
-    told = model(pictures(), TARGET, attended=True)
+    told = model(images(), TARGET, attended=True)
     layer = model.attention
-    for row, frames in enumerate(rows(pictures())):
+    for row, frames in enumerate(rows(images())):
         annotations = annotated(model, frames)
         mean = annotations.mean(dim=0)
         hidden, memory = torch.tanh(model.initial_hidden(mean)), torch.tanh(model.initial_memory(mean))
@@ -111,7 +111,7 @@ def test_what_is_drawn_in_training_is_what_was_looked_at(randomize):
     model = randomize(ShowAttendAndTell(ShowAttendAndTellConfig(**SIZES, attention_width=7, attention="hard"))).train()
     torch.manual_seed(2)
     with look(model) as seen:
-        told = model(pictures(), TARGET, attended=True)
+        told = model(images(), TARGET, attended=True)
     weights = seen.weights("attention")[:, 0]
     assert told.drawn is not None
     for row in range(2):
@@ -132,19 +132,19 @@ def test_a_caption_takes_the_mean_at_every_word_or_at_none():
 
 
 def test_the_first_alignment_is_known_before_the_first_word(randomize):
-    """B-16: what looks at the picture is the state of the decoder, so it is no self-attention."""
+    """B-16: what looks at the image is the state of the decoder, so it is no self-attention."""
     model = randomize(ShowAttendAndTell(ShowAttendAndTellConfig(**SIZES, attention_width=7))).eval()
     other = Tokens(torch.full_like(TARGET.ids, 7), TARGET.valid)
-    first, second = (model(pictures(), target, attended=True).weights for target in (TARGET, other))
+    first, second = (model(images(), target, attended=True).weights for target in (TARGET, other))
     torch.testing.assert_close(first[:, 0], second[:, 0])
     assert not torch.allclose(first[:, 1], second[:, 1])
 
 
 def test_a_small_network_tells_left_from_right():
-    """Every place is told where it is: two pictures that are mirrored do not have mirrored annotations."""
+    """Every place is told where it is: two images that are mirrored do not have mirrored annotations."""
     torch.manual_seed(0)
     model = ShowAttendAndTell(ShowAttendAndTellConfig(**SIZES)).eval()
-    blank = Pictures.of([np.zeros((1, 8, 16, 1), np.uint8)])
+    blank = Images.of([np.zeros((1, 8, 16, 1), np.uint8)])
     annotations, _ = model.encoder(blank)
     assert not torch.allclose(annotations[0, 1], annotations[0, 2])
 
@@ -153,7 +153,7 @@ def test_a_small_network_tells_left_from_right():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"picture_height": 9}, "multiple of 2"),
+        ({"image_height": 9}, "multiple of 2"),
         ({"convolutions": ()}, "convolutions"),
         ({"frames": 0}, "frames"),
         ({"dropout": 1.0}, "dropout"),
@@ -170,10 +170,10 @@ def test_attention_is_one_of_two():
         ShowAttendAndTellConfig(**SIZES, attention="firm")
 
 
-def test_pictures_of_another_size_are_refused():
+def test_images_of_another_size_are_refused():
     model = ShowAndTell(ShowAndTellConfig(**SIZES))
     with pytest.raises(ValueError, match="3 frames"):
-        model.start(Pictures.of([np.zeros((3, 8, 16, 1), np.uint8)]))
+        model.start(Images.of([np.zeros((3, 8, 16, 1), np.uint8)]))
 
 
 def test_maps_are_of_the_papers_size():

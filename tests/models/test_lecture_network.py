@@ -11,12 +11,12 @@ from regard.errors import InputError
 from regard.inspection import look
 from regard.models import LectureNetwork, LectureNetworkConfig
 from regard.models.lecture_network import without_queries_and_keys
-from regard.tasks.picture_classification import batch_of
+from regard.tasks.image_classification import batch_of
 
-MNIST = {"picture_height": 28, "picture_width": 28, "picture_channels": 1, "outputs": 10}
+MNIST = {"image_height": 28, "image_width": 28, "image_channels": 1, "outputs": 10}
 
 
-def pictures(count: int = 6):
+def images(count: int = 6):
     return batch_of(np.random.default_rng(3).integers(0, 256, (count, 28, 28, 1), dtype=np.uint8))
 
 
@@ -33,19 +33,19 @@ def test_it_has_the_lectures_parameters_and_a_quarter_of_them_is_dead(given):
 
 
 def test_queries_and_keys_get_a_gradient_of_exactly_zero(given):
-    F.cross_entropy(given(pictures()), torch.arange(6)).backward()
+    F.cross_entropy(given(images()), torch.arange(6)).backward()
     for name, parameter in given.named_parameters():
         dead = ".query." in name or ".key." in name
         assert bool(parameter.grad.any()) != dead, name
 
 
 def test_deleting_queries_and_keys_changes_nothing(given):
-    read = pictures()
+    read = images()
     torch.testing.assert_close(without_queries_and_keys(given)(read), given(read), rtol=0, atol=1e-6)
 
 
 def test_attention_gives_its_map_of_values_whatever_queries_and_keys_are(given, randomize):
-    read, layer = pictures(), given.attentions[0]
+    read, layer = images(), given.attentions[0]
     x = torch.randn(4, 1, 128)
     expected = x @ layer.value.weight.T + layer.value.bias
     torch.testing.assert_close(layer(x, layer.keys_values(x)), expected, rtol=0, atol=1e-6)
@@ -61,7 +61,7 @@ def test_attention_gives_its_map_of_values_whatever_queries_and_keys_are(given, 
 
 def test_over_patches_the_same_layers_attend_and_queries_and_keys_learn(randomize):
     model = randomize(LectureNetwork(LectureNetworkConfig(**MNIST, patch=7)))
-    F.cross_entropy(model(pictures()), torch.arange(6)).backward()
+    F.cross_entropy(model(images()), torch.arange(6)).backward()
     weights = [name for name, parameter in model.named_parameters() if not name.endswith("key.bias")]
     assert [name for name in weights if not model.get_parameter(name).grad.any()] == []
     with pytest.raises(InputError, match="the queries and keys of several patches matter"):

@@ -13,7 +13,7 @@ from regard.checkpoints import parameters_of, read_model, write_model
 from regard.errors import InputError
 from regard.models import SNAIL, SNAILConfig
 from regard.models.config import config_from_json, config_to_json
-from regard.models.snail import AttentionBlock, ConvolutionBlock, DenseBlock, EpisodeNorm, PictureEmbedding
+from regard.models.snail import AttentionBlock, ConvolutionBlock, DenseBlock, EpisodeNorm, ImageEmbedding
 
 
 def tiny(**changes: Any) -> SNAILConfig:
@@ -36,8 +36,8 @@ def model(seeded, randomize):
 
 
 def drawn(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    pictures = torch.randint(256, (2, 7, 9, 9), generator=generator, dtype=torch.uint8)
-    return pictures, torch.randint(3, (2, 6), generator=generator)
+    images = torch.randint(256, (2, 7, 9, 9), generator=generator, dtype=torch.uint8)
+    return images, torch.randint(3, (2, 6), generator=generator)
 
 
 def test_a_dense_block_is_two_causal_convolutions_of_kernel_two(generator, randomize):
@@ -85,18 +85,18 @@ def test_dilations_from_two_on_never_meet_a_place_at_an_odd_distance(randomize):
 
 
 def test_channels_grow_as_in_the_paper():
-    """C + ceil(log2 T) D, and C + V: the defaults for 5 classes and 1 picture each."""
+    """C + ceil(log2 T) D, and C + V: the defaults for 5 classes and 1 image each."""
     model = SNAIL(SNAILConfig(ways=5, shots=1, side=28))
     channels = [block.channels for block in model.blocks]
     assert channels == [69 + 32, 101 + 3 * 128, 485 + 128, 613 + 3 * 128, 997 + 256]
     assert [len(block) for block in model.blocks if isinstance(block, ConvolutionBlock)] == [3, 3]
 
 
-def test_the_label_of_the_last_picture_is_zeros_and_all_others_are_told(model, generator):
-    pictures, labels = drawn(generator)
+def test_the_label_of_the_last_image_is_zeros_and_all_others_are_told(model, generator):
+    images, labels = drawn(generator)
     caught = []
     model.blocks.register_forward_pre_hook(lambda module, inputs: caught.append(inputs[0]))
-    model(pictures, labels)
+    model(images, labels)
     told = caught[0][..., 5:]
     assert (told[:, -1] == 0).all()
     assert torch.equal(told[:, :-1].argmax(dim=-1), labels)
@@ -104,24 +104,24 @@ def test_the_label_of_the_last_picture_is_zeros_and_all_others_are_told(model, g
 
 
 def test_an_episode_alone_is_the_episode_in_a_batch_and_labels_count(model, generator):
-    pictures, labels = drawn(generator)
-    logits = model(pictures, labels)
+    images, labels = drawn(generator)
+    logits = model(images, labels)
     assert logits.shape == (2, 1, 3)
-    torch.testing.assert_close(model(pictures[1:], labels[1:]), logits[1:], rtol=1e-10, atol=1e-12)
-    assert not torch.allclose(model(pictures, (labels + 1) % 3), logits)
+    torch.testing.assert_close(model(images[1:], labels[1:]), logits[1:], rtol=1e-10, atol=1e-12)
+    assert not torch.allclose(model(images, (labels + 1) % 3), logits)
 
 
-def test_each_of_several_pictures_is_read_as_if_it_were_the_only_one(model, generator):
-    pictures, labels = drawn(generator)
+def test_each_of_several_images_is_read_as_if_it_were_the_only_one(model, generator):
+    images, labels = drawn(generator)
     more = torch.randint(256, (2, 3, 9, 9), generator=generator, dtype=torch.uint8)
-    logits = model(torch.cat((pictures, more), dim=1), labels)
+    logits = model(torch.cat((images, more), dim=1), labels)
     assert logits.shape == (2, 4, 3)
     for place in range(4):
-        one = torch.cat((pictures, more), dim=1)[:, [*range(6), 6 + place]]
+        one = torch.cat((images, more), dim=1)[:, [*range(6), 6 + place]]
         torch.testing.assert_close(model(one, labels), logits[:, [place]], rtol=1e-10, atol=1e-12)
 
 
-def test_the_norm_is_over_the_labelled_pictures_of_one_episode(generator):
+def test_the_norm_is_over_the_labelled_images_of_one_episode(generator):
     norm = EpisodeNorm(3, labelled=3)
     x = 5 + 2 * torch.randn(2, 5, 3, 6, 6, generator=generator)
     found = norm(x)
@@ -134,22 +134,22 @@ def test_the_norm_is_over_the_labelled_pictures_of_one_episode(generator):
     torch.testing.assert_close(norm(other)[0, :3], found[0, :3])
 
 
-def test_drawn_vectors_of_strokes_differ_more_than_under_a_norm_of_each_picture_alone(generator, seeded):
-    """Where they hardly differ, no query is nearer to one picture than to another, and nothing is learnt for long."""
-    pictures = -torch.ones(60, 1, 16, 16)
-    for picture in pictures:
+def test_drawn_vectors_of_strokes_differ_more_than_under_a_norm_of_each_image_alone(generator, seeded):
+    """Where they hardly differ, no query is nearer to one image than to another, and nothing is learnt for long."""
+    images = -torch.ones(60, 1, 16, 16)
+    for image in images:
         row, column = torch.randint(2, 14, (2,), generator=generator).tolist()
-        picture[0, row, 2:14], picture[0, 2:14, column] = 1.0, 1.0
-    embedding = PictureEmbedding((16, 16), 32, side=16, labelled=5)
-    episodes = pictures.unflatten(0, (10, 6))
+        image[0, row, 2:14], image[0, 2:14, column] = 1.0, 1.0
+    embedding = ImageEmbedding((16, 16), 32, side=16, labelled=5)
+    episodes = images.unflatten(0, (10, 6))
     spread = [deviation_of(embedding(episodes).flatten(0, 1))]
     for block in list(embedding)[:2]:
-        block.norm = OfEachPicture(2, 16)
+        block.norm = OfEachImage(2, 16)
     spread.append(deviation_of(embedding(episodes).flatten(0, 1)))
     assert spread[0] > 1.2 * spread[1]
 
 
-class OfEachPicture(torch.nn.GroupNorm):
+class OfEachImage(torch.nn.GroupNorm):
     """A norm that knows nothing of episodes."""
 
     def forward(self, input):
@@ -162,12 +162,12 @@ def deviation_of(vectors):
 
 
 def test_attention_is_seen_and_folders_give_the_model_back(generator, seeded, tmp_path):
-    config, (pictures, labels) = tiny(), drawn(generator)
+    config, (images, labels) = tiny(), drawn(generator)
     model = SNAIL(config).eval()
     write_model(tmp_path, config, parameters_of(model), task={}, recipe={}, metrics={})
     again = read_model(tmp_path)
     with regard.look(again) as seen:
-        assert torch.equal(again(pictures, labels), model(pictures, labels))
+        assert torch.equal(again(images, labels), model(images, labels))
     assert seen.addresses == ["blocks.0.attention", "blocks.2.attention", "blocks.4.attention"]
     weights = seen.weights("blocks.4.attention")
     assert weights.shape == (2, 1, 7, 7)
@@ -198,6 +198,6 @@ def test_sizes_that_cannot_be_are_refused(changes, said):
         tiny(**changes)
 
 
-def test_pictures_that_are_no_episode_are_refused(model):
-    with pytest.raises(ValueError, match="no episodes of 6 labelled pictures of 9 x 9"):
+def test_images_that_are_no_episode_are_refused(model):
+    with pytest.raises(ValueError, match="no episodes of 6 labelled images of 9 x 9"):
         model(torch.zeros(2, 6, 9, 9, dtype=torch.uint8), torch.zeros(2, 5, dtype=torch.int64))

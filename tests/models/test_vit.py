@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.layers import PatchEmbedding
-from regard.layers.pictures import resized_positions
+from regard.layers.images import resized_positions
 from regard.models import ConvolutionalNetwork, ConvolutionalNetworkConfig, ViT, ViTConfig
-from regard.tasks.picture_classification import batch_of
+from regard.tasks.image_classification import batch_of
 
 TINY = {
-    "picture_height": 12,
-    "picture_width": 8,
-    "picture_channels": 3,
+    "image_height": 12,
+    "image_width": 8,
+    "image_channels": 3,
     "outputs": 5,
     "patch": 4,
     "width": 16,
@@ -28,7 +28,7 @@ TINY = {
 }
 
 
-def pictures(count: int = 3, seed: int = 0):
+def images(count: int = 3, seed: int = 0):
     return batch_of(np.random.default_rng(seed).integers(0, 256, (count, 12, 8, 3), dtype=np.uint8))
 
 
@@ -69,7 +69,7 @@ def test_a_patch_laid_out_and_mapped_is_the_strided_convolution(generator):
 @pytest.mark.parametrize("pooling", ["token", "mean"])
 def test_the_model_is_its_equations(pooling, randomize):
     model = randomize(ViT(ViTConfig(**TINY, pooling=pooling))).eval()
-    read = pictures()
+    read = images()
     z = model.embedding.projection(read.pixels[:, 0].float() / 127.5 - 1).flatten(2).transpose(1, 2)
     if pooling == "token":
         z = torch.cat((model.embedding.token.expand(3, -1, -1), z), dim=1)
@@ -89,7 +89,7 @@ def test_patches_that_change_places_with_their_positions_change_nothing(randomiz
     """Only the positions know where a patch is (permutation equivariance)."""
     model = randomize(ViT(ViTConfig(**TINY))).eval()
     order = torch.randperm(6, generator=generator)
-    read = pictures()
+    read = images()
     cut = read.pixels[:, 0].unflatten(2, (3, 4)).unflatten(4, (2, 4)).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
     mixed = cut[:, order].unflatten(1, (3, 2)).permute(0, 3, 1, 4, 2, 5).flatten(2, 3).flatten(3, 4)
     turned = batch_of(mixed.permute(0, 2, 3, 1).numpy())
@@ -126,16 +126,16 @@ def test_positions_for_another_size_keep_what_stands_before_and_what_is_constant
 def test_convolutions_in_front_make_a_hybrid(randomize):
     hybrid = ViTConfig(**{**TINY, "patch": 2}, convolutions=(8,))
     model = randomize(ViT(hybrid)).eval()
-    assert (model.grid, model(pictures()).shape) == ((3, 2), (3, 5))
+    assert (model.grid, model(images()).shape) == ((3, 2), (3, 5))
 
 
 def test_a_model_without_classes_gives_the_vector(randomize):
     model = randomize(ViT(ViTConfig(**{**TINY, "outputs": 0}))).eval()
-    assert torch.equal(model(pictures()), model.hidden(pictures())[:, 0])
+    assert torch.equal(model(images()), model.hidden(images())[:, 0])
 
 
 def test_the_claims_convolutional_network_has_as_many_parameters_as_its_vit():
-    digits = {"picture_height": 28, "picture_width": 28, "picture_channels": 1, "outputs": 10}
+    digits = {"image_height": 28, "image_width": 28, "image_channels": 1, "outputs": 10}
     vit = ViT(ViTConfig(**digits, patch=4, width=64, heads=4, feedforward_width=128, layers=4))
     other = ConvolutionalNetwork(ConvolutionalNetworkConfig(**digits, convolutions=(32, 64, 94)))
     one, two = (sum(parameter.numel() for parameter in model.parameters()) for model in (vit, other))
@@ -145,7 +145,7 @@ def test_the_claims_convolutional_network_has_as_many_parameters_as_its_vit():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"patch": 5}, "picture_height is 12 but must be a multiple of 5"),
+        ({"patch": 5}, "image_height is 12 but must be a multiple of 5"),
         ({"heads": 3}, "heads is 3 but must be a divisor of width 16"),
         ({"convolutions": (0,)}, "convolutions"),
         ({"pixel_mean": (0.5, 0.5)}, "pixel_mean"),
@@ -159,6 +159,6 @@ def test_what_cannot_be_is_refused(change, said):
         ViTConfig(**{**TINY, **change})
 
 
-def test_pictures_of_another_size_are_refused():
+def test_images_of_another_size_are_refused():
     with pytest.raises(ValueError, match="for a model of one frame and"):
         ViT(ViTConfig(**TINY))(batch_of(np.zeros((1, 8, 8, 3), np.uint8)))

@@ -24,7 +24,7 @@ from regard.checkpoints import read_model
 from regard.checkpoints.hf_format import hf_format
 from regard.errors import InputError
 from regard.layers import Tokens
-from regard.tasks.picture_classification import batch_of
+from regard.tasks.image_classification import batch_of
 
 transformers = pytest.importorskip("transformers")
 
@@ -184,8 +184,8 @@ def of_translator(theirs: Any, ours: Any) -> tuple[Tensor, Tensor]:
     return theirs(input_ids=source, decoder_input_ids=target).logits, ours(whole(source), whole(target))
 
 
-def of_pictures(theirs: Any, ours: Any) -> tuple[Tensor, Tensor]:
-    shape = (2, ours.config.picture_height, ours.config.picture_width, ours.config.picture_channels)
+def of_images(theirs: Any, ours: Any) -> tuple[Tensor, Tensor]:
+    shape = (2, ours.config.image_height, ours.config.image_width, ours.config.image_channels)
     pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     scaled = (torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255 - 0.5) / 0.5
     return theirs(scaled).logits, ours(batch_of(pixels))
@@ -585,7 +585,7 @@ FAMILIES: Mapping[str, Family] = {
             "num_channels": [1],
             "qkv_bias": [False],
         },
-        call=of_pictures,
+        call=of_images,
         lacks=("initializer_range",),
     ),
     "reformer": Family(

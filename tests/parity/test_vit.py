@@ -14,8 +14,8 @@ from regard.checkpoints import read_config, read_model
 from regard.checkpoints.pretrained import adopt
 from regard.errors import InputError
 from regard.models import ViT, ViTConfig
-from regard.tasks.picture_classification import PictureClassificationTask, PictureClassifierPredictor, batch_of
-from regard.tasks.pictures import PictureSize
+from regard.tasks.image_classification import ImageClassificationTask, ImageClassifierPredictor, batch_of
+from regard.tasks.images import ImageSize
 
 transformers = pytest.importorskip("transformers")
 Image = pytest.importorskip("PIL.Image")
@@ -76,9 +76,9 @@ def test_their_preprocessing_and_classes_come_along(randomize, tmp_path):
 
 def test_our_folder_opens_there_with_the_same_logits(randomize, tmp_path):
     config = ViTConfig(
-        picture_height=12,
-        picture_width=12,
-        picture_channels=3,
+        image_height=12,
+        image_width=12,
+        image_channels=3,
         outputs=3,
         patch=4,
         width=24,
@@ -88,8 +88,8 @@ def test_our_folder_opens_there_with_the_same_logits(randomize, tmp_path):
         pixel_mean=tuple(MEAN),
         pixel_std=tuple(DEVIATION),
     )
-    task = PictureClassificationTask(size=PictureSize(height=12, width=12), classes=("cat", "dog", "owl"))
-    ours = PictureClassifierPredictor(randomize(ViT(config)), task)
+    task = ImageClassificationTask(size=ImageSize(height=12, width=12), classes=("cat", "dog", "owl"))
+    ours = ImageClassifierPredictor(randomize(ViT(config)), task)
     ours.save(tmp_path / "model")
     assert json.loads((tmp_path / "model" / "regard.json").read_text())["layout"]["name"] == "vit"
     other = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "model").eval()
@@ -122,7 +122,7 @@ def test_at_another_size_positions_are_interpolated_as_theirs(randomize, tmp_pat
     config = read_config(tmp_path)
     ours = ViT(
         ViTConfig(
-            **{**{name: getattr(config, name) for name in config.__slots__}, "picture_height": 20, "picture_width": 16}
+            **{**{name: getattr(config, name) for name in config.__slots__}, "image_height": 20, "image_width": 16}
         )
     )
     adopt(ours, tmp_path)
@@ -214,7 +214,7 @@ def test_preparation_that_is_not_followed_is_refused_by_name(said, message, rand
         regard.load(tmp_path)
 
 
-def test_a_folder_that_resizes_nothing_refuses_a_picture_of_another_size(randomize, tmp_path):
+def test_a_folder_that_resizes_nothing_refuses_an_image_of_another_size(randomize, tmp_path):
     theirs(randomize).save_pretrained(tmp_path)
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"do_resize": False}))
     model = regard.load(tmp_path)

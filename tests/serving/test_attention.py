@@ -358,7 +358,7 @@ def test_interventions_change_a_tasks_answer(randomize: Any) -> None:
     assert scores(interventions=[everything]) == other.json()[0]
 
 
-def test_pictures_stand_on_the_page_of_a_captioner(randomize: Any) -> None:
+def test_images_stand_on_the_page_of_a_captioner(randomize: Any) -> None:
     link = InProcess(m=captioner(randomize))
     inputs = base64.b64encode(png()).decode()
     (answer,) = called(link, ("/models/m", {"inputs": inputs, "attention": {"page": True}}))

@@ -155,12 +155,12 @@ def test_feature_extraction_and_sentence_similarity(client, expected):
     np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
-def test_pictures(client, expected, tmp_path):
+def test_images(client, expected, tmp_path):
     path = tmp_path / "one.png"
     path.write_bytes(png())
     for given in (png(), path):
-        found = client("picture_classification").image_classification(given, top_k=3)
-        check(found, expected("picture_classification", "image-classification", inputs=png(), parameters={"top_k": 3}))
+        found = client("image_classification").image_classification(given, top_k=3)
+        check(found, expected("image_classification", "image-classification", inputs=png(), parameters={"top_k": 3}))
         assert told(client("captioning").image_to_text(given)) == expected("captioning", "image-to-text", inputs=png())
 
 

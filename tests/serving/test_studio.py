@@ -31,7 +31,7 @@ from tests.serving.test_tasks import (
 
 import regard
 from regard.attention import BatchInvariant
-from regard.data.pictures import decoded_picture
+from regard.data.images import decoded_image
 from regard.inspection import ScaleHeads, SetOutput, SetWeights, ablate, attention_addresses, change
 from regard.inspection.analysis import LogitLens
 from regard.layers import Tokens
@@ -39,7 +39,7 @@ from regard.serving.app import create_app
 from regard.serving.first_texts import first_texts
 from regard.serving.server import Server
 from regard.serving.studio import CALLS
-from regard.tasks.pictures import frames_of
+from regard.tasks.images import frames_of
 
 
 def asked(link: InProcess, method: str, path: str, *, keys: tuple[str, ...] = (), **given: Any) -> httpx.Response:
@@ -300,16 +300,16 @@ def test_heads_switched_off_one_by_one_are_those_of_ablate(changed: bool, random
 
 
 def test_the_head_of_a_captioner_is_ranked_by_the_caption_that_it_wrote(randomize: Any) -> None:
-    predictor, picture = captioner(randomize), np.asarray(decoded_picture(png(), "a.png", colour=True))
+    predictor, image = captioner(randomize), np.asarray(decoded_image(png(), "a.png", colour=True))
     found = effects(InProcess(m=predictor), image=base64.b64encode(png()).decode(), address="attention")
-    caption = predictor.caption(picture)
+    caption = predictor.caption(image)
     assert found["about"] == f"log p({caption.text})"
     assert found["baseline"] == pytest.approx(caption.log_probability, abs=1e-5)
     batch = predictor.task.batch(
-        [frames_of(picture, predictor.task.size)], [predictor.task.tokenizer.encode(caption.text)]
+        [frames_of(image, predictor.task.size)], [predictor.task.tokenizer.encode(caption.text)]
     )
     with torch.no_grad(), change(predictor.model, ScaleHeads(address="attention", factor=0)):
-        logs = predictor.model(batch.pictures, batch.target).logits[0].log_softmax(-1)
+        logs = predictor.model(batch.images, batch.target).logits[0].log_softmax(-1)
     own = logs.gather(-1, batch.labels[0][:, None])[: len(caption.tokens)].sum().item()
     assert [row["score"] for row in found["rows"]] == pytest.approx([own], abs=1e-5)
     assert abs(found["rows"][0]["effect"]) > 1e-3
@@ -399,17 +399,17 @@ def test_every_answer_with_a_score_tells_what_its_heads_do(make: Any, body: Any,
     assert any(row["effect"] for row in found["rows"])
 
 
-def test_a_picture_is_looked_at_and_what_reads_none_takes_none(randomize: Any) -> None:
-    picture = base64.b64encode(png()).decode()
-    head, weights = looked(InProcess(m=viewer(randomize)), image=picture)
+def test_an_image_is_looked_at_and_what_reads_none_takes_none(randomize: Any) -> None:
+    image = base64.b64encode(png()).decode()
+    head, weights = looked(InProcess(m=viewer(randomize)), image=image)
     assert len(head["answer"]["bars"]) == 7  # all classes
     assert head["images"][0]
     assert weights[0].max() > 0
-    head, _ = looked(InProcess(m=captioner(randomize)), image=picture)
+    head, _ = looked(InProcess(m=captioner(randomize)), image=image)
     assert head["answer"]["text"]
     for make, body in (
-        (classifier, {"image": picture}),
-        (viewer, {"image": picture, "text": "a"}),
+        (classifier, {"image": image}),
+        (viewer, {"image": image, "text": "a"}),
         (viewer, {"text": "a"}),
     ):
         answer = asked(InProcess(m=make(randomize)), "POST", "/studio/look", json={"model": "m", **body})
@@ -448,8 +448,8 @@ def test_what_a_beam_tried_is_told_with_its_hypotheses(randomize: Any) -> None:
     assert found["hypotheses"][0]["text"] == own.text
     assert found["hypotheses"][0]["score"] == own.score
     assert {each["fate"] for each in found["tried"]} == {"kept", "ended", "dropped"}
-    link, picture = InProcess(m=captioner(randomize)), base64.b64encode(png()).decode()
-    assert asked(link, "POST", "/studio/beam", json={"model": "m", "image": picture}).json()["tried"]
+    link, image = InProcess(m=captioner(randomize)), base64.b64encode(png()).decode()
+    assert asked(link, "POST", "/studio/beam", json={"model": "m", "image": image}).json()["tried"]
     refusal = asked(InProcess(m=classifier(randomize)), "POST", "/studio/beam", json=body)
     assert "no beam" in refusal.json()["error"]["message"]
 

@@ -39,8 +39,8 @@ from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.language_task import LanguageModellingTask
 from regard.tasks.masked_language_modelling import MaskedLanguageModel, MaskedLanguageModellingTask
 from regard.tasks.multi_label import MultiLabelClassifier, MultiLabelTask
-from regard.tasks.picture_classification import PictureClassificationTask, PictureClassifierPredictor
-from regard.tasks.pictures import PictureSize
+from regard.tasks.image_classification import ImageClassificationTask, ImageClassifierPredictor
+from regard.tasks.images import ImageSize
 from regard.tasks.question_answering import QuestionAnswerer, QuestionAnsweringTask
 from regard.tasks.regression import MultiOutputRegressor, MultiOutputTask, RegressionTask, Regressor
 from regard.tasks.sentence_data import SentenceEmbeddingTask
@@ -162,15 +162,15 @@ def sentence_encoder(randomize: Any, **changes: Any) -> SentenceEncoder:
     return encoder(randomize, SentenceEncoder, task)
 
 
-def viewer(randomize: Any) -> PictureClassifierPredictor:
-    task = PictureClassificationTask(size=PictureSize(height=8, width=8), classes=tuple("abcdefg"))
+def viewer(randomize: Any) -> ImageClassifierPredictor:
+    task = ImageClassificationTask(size=ImageSize(height=8, width=8), classes=tuple("abcdefg"))
     config = ViTConfig(**task.model_settings(), patch=4, width=8, heads=2, layers=1, feedforward_width=8)
-    return PictureClassifierPredictor(randomize(ViT(config)), task)
+    return ImageClassifierPredictor(randomize(ViT(config)), task)
 
 
 def captioner(randomize: Any) -> Captioner:
     words = Tokenizer.train([TEXT], kind="word", size=30)
-    task = CaptioningTask(words, PictureSize(height=8, width=12), GenerationSettings(maximum_length=7))
+    task = CaptioningTask(words, ImageSize(height=8, width=12), GenerationSettings(maximum_length=7))
     sizes: dict[str, Any] = {"convolutions": (4, 6), "feature_width": 5, "embedding_width": 6, "hidden_width": 7}
     config = ShowAttendAndTellConfig(**task.model_settings(), **sizes, attention_width=3)
     return Captioner(randomize(ShowAttendAndTell(config), 2.0), task)
@@ -201,7 +201,7 @@ MADE: dict[str, Any] = {
     "span_corruption": filler,
     "denoising": denoiser,
     "sentence_embedding": sentence_encoder,
-    "picture_classification": viewer,
+    "image_classification": viewer,
     "captioning": captioner,
     "copying": copier,
     "language_modelling": language_model,
@@ -299,7 +299,7 @@ def test_tokens_are_told_of_every_task_or_refused_in_words(name, what, asked, ra
     (reply,) = engine.turn()
     refused = {
         "translation": "side: translation has a tokenizer for each side",
-        "picture_classification": "model: picture_classification reads no text",
+        "image_classification": "model: image_classification reads no text",
         "copying": "model: copying reads no text",
     }
     if name in refused:
@@ -719,7 +719,7 @@ def test_what_encoders_do_not_follow(randomize, client, parameters, message):
         client(sentence_encoder(randomize)).feature_extraction("cat", **parameters)
 
 
-def test_pictures_are_classified_from_bytes_and_from_base64(randomize, client, tmp_path):
+def test_images_are_classified_from_bytes_and_from_base64(randomize, client, tmp_path):
     model = viewer(randomize)
     (tmp_path / "it.png").write_bytes(png())
     said = model.classify(str(tmp_path / "it.png"))
@@ -735,7 +735,7 @@ def test_pictures_are_classified_from_bytes_and_from_base64(randomize, client, t
         ask(model, body | {"parameters": {"function_to_apply": "sigmoid"}})
 
 
-def test_pictures_are_captioned(randomize, client, tmp_path):
+def test_images_are_captioned(randomize, client, tmp_path):
     model = captioner(randomize)
     (tmp_path / "it.png").write_bytes(png())
     assert client(model).image_to_text(png()).generated_text == model.caption(str(tmp_path / "it.png")).text
@@ -849,13 +849,13 @@ def test_a_long_text_is_tagged_and_cut_for_a_vector_where_that_is_asked_for(rand
         (b'{"inputs": ["aGk="]}', "application/json", "inputs: expected bytes"),
     ],
 )
-def test_what_is_no_picture_at_all(name, body, kind, message):
+def test_what_is_no_image_at_all(name, body, kind, message):
     with pytest.raises(InputError, match=message):
         decode(ROUTES[name], body, kind)
 
 
 @pytest.mark.parametrize("kind", ["", "image/png", "application/octet-stream", "IMAGE/JPEG; q=1"])
-def test_a_picture_is_taken_whatever_it_is_called(randomize, kind):
+def test_an_image_is_taken_whatever_it_is_called(randomize, kind):
     route = ROUTES["image-classification"]
     model = viewer(randomize)
     assert route.answer(model, decode(route, png(), kind)) == ask(model, png())
@@ -964,7 +964,7 @@ def test_a_request_survives_being_sent_on_as_plain_data(name, data):
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "TGA", "ICO", "EPS"])
 @settings(max_examples=40)
 @given(data=st.data())
-def test_a_damaged_picture_is_answered_or_refused_in_a_sentence(form, data):
+def test_a_damaged_image_is_answered_or_refused_in_a_sentence(form, data):
     stream = io.BytesIO()
     Image.open(io.BytesIO(png(16, 16))).save(stream, format=form)
     content = bytearray(stream.getvalue())
@@ -974,7 +974,7 @@ def test_a_damaged_picture_is_answered_or_refused_in_a_sentence(form, data):
         content[place] = value
     content = content[: data.draw(st.integers(1, len(content)))]
     try:
-        said = f"inputs: {ask(predictor_for('picture_classification'), bytes(content))}"
+        said = f"inputs: {ask(predictor_for('image_classification'), bytes(content))}"
     except InputError as error:
         said = str(error)
     assert said.startswith("inputs: ")

@@ -36,8 +36,8 @@ from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.language_task import LanguageModellingTask
 from regard.tasks.masked_language_modelling import MaskedLanguageModel, MaskedLanguageModellingTask
 from regard.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
-from regard.tasks.picture_classification import PictureClassificationTask, PictureClassifierPredictor
-from regard.tasks.pictures import PictureSize
+from regard.tasks.image_classification import ImageClassificationTask, ImageClassifierPredictor
+from regard.tasks.images import ImageSize
 from regard.tasks.question_answering import QuestionAnswerer, QuestionAnsweringTask
 from regard.tasks.regression import RegressionTask, Regressor
 from regard.tasks.sentence_data import SentenceEmbeddingTask
@@ -78,14 +78,14 @@ def both_ways() -> BidirectionalLanguageModel:
     return BidirectionalLanguageModel(ELMo(ELMoConfig(**sizes, **task.model_settings())), task)
 
 
-def pictures() -> PictureClassifierPredictor:
-    task = PictureClassificationTask(size=PictureSize(height=8, width=8), classes=("0", "1"))
+def images() -> ImageClassifierPredictor:
+    task = ImageClassificationTask(size=ImageSize(height=8, width=8), classes=("0", "1"))
     config = ViTConfig(**task.model_settings(), patch=4, width=8, heads=2, layers=1, feedforward_width=8)
-    return PictureClassifierPredictor(ViT(config), task)
+    return ImageClassifierPredictor(ViT(config), task)
 
 
 def captioner() -> Captioner:
-    task = CaptioningTask(Tokenizer.train([TEXT], kind="word", size=20), PictureSize(height=8, width=12))
+    task = CaptioningTask(Tokenizer.train([TEXT], kind="word", size=20), ImageSize(height=8, width=12))
     sizes: dict[str, Any] = {"convolutions": (4, 6), "feature_width": 5, "embedding_width": 6, "hidden_width": 7}
     config = ShowAttendAndTellConfig(**task.model_settings(), **sizes, attention_width=3)
     return Captioner(ShowAttendAndTell(config), task)
@@ -144,7 +144,7 @@ MADE: dict[str, Any] = {
     "likelihood": (lambda t: language_model(), lambda model: token_log_likelihoods(model, [[Continued((1, 3, 4), 2)]])),
     "both ways": (lambda t: both_ways(), lambda model: model.score(TEXT)),
     "words": (lambda t: both_ways(), lambda model: model.word_states([TEXT])),
-    "pictures": (lambda t: pictures(), lambda model: model.classify(np.zeros((8, 8, 3), np.uint8))),
+    "images": (lambda t: images(), lambda model: model.classify(np.zeros((8, 8, 3), np.uint8))),
     "caption": (lambda t: captioner(), lambda model: model.caption(FRAME)),
     "caption by a beam": (lambda t: captioner(), lambda model: model.caption(FRAME, GenerationSettings(beam=2))),
     "captions against others": (lambda t: captioner(), lambda model: regard.evaluate(model, [(FRAME, TEXT)])),

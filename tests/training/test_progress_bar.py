@@ -58,7 +58,7 @@ def test_the_speed_is_of_what_the_task_counts_and_f1_has_the_name_of_its_class()
     assert shown(on).splitlines() == ["step 8: validation loss 0.5, F1 of spam 0.25, recall spam 0.5"]
     units = {name: kind.task.unit for name, kind in TASKS.items()}
     assert units["classification"] == units["regression"] == units["question_answering"] == "examples"
-    assert (units["tagging"], units["translation"], units["picture_classification"]) == ("words", "tokens", "pictures")
+    assert (units["tagging"], units["translation"], units["image_classification"]) == ("words", "tokens", "images")
 
 
 def test_a_speed_of_examples_is_not_called_one_of_tokens(tmp_path):

@@ -1,7 +1,7 @@
 """Alignments: how scores become weights.
 
-The softmax over all that is seen (`Soft`), inside a window around one place in the source (`Local`), on one key that is sampled
-(`Hard`), or, for memories, with steps to either side of where a head was (`Addressed`).
+The softmax over all visible keys (`Soft`), the softmax in a window around one source position (`Local`), all weight on one
+sampled key (`Hard`), or, for a neural Turing machine, a shift of the previous weights (`Addressed`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from regard.attention.inputs import AttentionInputs, Reads
 
 
 class Alignment(nn.Module, ABC):
-    """Scores to weights.
+    """Turns scores into attention weights.
 
-    `distribution` declares whether the weights of a query that sees a key are non-negative and sum to one;
-    `plain_softmax` whether they are exactly the softmax that PyTorch's fused kernel computes; `drawn` whether `draw` fills the
-    record with random numbers; `reads` what it looks for in the record.
+    Class attributes declare what an alignment does. `distribution`: the weights of a query with a visible key are non-negative
+    and sum to one. `plain_softmax`: they are exactly the softmax that PyTorch's fused kernel computes. `drawn`: `draw` samples
+    random numbers into the record. `reads`: the tensors that it reads from the record, and their axes.
     """
 
     distribution: bool = True
@@ -31,7 +31,7 @@ class Alignment(nn.Module, ABC):
     reads: Reads = MappingProxyType({})
 
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> Mapping[str, Tensor]:
-        """What is random in the weights of these inputs, by name, to be in their record; nothing is by default."""
+        """Sample the random tensors that the weights depend on, by name, for the inputs' record. By default there are none."""
         return {}
 
     @abstractmethod
@@ -41,16 +41,16 @@ class Alignment(nn.Module, ABC):
         Arguments:
             scores: (B, H, L, S).
             visible: bool, broadcastable to (B, H, L, S), True = may attend; None = all.
-            inputs: what the scores came from, for alignments that need positions or the record.
+            inputs: the inputs that the scores were computed from, for alignments that need positions or the record.
         """
 
 
 class Soft(Alignment):
-    """The softmax over the keys a query may see (Bahdanau et al. 2015, equation 6).
+    """The softmax over the visible keys (Bahdanau et al. 2015, equation 6).
 
         weights_ij = exp(score_ij) / sum_k exp(score_ik),   k over the visible keys
 
-    A query that may attend nowhere gets weights of exactly zero, and passes back a gradient of exactly zero.
+    A query without a visible key gets weights of exactly zero, and its gradient is exactly zero.
     """
 
     plain_softmax = True
@@ -71,16 +71,16 @@ class Local(Alignment):
         weights(s) = softmax(score)(s),                                    s in [p - D, p + D] and visible
         weights(s) = softmax(score)(s) * exp(-(s - p)^2 / (2 (D/2)^2))     with `gaussian`
 
-    The centre of each query is `inputs.record["centre"]` (B, H, L), real numbers (*local-p*), or where there is none
-    `inputs.query_positions`, so that query t looks around place t (*local-m*). Places count from 0 at the first real token.
+    The centre of each query is `inputs.record["centre"]`, (B, H, L) float (*local-p*). Without it the centre is
+    `inputs.query_positions`: query t looks around source position t (*local-m*). Positions count from 0 at the first real token.
 
-    With the Gaussian the product is not normalised again, so the weights sum to less than one; and a window may lie wholly
-    beyond the source, where they are zero. So neither form is declared a distribution. The window's bounds pass no
-    gradient to the centre, only the Gaussian does.
+    With the Gaussian the product is not normalised again, so the weights sum to less than one. A window can also lie completely
+    outside the source; then all its weights are zero. So neither form is declared a distribution. The gradient reaches the
+    centre only through the Gaussian, not through the bounds of the window.
 
     Arguments:
         window: D, tokens on either side of the centre.
-        gaussian: whether weights fall off with the distance from the centre; the deviation is D/2.
+        gaussian: whether weights decrease with the distance from the centre; the standard deviation is D/2.
 
     Raises:
         ValueError: for a window below 1.
@@ -106,7 +106,7 @@ class Local(Alignment):
         """Scores (B, H, L, S) to weights (B, H, L, S).
 
         Raises:
-            ValueError: where the shape of the centres is not the queries'.
+            ValueError: if the centres do not have the shape (B, H, L).
         """
         distance = inputs.key_positions[:, None, None, :].to(scores.dtype) - self._centres(inputs, scores)
         within = distance.detach().abs() <= self.window
@@ -129,8 +129,8 @@ class Local(Alignment):
 
 
 LOT, MEAN = "lot", "mean"
-"""What `Hard.draw` leaves in the record: a number in [0, 1) for each query, (B, H, L) float, and whether the query takes the mean
-instead, (B, H, L) bool."""
+"""What `Hard.draw` adds to the record: a uniform sample in [0, 1) for each query, (B, H, L) float, and whether the query uses
+the mean instead, (B, H, L) bool."""
 
 
 class Hard(Alignment):
@@ -138,17 +138,17 @@ class Hard(Alignment):
 
         alpha_i = softmax(score)_i,   s ~ Categorical(alpha),   weight_i = [i = s]
 
-    What is sampled is not the key but a number u in [0, 1): s is the first key up to which the alphas sum to more than u. So
-    the same sample means the same wherever padding stands. Without a sample s is the most probable key.
+    The record holds a uniform sample u in [0, 1) instead of the key: s is the first key at which the cumulative sum of alpha
+    exceeds u. So the same u selects the same token wherever the padding is. Without u, s is the most probable key.
 
-    A key that was sampled passes no gradient back to the scores. They learn by REINFORCE from the log-probability of what was
-    sampled (`chosen` finds it again), and with `mean_share` above 0 from the queries that are left soft, whose weights are
-    alpha itself: the paper puts the mean in place of samples for half of the images, because that lowers the variance of the
-    estimate. The loss of `ShowAttendAndTell` has the term of REINFORCE. In other models the mean alone teaches the scores:
-    with a share of 0 they get no gradient.
+    A sampled key gives the scores no gradient. The scores are trained by REINFORCE, with the log-probability of the sampled key
+    (`chosen` computes the key again). With `mean_share` above 0 some queries use the weights alpha instead, as in the paper,
+    which uses the mean for half of the images because this lowers the variance of the estimate. The loss of `ShowAttendAndTell`
+    has the REINFORCE term. Other models have no such term: there only the queries that use the mean train the scores, and with
+    `mean_share` 0 the scores get no gradient.
 
     Arguments:
-        mean_share: the probability that a query takes the mean, in [0, 1].
+        mean_share: the probability that a query uses the mean, in [0, 1].
 
     >>> from regard.attention import Dot, ScoredAttention
     >>> attention = ScoredAttention(Dot(), Hard())
@@ -170,9 +170,9 @@ class Hard(Alignment):
         self.mean_share = mean_share
 
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> Mapping[str, Tensor]:
-        """A lot for each query, and which of them take the mean; by torch's own generator where None is given.
+        """A uniform sample for each query, and which queries use the mean. The default generator is torch's.
 
-        What the record says already stays: a decoder that asks step by step may want all words of a caption alike.
+        Tensors that the record already holds are kept: a decoder that attends step by step can use one choice for a caption.
         """
         shape, device = inputs.shape[:3], inputs.query.device
         # Sampled where the generator is, so that one seed means the same on every device.
@@ -181,7 +181,7 @@ class Hard(Alignment):
         return {LOT: inputs.record.get(LOT, lots), MEAN: inputs.record.get(MEAN, coins < self.mean_share)}
 
     def forward(self, scores: Tensor, visible: Tensor | None, inputs: AttentionInputs) -> Tensor:
-        """Scores (B, H, L, S) to weights (B, H, L, S): one 1 in each row, or alpha where the mean is taken."""
+        """Scores (B, H, L, S) to weights (B, H, L, S): a one-hot vector for each query, or alpha if it uses the mean."""
         alpha = Soft()(scores, visible, inputs)
         weights = F.one_hot(_chosen_by(alpha, inputs.part(LOT, self.reads)), alpha.shape[-1]).to(alpha.dtype)
         if visible is not None:
@@ -190,16 +190,16 @@ class Hard(Alignment):
         return weights if mean is None else torch.where(mean.unsqueeze(-1), alpha, weights)
 
     def extra_repr(self) -> str:
-        """The share of queries that take the mean, where there are any."""
+        """The share of queries that use the mean, if it is not 0."""
         return f"mean_share={self.mean_share}" if self.mean_share else ""
 
 
 def chosen(alpha: Tensor, record: Mapping[str, Tensor]) -> Tensor:
-    """The key s that each query looks at, (B, H, L) int64: by its lot, or the most probable where there is none.
+    """The key s that each query selects, (B, H, L) int64: by the sample in the record, or the most probable key without one.
 
     Arguments:
-        alpha: (B, H, L, S), probabilities of keys; all zero for a query that may attend nowhere, whose key means nothing then.
-        record: of the attention's inputs.
+        alpha: (B, H, L, S), probabilities of keys. For a query without a visible key they are all zero, and s has no meaning.
+        record: the record of the attention's inputs.
 
     >>> chosen(torch.tensor([[[[0.0, 0.25, 0.75, 0.0]]]]), {LOT: torch.tensor([[[0.2]]])}).item()
     1
@@ -213,7 +213,7 @@ def _chosen_by(alpha: Tensor, lot: Tensor | None) -> Tensor:
     if lot is None:
         return alpha.argmax(dim=-1)
     sums = alpha.detach().cumsum(dim=-1)
-    # Of their last sum, which rounding may leave below one: so a key is always found, and never one without probability.
+    # Compare with u times the last sum, which rounding can make less than one: so s is always a key with a probability above 0.
     passed = sums <= lot.to(sums.dtype).unsqueeze(-1) * sums[..., -1:]
     return passed.sum(dim=-1).clamp(max=alpha.shape[-1] - 1)
 
@@ -225,18 +225,17 @@ LEAST = 1e-16
 class Addressed(Alignment):
     """How a head of a neural Turing machine moves over its memory (Graves, Wayne, Danihelka 2014, section 3.3, equations 7 to 9).
 
-        wc    = softmax(score)                                       where the content points
+        wc    = softmax(score)                                       addressing by content
         wg    = g wc + (1 - g) w_previous                            interpolation with the weights of the step before
-        ws(i) = sum_j wg(i - j) s(j),   j = -r .. r                  a shift, round the ring of all slots
+        ws(i) = sum_j wg(i - j) s(j),   j = -r .. r                  a circular shift over the slots
         w(i)  = ws(i)^gamma / sum_k ws(k)^gamma                      sharpening
 
-    With a score of `Cosine`, whose strength is the paper's beta, this is the whole of the paper's figure 2. A shift of s(1) = 1
-    moves every weight to the slot after. The ring is of the slots that a query sees, in the order of
-    `inputs.key_positions`: so slots that are masked are not there at all. What `w_previous` has on them is dropped, and the
-    sharpening makes one of the sum.
+    With the score `Cosine`, whose strength is the paper's beta, this is the complete figure 2 of the paper. s(1) = 1 moves every
+    weight to the next slot. The shift is circular over the visible slots, in the order of `inputs.key_positions`; masked slots
+    are skipped. Weight that `w_previous` has on masked slots is dropped, and the sharpening normalises the rest to sum to one.
 
-    Each query brings, in `inputs.record`: `previous` (B, H, L, S), which need not sum to one; `gate` (B, H, L) in [0, 1]; `shift`
-    (B, H, L, 2r + 1), non-negative, from the step -r to the step r; `sharpness` (B, H, L), 1 or more.
+    `inputs.record` holds, for each query: `previous` (B, H, L, S), which need not sum to one; `gate` (B, H, L) in [0, 1]; `shift`
+    (B, H, L, 2r + 1), non-negative, from shift -r to shift r; `sharpness` (B, H, L), 1 or more.
 
     >>> still, nothing = torch.ones(1, 1, 1), torch.zeros(1, 1, 1)
     >>> record = {"previous": torch.tensor([[[[0.0, 0.0, 1.0]]]]), "gate": nothing, "sharpness": still}
@@ -256,14 +255,14 @@ class Addressed(Alignment):
         """Scores (B, H, L, S) to weights (B, H, L, S).
 
         Raises:
-            ValueError: where a part of the record is missing, or its shape is not the queries'.
+            ValueError: if a tensor is missing in the record, or its shape does not fit the queries.
         """
         return self.parts(scores, visible, inputs)[-1]
 
     def parts(
         self, scores: Tensor, visible: Tensor | None, inputs: AttentionInputs
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What the four lines above give one after another: wc, wg, ws and w, each (B, H, L, S).
+        """The results of the four equations above: wc, wg, ws and w, each (B, H, L, S).
 
         Raises:
             ValueError: as `forward`.
@@ -304,7 +303,7 @@ def _shifted(weights: Tensor, shift: Tensor) -> Tensor:
 
 
 def _shifted_among(weights: Tensor, shift: Tensor, visible: Tensor | None, positions: Tensor) -> Tensor:
-    """The same round the ring of the visible slots alone, in the order of their places."""
+    """The same circular convolution over the visible slots only, in the order of their positions."""
     slots = weights.shape[-1]
     places = positions[:, None, None, :].expand(weights.shape)
     seen = torch.ones_like(weights, dtype=torch.bool) if visible is None else visible.expand(weights.shape)

@@ -1,7 +1,7 @@
-"""The cache of keys and values: what was passed, computed once, and which of it belongs to which row of a batch.
+"""The KV cache: keys and values of past tokens, and which of them belong to which row of a batch.
 
-`KeysValues` are one layer's projections, of a source or grown token by token; `KVCache` is what a whole stack keeps of what was
-read or written so far, for recurrent memories, Transformers and language models alike.
+`KeysValues` holds the projected keys and values of one layer, of a source or of the tokens so far. `KVCache` holds those of all
+layers of a model; recurrent memories, Transformers and language models share it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ LEAST = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KVCache:
-    """Keys and values of all that N rows have passed, block by block, and which columns belong to which row.
+    """Keys and values of the past tokens of N rows, for each layer, and which columns belong to which row.
 
-    The rows of a batch are hypotheses about R texts, W about each, next to one another: N = R * W. Keys and values are kept once
-    for each text: R rows of C columns, and every step adds a column for each of its W hypotheses. `seen` is the beam index: it
-    says which columns are a hypothesis' own past. When hypotheses branch, change places or leave, only this table follows; the
-    keys and values, which are a thousand times its size, stay. In attention the W hypotheses about a text are so many queries
-    over one memory.
+    The rows of a batch are W hypotheses for each of R texts, grouped by text: N = R * W. Keys and values are stored once per
+    text, as R rows of C columns; every step adds one column for each of the W hypotheses. `seen` is the beam index: it marks the
+    columns that are the past of a hypothesis. When hypotheses branch, are reordered or end, only this table changes. Keys and
+    values, which are about a thousand times larger, are not copied. In attention the W hypotheses of a text are W queries over
+    the same keys.
 
     Arguments:
-        layers: of each block `KeysValues` (R, G, C, E); none before the first token.
-        widths: how many columns came with each slot; in a slot every row takes one token, or padding.
-        seen: (N, C) bool, True = a token of the row's own past; None where every column is.
-        places: (R, C) int64, where each column's token is in its text; None where that is its column.
-        capacity: columns to make room for when `layers` are first filled; 0 leaves that to how they grow.
+        layers: `KeysValues` (R, G, C, E) of each layer; empty before the first token.
+        widths: the number of columns that each slot added; in a slot every row takes one token, or padding.
+        seen: (N, C) bool, True = a token of the row's own past; None = all columns.
+        places: (R, C) int64, the position of each column's token in its text; None if it is the column's index.
+        capacity: columns to allocate when `layers` are first filled; with 0 the buffer grows as needed.
 
     >>> cache = KVCache().extended(rows=1, width=1).reorder(torch.tensor([0, 0])).extended(rows=2, width=2)
     >>> cache.reorder(torch.tensor([1, 1])).seen.tolist(), cache.places.tolist()
@@ -63,14 +63,14 @@ class KVCache:
         lengths: Tensor | None = None,
         device: torch.device | str | None = None,
     ) -> KVCache:
-        """The table with new columns for each row: W for one slot, or one for each of several; `layers` are still to grow.
+        """The cache with new columns in `seen` and `places`: W for one slot, or one per slot. `layers` do not change.
 
         Arguments:
             rows: N.
-            width: W, hypotheses about each text; 1 where several slots are added.
-            slots: tokens that each row takes.
-            valid: (N, slots) bool, which of them are real, where W is 1; None where all are.
-            lengths: (R,) int64, the real tokens that each text had before; None where it had one in every slot.
+            width: W, hypotheses per text; 1 if several slots are added.
+            slots: tokens per row.
+            valid: (N, slots) bool, True = a real token, if W is 1; None = all.
+            lengths: (R,) int64, the number of real tokens that each text had before; None if every slot held a real token.
         """
         widths = (*self.widths, *(width,) * slots)
         if width == 1 and self.seen is None and valid is None:
@@ -89,31 +89,31 @@ class KVCache:
         return replace(self, widths=widths, seen=torch.cat((seen, own), dim=1), places=torch.cat((places, here), dim=1))
 
     def filled(self, layers: Sequence[Any]) -> KVCache:
-        """The same with keys and values of all its columns, block by block."""
+        """The cache with these keys and values of all its columns, one `KeysValues` for each layer."""
         if self.capacity and not self.layers and not torch.is_grad_enabled():
             layers = [layer.reserved(self.capacity) for layer in layers]
         return replace(self, layers=tuple(layers))
 
     def reserved(self, columns: int) -> KVCache:
-        """The same with room for so many columns more, so that none that is there is copied before they are full."""
+        """The cache with memory allocated for this many more columns, so that nothing is copied until they are full."""
         capacity = self.columns + columns
         return replace(self, capacity=capacity, layers=tuple(layer.reserved(capacity) for layer in self.layers))
 
     def select(self, rows: Tensor, width: int = 1) -> KVCache:
-        """The cache of these rows, each with its text to itself: rows may leave, repeat or change places.
+        """The cache of these rows, each with its own copy of the keys and values. Rows may be dropped, repeated or reordered.
 
         Arguments:
-            rows: (M,) int64, the row each new row continues.
-            width: W, the hypotheses that there were about each text.
+            rows: (M,) int64, the old row that each new row continues.
+            width: W, the number of hypotheses per text so far.
         """
         return self.reorder(rows, rows if width == 1 else rows // width)
 
     def reorder(self, rows: Tensor, texts: Tensor | None = None) -> KVCache:
-        """Each new row continues the past of row `rows[i]`, which stands among those about its own text.
+        """New row i continues the past of row `rows[i]`, a hypothesis of the same text.
 
         Arguments:
-            rows: (M,) int64, in groups of equal size, one group for each text.
-            texts: (Q,) int64, the texts that stay, in their order; all where None, and then no key or value is copied.
+            rows: (M,) int64, in groups of equal size, one group per text.
+            texts: (Q,) int64, the texts to keep, in order; None = all, and then no key or value is copied.
         """
         seen = None if self.seen is None else self.seen.index_select(0, rows)
         if texts is None:
@@ -122,25 +122,25 @@ class KVCache:
         return replace(self, layers=tuple(layer.select(texts) for layer in self.layers), seen=seen, places=places)
 
     def crop(self, length: int) -> KVCache:
-        """As it was after `length` slots."""
+        """The cache as it was after `length` slots."""
         return self._cut(length, "crop")
 
     def rewound(self, length: int) -> KVCache:
-        """As `crop`, and what came later is given up: its memory is written over by what is read next.
+        """As `crop`, but the memory of the later slots is reused and overwritten by the next tokens.
 
-        For whoever knows that nobody holds the longer one any more.
+        Use it only if no other code still uses the longer cache.
         """
         return self._cut(length, "rewound")
 
     @staticmethod
     def joined(caches: Sequence[KVCache], rows: Sequence[int]) -> KVCache:
-        """The rows of several caches in one, for any lengths: all end in the last column.
+        """One cache with the rows of several, of any lengths, aligned at the last column.
 
-        What no row sees any more, of hypotheses that left, is left out.
+        Columns that no row sees any more, of hypotheses that were dropped, are left out.
 
         Arguments:
-            caches: of the same blocks, each row with its text to itself (W is 1); those before their first token are empty.
-            rows: N of each.
+            caches: of the same layers, with W = 1; a cache before its first token is empty.
+            rows: N of each cache.
         """
         device = next((part.key.device for cache in caches for part in cache.layers), None)
         seen = [
@@ -176,11 +176,11 @@ class KVCache:
         return KVCache(tuple(layers), widths, here >= missing, (here - missing).clamp_min(0))
 
     def lengths(self, texts: int) -> Tensor | None:
-        """(R,) int64: how many real tokens each text has; None where it has one in every slot."""
+        """(R,) int64, the number of real tokens of each text; None if every slot holds a real token."""
         return None if self.seen is None else self.seen.unflatten(0, (texts, -1))[:, 0].sum(dim=1)
 
     def mask(self, width: int) -> Mask | None:
-        """Over (R, H, W, C), True = may attend: the W hypotheses about a text are so many queries; None = all to all."""
+        """The mask over (R, H, W, C), True = may attend, with the W hypotheses of a text as queries; None = all to all."""
         return None if self.seen is None else Dense(self.seen.unflatten(0, (-1, width)).unsqueeze(1))
 
     def _cut(self, length: int, how: str) -> KVCache:
@@ -200,7 +200,7 @@ class KeysValues:
     """Projected keys (B, G, S, E) and values (B, G, S, Ev).
 
     Arguments:
-        buffer: the memory that both are the first slots of, where there is more of it; both are then of one width.
+        buffer: the larger allocation whose first slots they are, if there is one; keys and values then have the same width.
     """
 
     key: Tensor
@@ -217,7 +217,7 @@ class KeysValues:
         return _first(KVBuffer(self.buffer.memory[:, :, :, :slots].index_select(1, rows), length), length)
 
     def gathered(self, columns: Tensor) -> KeysValues:
-        """Of each row b the slots `columns[b]`, (B, n), in that order."""
+        """The slots `columns[b]`, (B, n), of each row b, in that order."""
 
         def of(part: Tensor) -> Tensor:
             return part.gather(2, columns[:, None, :, None].expand(-1, part.shape[1], -1, part.shape[3]))
@@ -226,12 +226,12 @@ class KeysValues:
 
     @staticmethod
     def joined(parts: Sequence[KeysValues | int], length: int, slots: int) -> KeysValues:
-        """The rows of several in one, each behind as many zeros as it is shorter than `length`.
+        """The rows of several in one, each padded with zeros on the left to `length`.
 
         Arguments:
-            parts: with the same heads and widths; a number for so many rows of nothing.
-            length: S, of the longest.
-            slots: of the buffer.
+            parts: with the same heads and widths; an integer stands for that many empty rows.
+            length: S of the longest.
+            slots: the size of the buffer.
         """
         like = next(part for part in parts if isinstance(part, KeysValues))
         rows = [part if isinstance(part, int) else len(part.key) for part in parts]
@@ -255,7 +255,7 @@ class KeysValues:
     def extended(self, later: KeysValues) -> KeysValues:
         """These followed by `later` along the key axis.
 
-        Where no gradient is asked for, room is made for as many again: a text of n tokens costs n writes and log n copies.
+        Without gradients the buffer doubles when it is full: a text of n tokens takes n writes and log n copies.
         """
         if torch.is_grad_enabled() or self.key.shape[3] != self.value.shape[3]:
             return KeysValues(torch.cat((self.key, later.key), dim=2), torch.cat((self.value, later.value), dim=2))
@@ -266,7 +266,7 @@ class KeysValues:
         return longer
 
     def lengthened(self, more: int) -> KeysValues:
-        """These followed by `more` slots that are still to be written, and that nobody else sees."""
+        """These followed by `more` slots that are not written yet and that no other `KeysValues` shares."""
         length = self.key.shape[2]
         buffer = self.buffer
         if buffer is None or not buffer.claim(length, more):
@@ -275,7 +275,7 @@ class KeysValues:
         return _first(buffer, length + more)
 
     def reserved(self, slots: int) -> KeysValues:
-        """The same with room for so many in all."""
+        """The same with a buffer of this many slots in total."""
         length = self.key.shape[2]
         widths_differ = self.key.shape[3] != self.value.shape[3]
         if widths_differ or (self.buffer is not None and self.buffer.capacity >= slots):
@@ -287,9 +287,9 @@ class KeysValues:
         return KeysValues(self.key[:, :, :length], self.value[:, :, :length], self.buffer)
 
     def rewound(self, length: int) -> KeysValues:
-        """As `crop`, and what came later is given up: its memory is written over by what is read next.
+        """As `crop`, but the memory of the later slots is reused and overwritten by the next tokens.
 
-        For whoever knows that nobody holds the longer ones any more.
+        Use it only if no other code still uses the longer ones.
         """
         if self.buffer is not None:
             self.buffer.release(self.key.shape[2], length)
@@ -304,15 +304,15 @@ class KeysValues:
 
 
 class KVBuffer:
-    """Memory for keys and values with slots left over, so that one more token is written and not all of them copied.
+    """Preallocated memory for keys and values: a new token is written into a free slot, and no earlier token is copied.
 
-    The slots fill up from the front and are never written twice: whoever holds the first n of them continues seeing the same
-    numbers. Only who holds all that are filled may write the next; anyone else, a second continuation of the same prompt or a
-    state that was cropped, gets a buffer of its own.
+    Slots are filled in order and never overwritten, so `KeysValues` over the first n slots keep their values. Only a `KeysValues`
+    over all filled slots may write the next slot. Any other one, such as a second continuation of a prompt or a cropped state,
+    gets a buffer of its own.
 
     Arguments:
         memory: (2, B, G, C, E), keys and values.
-        filled: slots of the C that are written.
+        filled: the number of the C slots that are written.
     """
 
     __slots__ = ("_filled", "_lock", "memory")
@@ -328,7 +328,7 @@ class KVBuffer:
         return self.memory.shape[3]
 
     def claim(self, length: int, more: int) -> bool:
-        """Give the `more` slots after the first `length` to who asks, unless they are taken already or not there."""
+        """Reserve the `more` slots after the first `length` for the caller; returns whether they were free and exist."""
         if length + more > self.capacity or (self.memory.is_inference() and not torch.is_inference_mode_enabled()):
             return False
         with self._lock:  # two threads may continue one prompt
@@ -338,7 +338,7 @@ class KVBuffer:
         return free
 
     def release(self, held: int, length: int) -> None:
-        """Give the slots from `length` on back, where who holds the first `held` is the last that claimed any."""
+        """Free the slots from `length` on, if the holder of the first `held` slots was the last to claim any."""
         with self._lock:
             if self._filled == held:
                 self._filled = length

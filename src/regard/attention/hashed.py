@@ -1,7 +1,7 @@
 """How LSH attention is computed: tokens sorted by bucket, attention inside chunks of that order, the rounds merged.
 
-`HashedOrder` is the order of one round, `HashedMask` says which keys of its window a query looks at, and `attend_in_rounds` does
-a few chunks at a time, and computes them again for the gradient.
+`HashedOrder` is the sorted order of one hash round. `HashedMask` decides which keys of its window a query attends to.
+`attend_in_rounds` computes a few chunks at a time, and recomputes them in the backward pass.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from regard.attention.inputs import AttentionInputs, Causal
 from regard.attention.kernels import kept
 
 LOW = -1e30
-"""In place of a score that is not to be: finite, so that a query that sees nothing stays finite too."""
+"""Replaces masked scores. It is finite, so that a query without a visible key stays finite too."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HashedOrder:
-    """The S tokens of G sequences, each a head of a row, in the order of one round: n chunks of m places.
+    """The S tokens of G sequences (one for each head of each row) in the sorted order of one round: n chunks of m places.
 
     Arguments:
-        slots: (G, (k + n) m) int64, which token is in each place, with those that are before the first chunk in front; the
-            last token stands in for those that fill the last chunk.
-        places: (G, S), where each token stands, counted from the first chunk.
-        buckets: (G, n m), of each place, never falling; any higher number where a place only fills the last chunk.
+        slots: (G, (k + n) m) int64, the token at each place, after the k m places before the first chunk; places that only pad
+            the last chunk hold the last token.
+        places: (G, S), the place of each token, counted from the first chunk.
+        buckets: (G, n m), the bucket of each place, in ascending order; any higher number for places that only pad.
         chunk: m.
-        reach: k, chunks that a query looks back, besides its own; a window has w = (k + 1) m places.
+        reach: k, the number of chunks before its own that a query attends to; a window has w = (k + 1) m places.
     """
 
     slots: Tensor
@@ -42,12 +42,12 @@ class HashedOrder:
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are, n."""
+        """n, the number of chunks."""
         return self.buckets.shape[1] // self.chunk
 
     @property
     def ahead(self) -> int:
-        """How many places are in front of the first chunk, k m."""
+        """k m, the number of places before the first chunk."""
         return self.reach * self.chunk
 
     def of(self, part: Part) -> HashedOrder:
@@ -77,7 +77,7 @@ class HashedOrder:
         return windows(x[part.first : part.last], self.chunk, self.reach)[:, part.begin : part.end]
 
     def bounds(self, part: Part) -> tuple[Tensor, Tensor]:
-        """Where a query's own bucket begins and ends in its window, counted from the window's first place: (g, c, m) each."""
+        """Begin and end of a query's bucket in its window, counted from the window's first place: (g, c, m) each."""
         buckets = self.buckets[part.first : part.last].contiguous()
         chunk = torch.arange(buckets.shape[1], device=buckets.device) // self.chunk * self.chunk
         begin = chunk - self.ahead
@@ -86,7 +86,7 @@ class HashedOrder:
         return (bound.unflatten(1, (-1, self.chunk))[:, part.begin : part.end] for bound in (first, last))  # type: ignore[return-value]
 
     def holds(self, asked: Tensor, offered: Tensor, part: Part) -> Tensor:
-        """Whether tokens are in the windows, and the buckets, of others in this round.
+        """Whether keys are in the window, and in the bucket, of queries in this round.
 
         Arguments:
             asked: (g, c, m), queries.
@@ -125,19 +125,19 @@ def windows(x: Tensor, chunk: int, reach: int) -> Tensor:
 
 
 ALONE = -1e4
-"""A query's score with its own key: so low that it counts only where there is no other."""
+"""A query's score with its own key: so low that the key only counts if the query sees no other."""
 
 Sets = Literal["bucket", "chunk"]
 
 
 class HashedMask:
-    """What the queries of hashed orders do not look at in their windows, put on their scores.
+    """Masks the scores of keys in a window that its queries do not attend to.
 
     Arguments:
         inputs: of the attention.
         orders: one for each round.
         sets: as in `LSHAttention`.
-        buckets: how many there are; slots in higher ones may not see themselves.
+        buckets: the number of buckets; slots in higher ones may not attend to themselves.
     """
 
     def __init__(self, inputs: AttentionInputs, orders: Sequence[HashedOrder], *, sets: Sets, buckets: int) -> None:
@@ -156,16 +156,16 @@ class HashedMask:
         self._offered = [order.offered().float() for order in by_time]
 
     def __call__(self, scores: Tensor, turn: int, part: Part) -> None:
-        """Put it on the scores of a part in a round, (g, c, m, w), in place."""
+        """Mask the scores (g, c, m, w) of one part of a round, in place."""
         order = self._orders[turn]
         if not self._causal:
             scores.add_(self._unseen(turn, part), alpha=LOW)
-        # By arithmetic: what is chosen by a condition is chosen one by one, most of the work besides the products.
+        # By arithmetic: selection by a condition handles entries one by one, and would take most of the time after the products.
         elif self._sets == "chunk":
             seen_to, offered = order.cut(self._seen_to[turn], part), order.windows(self._offered[turn], part)
             scores.add_((offered.unsqueeze(-2) - seen_to.unsqueeze(-1)).clamp_(0.0, 1.0), alpha=LOW)
         else:
-            # In a bucket the order is that of time: what comes after the query is after it.
+            # Inside a bucket tokens are in the order of the text: later places are later tokens.
             here = torch.arange(scores.shape[-1], device=scores.device, dtype=torch.float32)
             own = here[order.ahead :].unsqueeze(-1)
             first, _ = order.bounds(part)
@@ -212,7 +212,7 @@ AT_ONCE = 1 << 21
 """Scores at a time on a processor: 8 MiB of them, which stay in its cache and are not mapped again by the allocator each time."""
 
 Hide = Callable[[Tensor, int, Part], None]
-"""Puts on the scores (g, c, m, w) of a round and a part what the queries do not look at, in place."""
+"""Masks the scores (g, c, m, w) of one part of a round, in place."""
 
 
 def attend_in_rounds(
@@ -233,18 +233,18 @@ def attend_in_rounds(
         query, key: (B, H, S, E).
         value: (B, H, S, Ev).
         orders: one for each round, of G = B H sequences.
-        hide: see `Hide`; it makes s_ij^r of q_i . k_j.
+        hide: see `Hide`; it turns q_i . k_j into s_ij^r.
         dropout: probability of dropping a weight.
-        seed: of what is dropped.
+        seed: of the dropout.
 
     Returns:
-        (B, H, S, Ev) in the dtype of `value`; zero where a query saw nothing.
+        (B, H, S, Ev) in the dtype of `value`; zero for a query without a visible key.
     """
     return _InRounds.apply(query, key, value, orders, hide, dropout, seed)
 
 
 class _InRounds(torch.autograd.Function):
-    """What is kept is what went in, what came out, and z: scores are computed again for the gradient, as in FlashAttention."""
+    """Saves inputs, output and z for the backward pass, and recomputes the scores there, as FlashAttention does."""
 
     @staticmethod
     def forward(
@@ -331,7 +331,7 @@ class _InRounds(torch.autograd.Function):
 
 
 class _Step:
-    """The weights inside the windows of a part, the same whenever they are computed."""
+    """The weights inside the windows of a part; recomputing them gives the same numbers."""
 
     def __init__(self, hide: Hide, dropout: float, seed: int, exact: torch.dtype) -> None:
         self._hide = hide
@@ -351,7 +351,7 @@ class _Step:
         return weights, total.flatten(1)
 
     def mask(self, weights: Tensor, turn: int, part: Part) -> Tensor | None:
-        """What the weights are multiplied with, of their shape; None without dropout."""
+        """The dropout mask, of the shape of the weights; None without dropout."""
         if not self._dropout:
             return None
         return kept(weights, self._dropout, hash((self._seed, turn, part.first, part.begin)) % 2**63)
@@ -384,7 +384,7 @@ class _Layout:
 
 
 def _groups(query: Tensor, order: HashedOrder) -> Iterator[tuple[int, int]]:
-    """So many sequences at a time, from one to before another: all on a device that runs them side by side."""
+    """Ranges of sequences to compute together: all of them on a GPU, fewer on a processor."""
     sequences, places = order.buckets.shape
     each = places * order.chunk * (order.reach + 1)
     # A sequence that is a good part of a load goes alone: its windows then need no copy.
@@ -394,7 +394,7 @@ def _groups(query: Tensor, order: HashedOrder) -> Iterator[tuple[int, int]]:
 
 
 def _parts(first: int, last: int, order: HashedOrder) -> Iterator[Part]:
-    """The chunks of some sequences, so many at a time."""
+    """The chunks of some sequences, in parts of limited size."""
     each = (last - first) * order.chunk * order.chunk * (order.reach + 1)
     step = order.chunks if order.slots.device.type != "cpu" else max(AT_ONCE // each, 1)
     for begin in range(0, order.chunks, step):
@@ -407,7 +407,7 @@ def _window(x: Tensor, order: HashedOrder, part: Part) -> Tensor:
 
 
 def _add_sorted(x: Tensor, added: Tensor, order: HashedOrder) -> None:
-    """Add to x (g, S, E) what is given of each place, (g, n m, E), or (g, (k + n) m, E) with those in front."""
+    """Add values of each place, (g, n m, E) or (g, (k + n) m, E), to x (g, S, E) of each token."""
     ahead = added.shape[1] - order.buckets.shape[1]
     x += _at(added[:, ahead:], order.places)
     if ahead:
@@ -415,7 +415,7 @@ def _add_sorted(x: Tensor, added: Tensor, order: HashedOrder) -> None:
 
 
 def _add_window(x: Tensor, added: Tensor, order: HashedOrder, part: Part) -> None:
-    """Add (g, c, w, E) to the windows of a part; a place that is in several gets the sum."""
+    """Add (g, c, w, E) to the windows of a part; a place in several windows gets the sum."""
     count = part.end - part.begin
     for step in range(order.reach + 1):
         begin = (part.begin + step) * order.chunk
@@ -434,7 +434,7 @@ def _at(x: Tensor, places: Tensor) -> Tensor:
 
 
 def _merge(output: Tensor, total: Tensor, more: Tensor, z: Tensor, *, first: bool) -> None:
-    """Add what was gathered in one more round to what was in those before, in place."""
+    """Merge the output of one more round into that of the earlier rounds, in place."""
     if first:
         output.copy_(more)
         total.copy_(z)

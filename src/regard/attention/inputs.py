@@ -1,10 +1,10 @@
-"""What every attention mechanism is a function of: the mask, the positions, and `AttentionInputs`, which holds all.
+"""The inputs of every attention mechanism: masks, positions, and `AttentionInputs`, which holds all of them.
 
 A mask is a small function of (batch, head, query, key), True = may attend, with the signature of PyTorch's flex attention
 `mask_mod`. It becomes a bool tensor only where a kernel needs one (`Mask.dense`). Masks compose with `&`, `|` and `~`.
 
-Query and key indices are slots of the key sequence as it lies in memory, padding included. Under a cache the queries of one
-call start at a later slot than zero, so the masks that compare both take the `offset` of the first query.
+Query and key indices are slots of the key sequence in memory, padding included. With a cache the queries of one call start at a
+later slot than zero, so masks that compare queries with keys take the `offset` of the first query.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Mask(ABC):
         heads: int = 1,
         device: torch.device | str | None = None,
     ) -> Tensor:
-        """The mask as a bool tensor, broadcastable to (B, H, L, S): an axis the mask does not depend on has size 1."""
+        """The mask as a bool tensor, broadcastable to (B, H, L, S). An axis that the mask does not depend on has size 1."""
         index = [torch.arange(size, device=device) for size in (batch, heads, queries, keys)]
         return self(
             index[0].view(-1, 1, 1, 1),
@@ -62,7 +62,7 @@ class Mask(ABC):
     def materialize(
         self, *, batch: int, queries: int, keys: int, heads: int = 1, device: torch.device | str | None = None
     ) -> Dense:
-        """The same mask computed once, for a stack of layers that all share it."""
+        """The same mask computed once as a tensor, to share between several layers."""
         return Dense(self.dense(batch=batch, queries=queries, keys=keys, heads=heads, device=device))
 
     def evaluated(self, **sizes: Any) -> Dense:
@@ -177,11 +177,11 @@ class Window(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Near(Mask):
-    """A query sees keys whose places are at most `distance` from its own, wherever padding stands.
+    """A query sees keys whose positions are at most `distance` from its own; the side of padding does not matter.
 
     Arguments:
-        places: (B or 1, S) integers, where each of the tokens that look at one another is in its text.
-        distance: in tokens, to either side.
+        places: (B or 1, S) integers, the position of each token in its text; queries and keys are the same tokens.
+        distance: in tokens, in both directions.
 
     >>> Near(torch.tensor([[0, 1, 1, 2]]), 1).dense(batch=1, queries=4, keys=4)[0, 0].int().tolist()
     [[1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1], [0, 1, 1, 1]]
@@ -201,7 +201,7 @@ class Document(Mask):
 
     Arguments:
         keys: (B, S) integers, the document each key belongs to.
-        queries: (B, L) integers for the queries; the keys' own where None (self-attention without a cache).
+        queries: (B, L) integers, the document of each query; None = that of the keys (self-attention without a cache).
     """
 
     keys: Tensor
@@ -223,13 +223,13 @@ class Document(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Packed(Mask):
-    """Texts one after another in one row: a token sees those of its own text up to itself.
+    """Several texts packed in one row, with a causal mask inside each text.
 
-    The fused kernel runs text by text, so that none is computed otherwise for the others (`regard.attention.kernels`).
+    The fused kernel runs once for each text, so its results do not depend on the other texts (`regard.attention.kernels`).
 
     Arguments:
         lengths: tokens of each text.
-        sliding_window: how many tokens back each looks, itself included; None = all the way.
+        sliding_window: the number of tokens that each token sees, itself included; None = all earlier tokens.
 
     >>> Packed((2, 1)).dense(batch=1, queries=3, keys=3)[0, 0].int().tolist()
     [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
@@ -246,7 +246,7 @@ class Packed(Mask):
         return seen if self.sliding_window is None else seen & (query - key < self.sliding_window)
 
     def of_one(self, length: int) -> Mask:
-        """What the tokens of one text of so many see of one another."""
+        """The mask inside one text of this many tokens."""
         if self.sliding_window is None or length <= self.sliding_window:
             return Causal()
         return Causal() & Window(before=self.sliding_window - 1, after=0)
@@ -254,7 +254,7 @@ class Packed(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Dense(Mask):
-    """A mask already laid out as a tensor.
+    """A mask given as a tensor.
 
     Arguments:
         tensor: (B or 1, H or 1, L or 1, S or 1) bool, True = may attend.
@@ -297,28 +297,27 @@ def _refuse_other_shape(what: str, tensor: Tensor, wanted: tuple[int, int]) -> N
 
 
 NOTHING: Mapping[str, Tensor] = MappingProxyType({})
-"""The record of a mechanism that needs nothing besides."""
+"""The record of a mechanism that needs no further tensors."""
 
 Reads = Mapping[str, str]
 """What a mechanism, a score or an alignment reads in the record: the name of each tensor and its axes, such as `BHL` for one
-number for each query and `BHLS` for one for each of its keys. Small letters are axes of a size of their own."""
+number for each query and `BHLS` for one for each pair of query and key. Lower-case letters are axes of any size."""
 
 
 class Positions:
-    """Where the queries and keys of an attention are in their sequences, counted from each row's first real token.
+    """The positions of queries and keys in their sequences, counted from each row's first real token.
 
-    Where nothing is given key s is at s, and the queries are the last L of the keys. Whoever calls several layers makes one
-    of these for all of them: what is not given is laid out once, when it is first read.
+    By default key s has position s, and the queries are the last L keys. Several layers can share one `Positions`: default
+    positions are computed once, when they are first read.
 
     Arguments:
         queries, keys: L and S.
-        of_queries: (B or 1, L) integers; None for those of the last L keys. More queries than keys are not among them; where
-            nothing is given they are at 0, 1, 2 and so on.
-        of_keys: (B or 1, S) integers; None for 0, 1, 2 and so on.
-        device: of what is not given.
+        of_queries: (B or 1, L) integers; None = those of the last L keys, or 0, 1, 2, ... if there are more queries than keys.
+        of_keys: (B or 1, S) integers; None = 0, 1, 2, ...
+        device: of the default positions.
 
     Raises:
-        ValueError: where what is given is not so long.
+        ValueError: if positions of another length are given.
 
     >>> positions = Positions(2, 3, of_keys=torch.tensor([[0, 0, 1], [0, 1, 2]]))
     >>> positions.queries.tolist(), positions.in_order
@@ -349,26 +348,26 @@ class Positions:
     def of_text(
         cls, length: int, places: Tensor | None = None, *, device: torch.device | str | None = None
     ) -> Positions:
-        """Those of a whole text of so many tokens that looks at itself.
+        """The positions of a text of this length in self-attention.
 
         Arguments:
-            places: (B or 1, L) integers, where each token stands; None for 0, 1, 2 and so on.
+            places: (B or 1, L) integers, the position of each token; None = 0, 1, 2, ...
         """
         return cls(length, length, of_queries=places, of_keys=places, device=device)
 
     @property
     def in_order(self) -> bool:
-        """Whether nothing was given: key s is at s, and the queries are the last of the keys."""
+        """Whether all positions are the default: key s has position s, and the queries are the last keys."""
         return self.given[0] is None and self.given[1] is None
 
     @property
     def keys_in_order(self) -> bool:
-        """Whether it is known that key s is at s in every row."""
+        """Whether the keys have the default positions: key s has position s in every row."""
         return self.given[1] is None
 
     @property
     def queries(self) -> Tensor:
-        """(B or 1, L) integers, the place of each query in its sequence."""
+        """(B or 1, L) integers, the position of each query in its sequence."""
         if self._queries is None:
             first = max(self.sizes[1] - self.sizes[0], 0)
             if self.sizes[0] <= self.sizes[1]:
@@ -379,31 +378,31 @@ class Positions:
 
     @property
     def keys(self) -> Tensor:
-        """(B or 1, S) integers, the place of each key in its sequence."""
+        """(B or 1, S) integers, the position of each key in its sequence."""
         if self._keys is None:
             self._keys = torch.arange(self.sizes[1], device=self._device).unsqueeze(0)
         return self._keys
 
     def select(self, rows: Tensor) -> Positions:
-        """Those of the batch rows of the index tensor `rows`, in that order."""
+        """The positions of the batch rows `rows`, in that order."""
         of_queries, of_keys = (x if x is None or x.shape[0] == 1 else x[rows] for x in self.given)
         return Positions(*self.sizes, of_queries=of_queries, of_keys=of_keys, device=self._device)
 
 
 @dataclass(init=False, frozen=True, slots=True, eq=False)
 class AttentionInputs:
-    """Queries, keys and all else that decides attention weights. The values weighed are not among them.
+    """Queries, keys, and everything else that attention weights depend on. The values are not included.
 
     Arguments:
         query: (B, H, L, E), already projected.
-        key: (B, G, S, E), already projected; G divides H, query heads h*H/G .. share key head h.
+        key: (B, G, S, E), already projected; G divides H, and query heads h H/G .. (h + 1) H/G - 1 share key head h.
         mask: which query may attend to which key, True = may attend; None = every query to every key.
-        positions: where queries and keys are in their sequences; of other sizes only where nothing was given.
-        query_positions, key_positions: (B or 1, L) and (B or 1, S) integers, in place of those in `positions`.
-        record: what the mechanism itself needs besides (previous weights, hash rotations, a sample), by name.
+        positions: the positions of queries and keys in their sequences; default positions may have other sizes.
+        query_positions, key_positions: (B or 1, L) and (B or 1, S) integers; they replace those in `positions`.
+        record: further tensors that the mechanism needs, by name: previous weights, hash rotations, a sample.
 
     Raises:
-        ValueError: naming both shapes, where query and key, or positions, do not fit together.
+        ValueError: if the shapes of query and key, or of positions, do not fit; the message names both shapes.
 
     >>> inputs = AttentionInputs(query=torch.randn(2, 3, 5, 4), key=torch.randn(2, 3, 7, 4))
     >>> inputs.shape
@@ -471,17 +470,17 @@ class AttentionInputs:
 
     @property
     def in_order(self) -> bool:
-        """Whether no positions were given, so that key s is at s and the queries at the last L of the keys."""
+        """Whether all positions are the default: key s has position s, and the queries are the last L keys."""
         return self.positions.in_order
 
     @property
     def query_positions(self) -> Tensor:
-        """(B or 1, L) integers, the place of each query in its sequence: given, or that of the last L keys."""
+        """(B or 1, L) integers, the position of each query in its sequence; by default those of the last L keys."""
         return self.positions.queries
 
     @property
     def key_positions(self) -> Tensor:
-        """(B or 1, S) integers, the place of each key in its sequence: given, or 0, 1, 2 and so on."""
+        """(B or 1, S) integers, the position of each key in its sequence; by default 0, 1, 2, ..."""
         return self.positions.keys
 
     @property
@@ -506,18 +505,18 @@ class AttentionInputs:
 
     @property
     def exact(self) -> torch.dtype:
-        """What weights are computed in: float64 for float64 queries, float32 for all others."""
+        """The dtype in which weights are computed: float64 for float64 queries, float32 for all others."""
         return torch.float64 if self.query.dtype == torch.float64 else torch.float32
 
     def part(self, name: str, reads: Reads) -> Tensor | None:
-        """A tensor of the record, None where it has none of this name.
+        """A tensor of the record, or None if the record has no tensor of this name.
 
         Arguments:
             name: of the tensor.
-            reads: what its reader declares.
+            reads: the declared axes of each tensor, see `Reads`.
 
         Raises:
-            ValueError: where it does not have the axes declared, naming both shapes.
+            ValueError: if the tensor does not have the declared axes; the message names both shapes.
         """
         found = self.record.get(name)
         if found is None:
@@ -535,7 +534,7 @@ class AttentionInputs:
         return found
 
     def check_value(self, value: Tensor) -> None:
-        """Refuse values that do not stand one for one next to the keys.
+        """Refuse values that do not have the batch, heads and length of the keys.
 
         Arguments:
             value: (B, G, S, Ev); Ev is free.
@@ -550,7 +549,7 @@ class AttentionInputs:
             )
 
     def visible(self) -> Tensor | None:
-        """The mask as a bool tensor that broadcasts to (B, H, L, S), True = may attend; None where there is none."""
+        """The mask as a bool tensor, broadcastable to (B, H, L, S), True = may attend; None without a mask."""
         if self.mask is None:
             return None
         batch, heads, queries, keys = self.shape

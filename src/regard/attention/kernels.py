@@ -1,8 +1,7 @@
-"""The equation's fast ways on one device: the fused kernel or weights laid out, and dropout with cheaper random numbers.
+"""Fast implementations of softmax attention: PyTorch's fused kernel or explicit weights, and dropout with cheaper random numbers.
 
-Nothing here says what an attention is. `softmax_product` gives what `ScoredAttention.weights` defines, for scores that are a
-constant times the inner product plus a term; which way it takes was measured, processor by processor
-(`benchmarks/attention_kernels.py`).
+`softmax_product` computes what `ScoredAttention.weights` defines, for scores that are a constant times the inner product plus a
+term. Which implementation is faster was measured on several processors (`benchmarks/attention_kernels.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from torch.overrides import TorchFunctionMode
 from regard.attention.inputs import AttentionInputs, Causal, Packed, Positions
 
 SHORT, LONG = 24, 256
-"""Fewer queries or keys than the first, and PyTorch's fused kernel trains fastest in float32; more keys than the second, and it
-does so as they are given; between the two it is better to lay the weights out. For processors and bfloat16 alone."""
+"""For training in bfloat16 on a processor. With fewer than `SHORT` queries or keys, PyTorch's fused kernel is fastest in float32;
+with more than `LONG` keys it is fastest in the given dtype; between the two, explicit weights are faster."""
 
 
 def softmax_product(
@@ -34,10 +33,10 @@ def softmax_product(
     dropout: float = 0.0,
     training: bool = False,
 ) -> Tensor:
-    """softmax(c q . k + t) v over the keys a query sees, by whichever way is faster.
+    """softmax(c q . k + t) v over the visible keys, by the faster implementation.
 
     Arguments:
-        inputs: queries, keys and mask; a query that sees nothing gets exact zeros.
+        inputs: queries, keys and mask; a query without a visible key gets exact zeros.
         value: (B, G, S, Ev).
         scale: c.
         term: t, broadcasts to (B, H, L, S); None for none.
@@ -53,11 +52,11 @@ def softmax_product(
 
 
 def _better_laid_out(inputs: AttentionInputs, dropout: float) -> bool:
-    """Whether, in training on a processor, the weights are better laid out than left to the fused kernel.
+    """Whether explicit weights are faster than the fused kernel, in training on a processor.
 
-    With dropout it lays them out too, in float32, and is slower. In bfloat16 its backward pass is slow on short sequences:
-    forward and backward of 192 heads of 128 tokens took 35 ms laid out, 65 ms by the kernel in float32 and 114 ms in
-    bfloat16, on one AVX512-BF16 core; 256 heads of 32 tokens 7, 14 and 33 ms.
+    With dropout the kernel computes explicit weights too, in float32, and is slower. In bfloat16 its backward pass is slow on
+    short sequences: forward and backward of 192 heads of 128 tokens took 35 ms with explicit weights, 65 ms with the kernel in
+    float32 and 114 ms in bfloat16, on one AVX512-BF16 core; 256 heads of 32 tokens 7, 14 and 33 ms.
     """
     if inputs.query.device.type != "cpu":
         return False
@@ -67,7 +66,7 @@ def _better_laid_out(inputs: AttentionInputs, dropout: float) -> bool:
 
 
 def fused(inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor | None, dropout: float) -> Tensor:
-    """PyTorch's `scaled_dot_product_attention`, which never lays the weights out."""
+    """PyTorch's `scaled_dot_product_attention`, which never stores the (L, S) weights."""
     if type(inputs.mask) is Packed and term is None:
         return _each_text(inputs, inputs.mask, value, scale, dropout)
     # SDPA's `is_causal` aligns the triangle top left: right only where queries and keys are the same slots.
@@ -97,7 +96,7 @@ def fused(inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor | N
 
 
 def _each_text(inputs: AttentionInputs, mask: Packed, value: Tensor, scale: float, dropout: float) -> Tensor:
-    """Several texts in one row, each by itself: what is computed for one does not depend on the others."""
+    """Several texts packed in one row, computed one by one, so that no result depends on another text."""
     outputs, end = [], 0
     for length in mask.lengths:
         own = slice(end, end + length)
@@ -113,7 +112,7 @@ def _each_text(inputs: AttentionInputs, mask: Packed, value: Tensor, scale: floa
 
 
 def laid_out(inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor | None, dropout: float) -> Tensor:
-    """What the kernel does, step by step, in the number format given."""
+    """The computation of the kernel, step by step, in the dtype of the inputs."""
     query, key = as_autocast(inputs.query), as_autocast(inputs.key_per_query_head)
     value = as_autocast(inputs.per_query_head(value))
     visible = inputs.visible()
@@ -131,9 +130,9 @@ def laid_out(inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor 
 
 
 def _added(term: Tensor, visible: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """What is added to products of query and key.
+    """The term to add to products of query and key.
 
-    The term where a key is visible; where not, so low a number that nothing is left of it after the softmax.
+    For visible keys it is the given term; for others a number so low that their weight is zero after the softmax.
     """
     term = term.to(dtype)
     # Half the lowest: no score makes it infinite.
@@ -141,14 +140,14 @@ def _added(term: Tensor, visible: Tensor | None, dtype: torch.dtype) -> Tensor:
 
 
 def autocast_dtype(x: Tensor) -> torch.dtype:
-    """The number format in which autocast, where it is on, would give a tensor to a matrix product."""
+    """The dtype to which autocast, if it is on, would convert a tensor for a matrix product."""
     kind = x.device.type
     wide = x.dtype == torch.float64 or not torch.is_autocast_enabled(kind)
     return x.dtype if wide else torch.get_autocast_dtype(kind)
 
 
 def as_autocast(x: Tensor) -> Tensor:
-    """The tensor in that number format."""
+    """The tensor in that dtype."""
     return x.to(autocast_dtype(x))
 
 
@@ -165,13 +164,13 @@ def _slow_backward(query: Tensor) -> bool:
 
 
 def dropped(x: Tensor, p: float) -> Tensor:
-    """Entries set to zero with probability p and the others divided by 1 - p (Srivastava et al. 2014).
+    """Dropout: entries are set to zero with probability p, and the others divided by 1 - p (Srivastava et al. 2014).
 
-    On a processor PyTorch samples one random number of its serial generator for each entry, which took a fifth of the time of a
-    small Transformer's training step. Here one 64-bit number serves four entries, 16 bits each, so p is kept to within
-    1/131072 (1/65536 next to 1), and the scale is that of the p really used. The numbers are those of NumPy's SFC64, four times
-    as fast as PyTorch's generator, which samples the seed alone: what `torch.manual_seed` fixes stays fixed. On other devices,
-    and when compiled, it is PyTorch's own.
+    On a processor PyTorch samples one random number for each entry, which took a fifth of the time of a small Transformer's
+    training step. Here one 64-bit number serves four entries, 16 bits each. So p is rounded, by at most 1/131072 (1/65536 close
+    to 1), and the scale is that of the rounded p. The numbers come from NumPy's SFC64, which is four times as fast. Its seed is
+    sampled by PyTorch's generator, so `torch.manual_seed` makes dropout reproducible. On other devices, and under
+    `torch.compile`, this is PyTorch's own dropout.
 
     Arguments:
         x: of any shape.
@@ -183,12 +182,12 @@ def dropped(x: Tensor, p: float) -> Tensor:
 
 
 def drawn_seed() -> int:
-    """A seed for `kept`, by torch's generator."""
+    """A seed for `kept`, sampled by torch's generator."""
     return int(torch.randint(2**63 - 1, ()))
 
 
 def kept(x: Tensor, p: float, seed: int) -> Tensor:
-    """What `dropped` multiplies x with, of its shape, dtype and device: the same each time for one seed."""
+    """The mask that `dropped` multiplies x with, of its shape, dtype and device; the same for the same seed."""
     if x.device.type != "cpu":
         drawn = torch.rand(x.shape, generator=torch.Generator(x.device).manual_seed(seed), device=x.device)
         return (drawn >= p).to(x.dtype).mul_(1 / (1 - p))
@@ -223,13 +222,13 @@ ALIGNED = 64
 
 
 class BatchInvariant(TorchFunctionMode):
-    """Within it the numbers of a row have the same bits on a processor, alone and in any batch.
+    """A context in which a row gives the same bits alone and in any batch, on a processor.
 
-    Linear maps in float32 run on a multiple of `ROWS` rows, of `AVX512_ROWS` on processors with AVX-512, with zeros behind the
-    last; in bfloat16, where oneDNN computes it, on a multiple of `BFLOAT16_ROWS`, at most `BFLOAT16_BLOCK` at a time. Attention
-    runs row by row, from the first key that the row sees. Activations run on whole vectors. That is enough for models of linear
-    maps, norms and fused attention without a bias by position, such as GPT-2, in evaluation. Only the last bits change. A single
-    row takes longer: its products are of so many rows instead of one. The mode is of the thread that enters it.
+    Linear maps in float32 run on a multiple of `ROWS` rows, padded with zeros (`AVX512_ROWS` on processors with AVX-512); in
+    bfloat16 with oneDNN on a multiple of `BFLOAT16_ROWS`, at most `BFLOAT16_BLOCK` at a time. Attention runs row by row, from the
+    first key that the row sees. Activations run on whole SIMD vectors. This covers, in evaluation, models of linear maps, norms
+    and fused attention without a bias by position, such as GPT-2. Only the last bits change. A single row takes longer, since its
+    products are padded. The context applies to the thread that enters it.
 
     >>> linear, x = torch.nn.Linear(8, 8), torch.randn(5, 8)
     >>> with torch.no_grad(), BatchInvariant():
@@ -260,7 +259,7 @@ def _linear_of_rows(function: Callable[..., Tensor], x: Tensor, *args: Any, **na
 
 
 def _rows_alike(dtype: torch.dtype, rows: int) -> tuple[int, int]:
-    """A product gives a row the same bits in any multiple of the first number of rows, up to the second."""
+    """The two row counts (n, m): products of any multiple of n rows, up to m, give a row the same bits."""
     if dtype in (torch.float32, torch.float64):
         least = AVX512_ROWS if torch.cpu._is_avx512_supported() else ROWS
         return least, rows + least if dtype == torch.float32 else FLOAT64_BLOCK

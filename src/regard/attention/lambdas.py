@@ -1,4 +1,4 @@
-"""Lambda layers: a context summarised as a linear map that every query is put through (Bello 2021)."""
+"""Lambda layers: the context is summarised as a linear map, which is applied to every query (Bello 2021)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from regard.attention.inputs import AttentionInputs
 from regard.attention.mechanism import Attention, Declaration
 
 Lambdas = Literal["content", "position", "both"]
-"""Which linear maps there are: of what the context holds, of where it stands, or their sum."""
+"""Which linear maps to use: the content lambda, the position lambdas, or their sum."""
 
 
 class RelativeEmbeddings(nn.Module):
-    """A learned vector for each way from one place of a grid to another: E of section 2 in the paper.
+    """A learned vector for each offset between two positions of a grid: E in section 2 of the paper.
 
-    Places are numbered row by row. Every head and every example has the same vectors.
+    Positions are numbered row by row. All heads and examples share the vectors.
 
     Arguments:
         width: k, of a vector.
         rows, columns: of the grid.
-        scope: r, odd: only places at most (r - 1) / 2 rows and columns away have a vector, the others count as zero; None for
-            all.
+        scope: r, odd: offsets of at most (r - 1) / 2 rows and columns have a vector, others are zero; None = all offsets.
 
     Raises:
-        ValueError: for an even scope.
+        ValueError: if the scope is even.
 
     >>> RelativeEmbeddings(4, rows=2, columns=3)(torch.arange(6), torch.arange(6)).shape
     torch.Size([6, 6, 4])
@@ -47,16 +46,16 @@ class RelativeEmbeddings(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Sample them small: a sum over all places is then about as large as one of these."""
+        """Initialise the vectors small, so that a sum over all positions has about the size of one initial vector."""
         down, right = self.weight.shape[:2]
         nn.init.normal_(self.weight, std=(down * right) ** -0.5)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """The vector of each pair of places.
+        """The vector of each pair of positions.
 
         Arguments:
             queries: (..., L) integers below rows x columns.
-            keys: (..., S), likewise.
+            keys: (..., S) integers below rows x columns.
 
         Returns:
             (..., L, S, k).
@@ -72,28 +71,28 @@ class RelativeEmbeddings(nn.Module):
         return found * near.unsqueeze(-1)
 
     def extra_repr(self) -> str:
-        """The grid and how far a place reaches."""
+        """The grid and the scope."""
         return f"rows={self.rows}, columns={self.columns}" + ("" if self.scope is None else f", scope={self.scope}")
 
 
 class LambdaAttention(Attention):
-    """Linear maps made of a context, applied to queries (Bello 2021, section 3).
+    """Linear maps computed from a context and applied to queries (Bello 2021, section 3).
 
-        Kbar = softmax(K) over the m places of the context,   lambda_c = Kbar^T V,   lambda_n = E_n^T V
+        Kbar = softmax(K) over the m positions of the context,   lambda_c = Kbar^T V,   lambda_n = E_n^T V
         y_n = (lambda_c + lambda_n)^T q_n
 
-    So a key place weighs `q_n . (Kbar_m + E_nm)` for query n: weights that are linear in the query, of any sign, and sum to
-    nothing in particular. What `weights` lays out, `forward` never does: it makes the maps first, and no example and no head has
-    a number for every pair of places. With G key heads below H query heads the queries of a group share their maps (multi-query
-    lambdas, section 3.2); the paper has one for all.
+    So the weight of position m for query n is `q_n . (Kbar_m + E_nm)`. These weights are linear in the query, can be negative,
+    and need not sum to one. `weights` computes them; `forward` computes the maps instead, and never a number for each pair of
+    positions. With G key heads and H > G query heads, the query heads of a group share their maps (multi-query lambdas, section
+    3.2); in the paper G is 1.
 
-    Padding is left out of the context. Where queries see different keys there is no one summary for all of them, and the
-    weights are laid out; likewise in training with dropout.
+    Padding is left out of the context. If queries see different keys there is no common summary, and the weights are computed
+    explicitly; so they are in training with dropout.
 
     Arguments:
         width: k, of queries and keys.
-        rows, columns: of the grid that the context's places lie on, row by row, as the inputs' positions number them.
-        lambdas: which.
+        rows, columns: of the grid of the context's positions, numbered row by row.
+        lambdas: which maps to use.
         scope: r, odd: the context of the position lambdas is r x r around each query, as in the lambda convolution (section 3.2).
         dropout: probability of dropping a weight in training.
 
@@ -122,7 +121,7 @@ class LambdaAttention(Attention):
 
     @property
     def declaration(self) -> Declaration:
-        """Weights of any sign."""
+        """No distribution: weights can be negative."""
         return Declaration(distribution=False)
 
     def weights(self, inputs: AttentionInputs) -> Tensor:

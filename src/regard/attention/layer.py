@@ -46,11 +46,11 @@ class AttentionLayer(nn.Module):
         attention: the mechanism.
         heads: H, query heads; the width that `query` gives must divide by it.
         key_heads: G, key and value heads; H where None.
-        sequences: which the queries and the keys come from: (source, source) in an encoder, (target, source) where a decoder
-            attends to the source. Nothing is computed from it; it names the axes of the weights.
-        rotary: turns projected queries and keys by their positions; None for none.
-        query_norm, key_norm: norms over the width of each projected head, before its rotation (Henry et al. 2020; Qwen3); None
-            for none.
+        sequences: the sequences of queries and keys: (source, source) in an encoder, (target, source) in cross-attention. They
+            only name the axes of the weights.
+        rotary: rotary positions, applied to projected queries and keys; None = none.
+        query_norm, key_norm: norms over the width of each projected head, before the rotation (Henry et al. 2020; Qwen3); None =
+            no norm.
     """
 
     def __init__(
@@ -82,17 +82,17 @@ class AttentionLayer(nn.Module):
         self.key_norm = key_norm
 
     def keys_values(self, source: Tensor, positions: Tensor | None = None) -> KeysValues:
-        """What is attended to, projected: keys (B, G, S, E) and values (B, G, S, Ev).
+        """The projected keys (B, G, S, E) and values (B, G, S, Ev) of a source.
 
         Arguments:
             source: (B, S, D).
-            positions: (B or 1, S) integers, where each stands; None for 0, 1, 2 and so on.
+            positions: (B or 1, S) integers, the position of each key; None = 0, 1, 2, ...
         """
         key = split_heads(self.key(source), self.key_heads)
         return KeysValues(self.placed(key, positions), split_heads(self.value(source), self.key_heads))
 
     def queries(self, target: Tensor, keys: Tensor, positions: Positions | None = None) -> Tensor:
-        """What asks, projected: target (B, L, D) to (B, H, L, E); for a layer whose queries are among its keys, those."""
+        """The projected queries: target (B, L, D) to (B, H, L, E); with shared queries and keys they are the last keys."""
         query = split_heads(self.query(target), self.heads)
         if self.query_norm is not None:
             query = self.query_norm(query)
@@ -102,7 +102,7 @@ class AttentionLayer(nn.Module):
         return self.rotary(query, positions.queries)
 
     def placed(self, x: Tensor, positions: Tensor | None) -> Tensor:
-        """Projected keys (B, G, S, E) at positions (B or 1, S): normalised, then turned, where the layer does so."""
+        """Projected keys (B, G, S, E) at positions (B or 1, S), with the layer's norm and then its rotation, if it has them."""
         if self.key_norm is not None:
             x = self.key_norm(x)
         if self.rotary is None:
@@ -122,7 +122,7 @@ class AttentionLayer(nn.Module):
     ) -> AttentionInputs:
         """The mechanism's inputs for queries from `target` (B, L, D) and projected `keys` (B, G, S, E).
 
-        In training what is random in the mechanism is sampled into their record, so whoever has the inputs has the sampling.
+        In training the mechanism's random tensors are sampled into the record, so the same inputs give the same weights.
         """
         if positions is None:
             positions = Positions(
@@ -163,10 +163,10 @@ class AttentionLayer(nn.Module):
             target: (B, L, D), where the queries come from.
             source: projected keys and values, from `keys_values`.
             mask: True = may attend.
-            positions: where queries and keys stand; several layers of one stack share one of these.
+            positions: the positions of queries and keys; the layers of a stack can share one `Positions`.
             query_positions, key_positions: (B or 1, L) and (B or 1, S) integers, where `positions` is not given; None as in
-                `AttentionInputs`. Queries that are not among the keys want positions of their own.
-            record: what the mechanism itself needs besides, by name.
+                `AttentionInputs`. Give positions for queries that are not among the keys.
+            record: further tensors that the mechanism needs, by name.
 
         Returns:
             (B, L, D).
@@ -189,7 +189,7 @@ class MultiHeadAttention(AttentionLayer):
 
         head_h = softmax(x Wq_h (y Wk_h)^T / sqrt(E)) y Wv_h,   output = [head_1; ...; head_H] Wo,   E = D / H
 
-    Only a constructor for `AttentionLayer`: the parts it builds are the paper's.
+    It only constructs an `AttentionLayer` with the parts of the paper.
 
     Arguments:
         width: D, of the model.

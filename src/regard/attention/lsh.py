@@ -1,7 +1,7 @@
 """Reformer's attention: local attention in chunks, and LSH attention (Kitaev et al. 2020).
 
-In `ChunkedAttention` each chunk of a text attends to itself and to chunks next to it. In `LSHAttention` each query attends to
-the keys that share a hash bucket with it. The hash is at the end; `regard.attention.hashed` computes the attention by chunks.
+In `ChunkedAttention` each chunk of a text attends to itself and to the chunks before it. In `LSHAttention` each query attends to
+the keys in its hash bucket. The hash functions are at the end; `regard.attention.hashed` computes the attention by chunks.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from regard.attention.mechanism import Attention, Declaration
 
 
 def filled_length(length: int, chunks: Sequence[int]) -> int:
-    """The tokens that a text has once padding is put behind it, as Hugging Face's code puts it.
+    """The length of a text after padding on the right, as in Hugging Face's code.
 
-    A text of more tokens than the shortest chunk has is filled to a multiple of the length of every chunk.
+    A text longer than the shortest chunk is padded to a multiple of all chunk lengths.
 
     >>> [filled_length(length, (4, 6)) for length in (4, 5, 13)]
     [4, 12, 24]
@@ -35,23 +35,23 @@ def filled_length(length: int, chunks: Sequence[int]) -> int:
 
 
 class ChunkedAttention(Attention):
-    """Scaled dot-product attention to the keys of the own chunk and of so many before it (the local layers of Reformer's code).
+    """Scaled dot-product attention to the query's chunk and a number of chunks before it (local layers in Reformer's code).
 
         s_ij = q_i . k_j / sqrt(E),   c(j) = floor(j / m)
         weights = softmax of s over the visible j with c(i) - before <= c(j) <= c(i)
 
-    With `filled` a text has the n chunks that Hugging Face's code gives it. There the chunks before the first are the last ones,
-    which no query sees that reads from the left, and from the n-th chunk before on it is the own once more: with before >= n > 1
-    each of its keys counts before - n + 2 times, which adds the logarithm of that to s_ij.
+    With `filled` a text is padded to n chunks, as in Hugging Face's code. There the chunks are a ring: before the first chunk
+    comes the last one, which a causal mask hides, and n chunks before a chunk comes the same chunk again. So with
+    before >= n > 1 each key of the query's chunk counts before - n + 2 times: the logarithm of this number is added to s_ij.
 
-    Time and memory grow with the length, not with its square. Positions are those of the inputs. Where
-    any are given, as with padding on the left, the whole matrix of weights is computed.
+    Time and memory grow linearly with the length. If positions are given, for example with padding on the left, the whole
+    matrix of weights is computed.
 
     Arguments:
         chunk: m, in tokens.
-        before: how many chunks to look back, besides the own.
+        before: the number of chunks before the query's chunk that it attends to.
         dropout: probability of dropping a weight in training.
-        filled: the lengths of all chunks of a model, see `filled_length`; none, where the text alone is cut.
+        filled: the chunk lengths of all layers of a model, see `filled_length`; empty = the text is not padded.
 
     Raises:
         ValueError: for a chunk below 1 or a negative number of chunks.
@@ -71,7 +71,7 @@ class ChunkedAttention(Attention):
 
     @property
     def declaration(self) -> Declaration:
-        """No distribution over all that is seen: beyond the chunks nothing has weight."""
+        """No distribution over all visible keys: keys outside the chunks have weight 0."""
         return Declaration(distribution=False)
 
     def weights(self, inputs: AttentionInputs) -> Tensor:
@@ -116,12 +116,12 @@ class ChunkedAttention(Attention):
         return ", ".join(part for part in (f"chunk={self.chunk}, before={self.before}", super().extra_repr()) if part)
 
     def _times(self, keys: int) -> int:
-        """How often a key of a query's own chunk counts."""
+        """How often a key of the query's chunk counts."""
         count = -(-filled_length(keys, self.filled or (self.chunk,)) // self.chunk)
         return max(1, self.before - count + 2) if self.filled and count > 1 else 1
 
     def _back(self, inputs: AttentionInputs) -> Tensor:
-        """(B or 1, 1, L, S), how many chunks before that of a query each key stands."""
+        """(B or 1, 1, L, S), the chunk number of the query minus that of the key."""
         query, key = inputs.query_positions // self.chunk, inputs.key_positions // self.chunk
         return (query.unsqueeze(-1) - key.unsqueeze(-2)).unsqueeze(1)
 
@@ -148,7 +148,7 @@ class ChunkedAttention(Attention):
 
 
 ROTATIONS, BUCKETS = "rotations", "buckets"
-"""What `LSHAttention` reads in the record: the rotations of `draw`, (B, H, E, N, sum(buckets) / 2), or the buckets that came of
+"""What `LSHAttention` reads in the record: the rotations of `draw`, (B, H, E, N, sum(buckets) / 2), or the buckets computed with
 them, (B, H, N, S) integers."""
 
 
@@ -156,43 +156,43 @@ READS: Reads = MappingProxyType({ROTATIONS: "bHEnr", BUCKETS: "BHnS"})
 
 
 class LSHAttention(Attention):
-    """Attention among the keys that a hash brought near each query (Kitaev et al. 2020, section 2).
+    """Attention to the keys in the same hash bucket as the query (Kitaev et al. 2020, section 2).
 
-        k_j = q_j / |q_j|,   s_ij = q_i . k_j,   s_ii = -10000             a token attends to itself where it sees no other
+        k_j = q_j / |q_j|,   s_ij = q_i . k_j,   s_ii = -10000             a token attends to itself only if it sees no other
         round r:  sort the tokens by (h_r(k_j), j), cut the order in chunks of m;  c_r(j): the chunk of j
                   P_i^r = {j : h_r(j) = h_r(i), c_r(i) - before <= c_r(j) <= c_r(i)}
         o_i = sum_j exp(s_ij - z_i) v_j,   z_i = log sum_j exp(s_ij),   j in the union of P_i^1 .. P_i^N and visible
 
-    That is the paper's merging of rounds: subtracting log N_ij, the number of rounds that hold j, from the scores of each leaves
-    every key once. With `sets="chunk"` it is the authors' released code instead: all keys of the chunks are in P_i^r, whatever
-    their bucket, the chunk before the first is the last of the round before (of the last round, for the first), and a key that
-    several rounds hold counts in each, which adds log N_ij to its score. Beyond the chunks of all rounds each further one before
-    is the own once more, as in Hugging Face's code.
+    This merges the rounds as the paper does: log N_ij, where N_ij is the number of rounds with j in P_i^r, is subtracted from the
+    scores, so that every key counts once. `sets="chunk"` follows the authors' released code instead: P_i^r holds all keys of the
+    chunks, whatever their bucket; before the first chunk of a round comes the last chunk of the previous round (for the first
+    round, of the last round); and a key in several rounds counts in each of them, which adds log N_ij to its score. If `before`
+    exceeds the number of all chunks, the query's chunk counts again, as in Hugging Face's code.
 
-    A query has the place of its own key: the L queries belong to the last L of the S slots. Slots that may not see themselves,
-    such as padding, go to the end of the order. Scores have no 1/sqrt(E): keys of length 1 and queries of a length that is
-    learned set the temperature, as in the released code.
+    The L queries belong to the last L of the S slots. Slots that may not attend to themselves, such as padding, are sorted last.
+    Scores are not divided by sqrt(E): keys have length 1, and the learned length of queries sets the temperature, as in the
+    released code.
 
-    With `filled` there may be chunks of nothing but padding at the end of each round's order, as in Hugging Face's code.
+    With `filled` the order of each round can end with chunks of padding, as in Hugging Face's code.
 
-    Up to m keys there is nothing to cut, and every visible key is in P_i: full attention with shared queries and keys. Where
-    there are fewer queries than keys, in decoding with a cache, the sets are those of the text so far; chunks that a longer text
-    would cut elsewhere are not foreseen.
+    With at most m keys there is one chunk, and every visible key is in P_i: full attention with shared queries and keys. With
+    fewer queries than keys, as in decoding with a cache, the sets are those of the text so far. A longer text can have other
+    chunks.
 
-    In training the layer samples rotations again for every call (`draw`); where the record has none they are those of `seed`.
+    In training the layer samples new rotations for every call (`draw`). If the record has none, they are sampled with `seed`.
 
     Arguments:
         chunk: m, in tokens.
-        rounds: N, how often all are hashed; more at evaluation than in training cost time and bring accuracy.
-        buckets: b, even; several factors where it is large, see `buckets_by_rotation`.
-        before: how many chunks to look back, besides the own.
-        sets: as above.
-        seed: of the rotations where none are sampled.
+        rounds: N, the number of hash rounds. More rounds in evaluation than in training take more time and are more accurate.
+        buckets: b, even; several factors for a large number, see `buckets_by_rotation`.
+        before: the number of chunks before the query's chunk that it attends to.
+        sets: how P_i^r is defined, see above.
+        seed: of the rotations, if the record has none.
         dropout: probability of dropping a weight in training, in each round.
-        filled: the lengths of all chunks of a model, see `filled_length`; none, where only these chunks are to be filled.
+        filled: the chunk lengths of all layers of a model, see `filled_length`; empty = the text is padded to these chunks only.
 
     Raises:
-        ValueError: for a chunk, rounds or buckets that cannot be.
+        ValueError: for a chunk length, a number of rounds or numbers of buckets that are not allowed.
 
     >>> from regard.attention import Causal
     >>> attention = LSHAttention(chunk=4, rounds=2, buckets=(4,))
@@ -232,23 +232,23 @@ class LSHAttention(Attention):
 
     @property
     def declaration(self) -> Declaration:
-        """Sampled; no distribution, for among the keys near a query there may be none that it may see.
+        """Random, and no distribution: a query may see none of the keys in its sets.
 
-        Padding is counted: it would take places among the hashed.
+        Padding counts, because it would take places in the chunks.
         """
         return Declaration(distribution=False, drawn=True, counts_padding=True, reads=READS)
 
     def full(self, keys: int) -> bool:
-        """Whether so few keys are looked at all together, without a hash."""
+        """Whether this number of keys fits in one chunk, so that no hash is needed."""
         return filled_length(keys, self.filled) <= self.chunk
 
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
-        """The same inputs with rotations in their record, the same for every row."""
+        """The same inputs with sampled rotations in their record, the same for every row."""
         drawn = self._rotations(inputs, generator).to(inputs.query.device).expand(inputs.shape[0], -1, -1, -1, -1)
         return replace(inputs, record={ROTATIONS: drawn, **inputs.record})
 
     def replay_state(self, inputs: AttentionInputs) -> Mapping[str, Tensor]:
-        """The buckets of all keys, (B, H, N, S) int32, where keys are hashed at all."""
+        """The buckets of all keys, (B, H, N, S) int32, if keys are hashed."""
         return {} if self.full(inputs.shape[3]) else {BUCKETS: self._buckets(inputs).int()}
 
     def weights(self, inputs: AttentionInputs) -> Tensor:
@@ -334,9 +334,9 @@ class LSHAttention(Attention):
         return (alike & (back >= 0) & (back <= self._reach(keys))).sum(dim=2)
 
     def _sorted_last(self, inputs: AttentionInputs, buckets: Tensor) -> Tensor:
-        """The buckets, slots that may not see themselves in one after all others.
+        """The buckets, with slots that may not attend to themselves in an extra last bucket.
 
-        A row of so few others that alone they were looked at all together has them in one bucket, so that they are here too; the
+        If the other slots of a row fit in one chunk, they all get one bucket, because alone they would not be hashed. The
         released code hashes them.
         """
         if inputs.mask is None or plainly_causal(inputs):
@@ -378,19 +378,19 @@ class LSHAttention(Attention):
         ]
 
     def _chunks(self, keys: int) -> int:
-        """How many chunks a round's order has."""
+        """The number of chunks in the order of a round."""
         return -(-filled_length(keys, self.filled) // self.chunk)
 
     def _ring(self, keys: int) -> int:
-        """How many chunks there are to look back to, and the own: those of all rounds, or only of the own for sets of buckets."""
+        """The number of chunks in the ring: those of all rounds for `sets="chunk"`, else those of one round."""
         return self._chunks(keys) * (self.rounds if self.sets == "chunk" else 1)
 
     def _reach(self, keys: int) -> int:
-        """Chunks to look back: at most those there are."""
+        """The number of chunks to look back, at most all others."""
         return min(self.before, self._ring(keys) - 1)
 
     def _times(self, keys: int) -> int:
-        """How often a key of a query's own chunk counts in a round."""
+        """How often a key of the query's chunk counts in a round."""
         return max(1, self.before - self._ring(keys) + 2) if self.sets == "chunk" else 1
 
 
@@ -403,17 +403,17 @@ def unit(x: Tensor) -> Tensor:
 def draw_rotations(
     width: int, *, heads: int, rounds: int, buckets: Sequence[int], generator: torch.Generator | None = None
 ) -> Tensor:
-    """The matrices R that decide which vectors fall together, sampled from a standard normal distribution.
+    """The random matrices R of the hash, sampled from a standard normal distribution.
 
     Arguments:
         width: E, of the vectors.
-        heads: H, each with rotations of its own.
-        rounds: N, how often all are hashed.
+        heads: H; each head has its own matrices.
+        rounds: N, the number of hash rounds.
         buckets: as in `buckets_by_rotation`.
-        generator: where None, torch's own.
+        generator: None = torch's default generator.
 
     Returns:
-        (H, E, N, sum(buckets) / 2) float32, where the generator is.
+        (H, E, N, sum(buckets) / 2) float32, on the device of the generator.
 
     >>> draw_rotations(8, heads=2, rounds=3, buckets=(4, 6)).shape
     torch.Size([2, 8, 3, 5])
@@ -427,8 +427,8 @@ def buckets_by_rotation(vectors: Tensor, rotations: Tensor, buckets: Sequence[in
 
         h(x) = argmax [x R ; -x R],   R (E, b / 2)
 
-    With several numbers b_1, b_2, ... a vector is hashed by each and its bucket is h_1 + b_1 h_2 + ..., one of their product:
-    so many buckets for so few columns of R. The length of a vector does not matter.
+    With several numbers b_1, b_2, ... a vector is hashed once for each, and its bucket is h_1 + b_1 h_2 + ..., one of
+    b_1 b_2 ... buckets, with few columns of R. The length of a vector does not matter.
 
     Arguments:
         vectors: (B, H, S, E).
@@ -457,19 +457,18 @@ def buckets_by_rotation(vectors: Tensor, rotations: Tensor, buckets: Sequence[in
 
 
 def _argmax_both_signs(x: Tensor) -> Tensor:
-    """Argmax [x ; -x] along the last axis: where x is farthest from zero, and on which side."""
+    """Argmax [x ; -x] along the last axis: the index of the largest |x|, and its sign."""
     place = x.abs().max(dim=-1, keepdim=True).indices
     return (place + (x.gather(-1, place) < 0) * x.shape[-1]).squeeze(-1)
 
 
 def usual_buckets(length: int, chunk: int) -> tuple[int, ...]:
-    """How many buckets a length wants: 2 l / m, so that each holds half a chunk, as a power of two.
+    """The usual number of buckets for a length: 2 l / m, rounded to a power of two, so that a bucket holds about half a chunk.
 
-    So the paper's m = 2 l / b, read the other way round (section 2). Where there would be more than twice a chunk's length, and
-    more than two for each square root of l / m, they are two factors.
+    This is m = 2 l / b of the paper (section 2), solved for b. A number above 2 max(m, sqrt(l / m)) is split into two factors.
 
     Arguments:
-        length: l, of the longest text, in tokens.
+        length: l, the length of the longest text, in tokens.
         chunk: m, in tokens.
 
     >>> usual_buckets(4096, 64), usual_buckets(65_536, 64), usual_buckets(10, 64)

@@ -22,14 +22,14 @@ from regard.structure import renamed
 @renamed(added="extra_output")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Declaration:
-    """What a mechanism says of itself; the contract test holds it to every word.
+    """The properties of a mechanism, which the contract test checks.
 
     Arguments:
-        distribution: weights are non-negative and sum to one over the keys a query sees.
-        extra_output: `extra_output(inputs, weights)` is a term of the output besides the weighted values.
-        drawn: `draw` fills the record with random numbers that `weights` and `forward` need.
-        counts_padding: what a query gets depends on keys that it does not see, so masks have to hide padding behind a text too.
-        reads: what it looks for in the record, and nothing else there; what `draw` samples is among it.
+        distribution: weights are non-negative and sum to one over the visible keys.
+        extra_output: the output has the term `extra_output(inputs, weights)` in addition to the weighted values.
+        drawn: `draw` samples random tensors into the record, which `weights` and `forward` need.
+        counts_padding: the output can depend on keys that no query sees, so masks must hide padding on the right too.
+        reads: the tensors that it reads from the record, with their axes, including those that `draw` samples.
     """
 
     distribution: bool = True
@@ -40,10 +40,10 @@ class Declaration:
 
 
 class Attention(nn.Module, ABC):
-    """An attention mechanism is its weights; `forward` may get to the same output faster.
+    """An attention mechanism, defined by its `weights`; `forward` may compute the same output faster.
 
-    In evaluation `forward(inputs, value)` equals `weights(inputs) @ value` (plus the declared `extra_output`) within the
-    tolerance of the dtype. A query that may attend nowhere gets exact zeros from both.
+    In evaluation `forward(inputs, value)` equals `weights(inputs) @ value` (plus `extra_output`, if declared) within the
+    tolerance of the dtype. A query without a visible key gets exact zeros from both.
 
     Arguments:
         dropout: probability of dropping a weight in training, in [0, 1). `weights` is always before dropout.
@@ -65,13 +65,13 @@ class Attention(nn.Module, ABC):
     @property
     @abstractmethod
     def declaration(self) -> Declaration:
-        """What this mechanism promises."""
+        """The properties of this mechanism."""
 
     @abstractmethod
     def weights(self, inputs: AttentionInputs) -> Tensor:
-        """(B, H, L, S) float32 (float64 for float64 inputs): the paper's equation, plainly, before dropout.
+        """The weights (B, H, L, S), float32 (float64 for float64 inputs), by the paper's equation, before dropout.
 
-        Samples no random number.
+        It samples no random numbers.
         """
 
     def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
@@ -87,21 +87,21 @@ class Attention(nn.Module, ABC):
         return False
 
     def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
-        """The same inputs with what is random in the mechanism sampled into their record; nothing is by default.
+        """The same inputs with the mechanism's random tensors sampled into their record. By default there are none.
 
-        `AttentionLayer` calls it in training, and nobody else. What the record holds already stays.
+        Only `AttentionLayer` calls it, in training. Tensors that the record already holds are kept.
         """
         return inputs
 
     def replay_state(self, inputs: AttentionInputs) -> Mapping[str, Tensor]:
-        """Discrete choices to reuse when the same inputs are computed again, by name; nothing by default.
+        """Discrete choices to reuse when the same inputs are computed again, by name. By default there are none.
 
-        Rounding could turn a choice between nearly equal numbers round. They go into the record of whoever computes again.
+        Rounding could change a choice between nearly equal numbers. The choices go into the record of the second computation.
         """
         return {}
 
     def extra_output(self, inputs: AttentionInputs, weights: Tensor) -> Tensor | None:
-        """The declared term of the output besides `weights @ value`, (B, H, L, Ev); None where none is declared."""
+        """The declared further term of the output, (B, H, L, Ev), which is added to `weights @ value`; None = no such term."""
         return None
 
     def extra_repr(self) -> str:
@@ -112,12 +112,12 @@ class Attention(nn.Module, ABC):
 class ScoredAttention(Attention):
     """Weights from a score and an alignment: `alignment(score(query, key))`.
 
-    Where the score is a scaled inner product, perhaps plus a bias by position, and the alignment the plain softmax, `forward`
-    runs PyTorch's fused kernel (`scaled_dot_product_attention`), which never lays the weights out.
+    If the score is a scaled inner product, with or without a bias by position, and the alignment is the plain softmax, `forward`
+    runs PyTorch's fused kernel (`scaled_dot_product_attention`), which never stores the (L, S) weights.
 
     Arguments:
         score: how well a query matches a key.
-        alignment: how scores become weights; the softmax where None.
+        alignment: how scores become weights; None = the softmax.
         dropout: probability of dropping a weight in training.
 
     >>> from regard.attention import AttentionInputs, ScaledDot
@@ -135,7 +135,7 @@ class ScoredAttention(Attention):
 
     @property
     def declaration(self) -> Declaration:
-        """A distribution where the alignment gives one, sampled where it samples."""
+        """The properties of the alignment."""
         reads = {**self.score.reads, **self.alignment.reads}
         return Declaration(distribution=self.alignment.distribution, drawn=self.alignment.drawn, reads=reads)
 
@@ -155,7 +155,7 @@ class ScoredAttention(Attention):
         return self.aligned(inputs, self.alignment)
 
     def aligned(self, inputs: AttentionInputs, alignment: Alignment) -> Tensor:
-        """What another alignment would make of the same scores, (B, H, L, S): such as the probabilities of hard samples."""
+        """The weights (B, H, L, S) that another alignment gives to the same scores, such as the probabilities of hard samples."""
         exact = inputs.exact
         with torch.autocast(inputs.query.device.type, enabled=False):
             scores = self.score(inputs.query.to(exact), inputs.key_per_query_head.to(exact), inputs)

@@ -1,4 +1,4 @@
-"""Where a token stands: its place in its sequence, and the absolute positions that are added to embeddings."""
+"""Positions of tokens in their sequences, and absolute and rotary position embeddings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.errors import InputError
 
 
 def positions_of(valid: Tensor) -> Tensor:
-    """The place of each token in its sequence, counted from 0 at the first real one, so the side of padding is irrelevant.
+    """The position of each token, counted from 0 at the first real token, so that the side of padding does not matter.
 
     Arguments:
         valid: (B, S) bool, True = real token.
@@ -29,10 +29,10 @@ def positions_of(valid: Tensor) -> Tensor:
 
 
 def positions_in_documents(documents: Tensor, valid: Tensor) -> Tensor:
-    """The place of each token in its own document, where several are in one row, counted from 0 at each one's first.
+    """The position of each token in its document, if a row holds several documents; counted from 0 at the first token of each.
 
     Arguments:
-        documents: (B, S) integers, the document that each token is of.
+        documents: (B, S) integers, the document of each token.
         valid: (B, S) bool, True = real token.
 
     Returns:
@@ -52,8 +52,8 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 
         PE[p, 2k] = sin(p / 10000^(2k/D)),   PE[p, 2k+1] = cos(p / 10000^(2k/D)),   k = 0 .. D/2 - 1
 
-    k starts at 0, so the first pair has frequency 1. tensor2tensor's own code puts all sines first and spaces the
-    frequencies slightly differently; this is the paper's formula.
+    k starts at 0, so the first pair has frequency 1. The code of tensor2tensor has all sines first and slightly different
+    frequencies; this is the formula of the paper.
 
     Arguments:
         positions: integers or floats, any shape (...).
@@ -120,7 +120,7 @@ class LearnedPositions(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialise the vectors at the size of the sinusoids they stand in for (variance one half)."""
+        """Initialise the vectors with the variance of the sinusoids that they replace, one half."""
         nn.init.normal_(self.weight, std=0.5**0.5)
 
     def forward(self, positions: Tensor) -> Tensor:
@@ -129,7 +129,7 @@ class LearnedPositions(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """Zero at every position: without a causal mask, attention then reads its keys as a bag.
+    """Zero at every position: without a causal mask, attention then does not depend on the order of the keys.
 
     Arguments:
         width: D.
@@ -142,7 +142,7 @@ class NoPositions(nn.Module):
         self.maximum = maximum
 
     def forward(self, positions: Tensor) -> Tensor:
-        """(B, L) integers below `maximum` to zeros (B, L, 1), integers too: a sum keeps the dtype of its other side."""
+        """(B, L) integers below `maximum` to integer zeros (B, L, 1), so that a sum has the dtype of the other term."""
         return torch.zeros_like(positions).unsqueeze(-1)
 
 
@@ -157,8 +157,8 @@ class RotaryScaling:
 
     - `linear` (Chen et al. 2023, equation 4): w_k / s.
     - `dynamic` (NTK-aware, by the length so far): the frequencies of the larger base
-      base (s n / P - (s - 1))^(E / (E - 2)) at position n - 1, for n > P; as published before. A token keeps the frequencies it
-      was read with, as in generation token by token; what a whole text gives is therefore the same as its steps.
+      base (s n / P - (s - 1))^(E / (E - 2)) at position n - 1, for n > P, and the published ones up to P. A token keeps its
+      frequencies when the text grows, so reading a whole text gives the same result as reading it token by token.
     - `llama3` (the released code of Llama 3.1): w_k where l_k < P / high_frequency, w_k / s where l_k > P / low_frequency, and
       between them (1 - t) w_k / s + t w_k with t = (P / l_k - low_frequency) / (high_frequency - low_frequency).
     - `yarn` (Peng et al. 2023, equations 17 to 25): (1 - r_k) w_k + r_k w_k / s with a ramp r_k from 0 to 1 between the channels
@@ -166,7 +166,7 @@ class RotaryScaling:
 
     Arguments:
         kind: which of them.
-        factor: s, how much longer the texts are.
+        factor: s, the factor by which texts are longer than in training.
         trained_positions: P; all kinds but `linear` need it.
         low_frequency, high_frequency: of `llama3`.
         beta_fast, beta_slow: turns within P, of `yarn`.
@@ -256,22 +256,22 @@ class RotaryScaling:
 
 
 class Rotary(nn.Module):
-    """Turns pairs of channels of a query or a key by an angle that grows with its position (Su et al. 2021, section 3.2.2).
+    """Rotary positions: pairs of channels of a query or key are rotated by an angle p w_k at position p (Su et al. 2021, 3.2.2).
 
         (x_k, x_{k + E/2}) -> (x_k cos p w_k - x_{k + E/2} sin p w_k,  x_{k + E/2} cos p w_k + x_k sin p w_k)
         w_k = base^(-2k / E),   k = 0 .. E/2 - 1
 
-    So the product of a query at i and a key at j hangs on j - i alone, and lengths stay as they are. Channels are paired half
-    by half, as in the code of GPT-NeoX and LLaMA; with `neighbours` as in the paper, 2k with 2k + 1. The two differ by a
-    permutation of channels. Of queries and keys that are wider than E the first E channels are turned and the others left as they
-    are, as in GPT-NeoX. Nothing here is trained or saved, and the layers of a model may share one.
+    So the inner product of a query at i and a key at j depends on the position only through j - i, and the lengths of the vectors
+    do not change. Channel k is paired with k + E/2, as in the code of GPT-NeoX and LLaMA; with `neighbours` channel 2k is paired
+    with 2k + 1, as in the paper. The two differ by a permutation of channels. If queries and keys are wider than E, only the
+    first E channels are rotated, as in GPT-NeoX. Nothing here is trained or saved, and the layers of a model can share one.
 
     Arguments:
-        width: E, channels that are turned, even.
+        width: E, the number of rotated channels, even.
         maximum: number of positions tabulated.
         base: of the geometrically spaced frequencies.
-        neighbours: whether pairs are of neighbouring channels.
-        scaling: how the frequencies are changed for longer texts; None for not at all.
+        neighbours: whether neighbouring channels are pairs.
+        scaling: how the frequencies are changed for longer texts; None = not changed.
 
     Raises:
         ValueError: for an odd width.
@@ -365,15 +365,15 @@ def check_length(length: int, maximum: int, what: str, setting: str = "model.max
 
 
 class AxialPositions(nn.Module):
-    """The vectors of a position's row and column in a table, one after the other (the released code of Kitaev et al. 2020).
+    """Axial positions: the vector of a position's row and that of its column, concatenated (released code of Kitaev et al. 2020).
 
         P[p] = [ R[floor(p / n2)] ; C[p mod n2] ]
 
-    n1 n2 positions cost n1 D1 + n2 D2 numbers.
+    n1 n2 positions need n1 D1 + n2 D2 parameters.
 
     Arguments:
         shape: (n1, n2).
-        widths: (D1, D2), the width of the model together.
+        widths: (D1, D2); D1 + D2 is the width of the model.
 
     >>> positions = AxialPositions((3, 4), (2, 6))
     >>> positions(torch.tensor([[0, 5, 11]])).shape, sum(part.numel() for part in positions.parameters())

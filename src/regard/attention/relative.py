@@ -1,6 +1,6 @@
-"""Attention by distance: how far a key stands from a query, as a number for each head or as a vector.
+"""Relative positions: the distance from a query to a key as a bias for each head, or as a vector.
 
-`RelativeDot` adds a bias (Raffel et al. 2020): near distances each have a bucket of their own, far ones share ever wider ones.
+`RelativeDot` adds a bias (Raffel et al. 2020): each short distance has its own bucket, and longer ones share wider buckets.
 `RelativeKeys` and `RelativeAttention` compare the query with a vector for the distance (Shaw et al. 2018, Huang et al. 2019).
 """
 
@@ -19,7 +19,7 @@ from regard.attention.mechanism import Declaration, ScoredAttention
 from regard.attention.scores import Score, known
 
 BIAS = "bias"
-"""What the record calls a bias that was computed beforehand."""
+"""The name of a precomputed bias in the record."""
 
 
 def buckets_of(distance: Tensor, *, buckets: int = 32, maximum_distance: int = 128, both_ways: bool = True) -> Tensor:
@@ -28,13 +28,13 @@ def buckets_of(distance: Tensor, *, buckets: int = 32, maximum_distance: int = 1
         n = |j - i|,   N = buckets per direction,   bucket(n) = n                                             for n < N/2
                                                     bucket(n) = N/2 + floor(N/2 log(n / (N/2)) / log(M / (N/2)))   at most N - 1
 
-    With `both_ways` keys after the query have the second half of the buckets; without, they all have that of distance 0, and
-    a causal mask keeps them out of sight.
+    With `both_ways` keys after the query have the second half of the buckets. Without it they all have the bucket of distance 0,
+    and a causal mask hides them.
 
     Arguments:
         distance: integers of any shape, key's position minus query's.
         buckets: 2 N with `both_ways`, else N.
-        maximum_distance: M; from here on all are alike.
+        maximum_distance: M; all distances from M on share a bucket.
 
     Returns:
         int64 of the same shape, in [0, buckets).
@@ -57,16 +57,16 @@ class RelativeBias(nn.Module):
 
         b_h(i, j) = table[bucket(j - i), h]
 
-    Distances alone count, so padding on either side shifts nothing.
+    The bias depends only on distances, so the side of padding does not matter.
 
     Arguments:
         heads: H.
-        buckets: how many there are; even with `both_ways`.
-        maximum_distance: from here on all share a bucket; more than those with a bucket of their own.
-        both_ways: whether keys after the query have buckets of their own: in an encoder they do, under a causal mask not.
+        buckets: the number of buckets; even with `both_ways`.
+        maximum_distance: all distances from here on share a bucket; larger than the number of distances with their own bucket.
+        both_ways: whether keys after the query have their own buckets: True in an encoder, False under a causal mask.
 
     Raises:
-        ValueError: for buckets that cannot be dealt out so.
+        ValueError: for a number of buckets that does not fit the other settings.
 
     >>> RelativeBias(heads=2).between_slots(3, 5).shape
     torch.Size([1, 2, 3, 5])
@@ -102,28 +102,28 @@ class RelativeBias(nn.Module):
         return self(keys.unsqueeze(-2) - queries.unsqueeze(-1))
 
     def between_slots(self, queries: int, keys: int) -> Tensor:
-        """(1, H, L, S) of so many queries and keys that both are at 0, 1, 2 and so on."""
+        """(1, H, L, S) for L queries and S keys, both at the positions 0, 1, 2, ..."""
         # Each distance once, and then every query's stretch of them: fewer look-ups by far, backwards too.
         distance = torch.arange(1 - queries, max(keys, 1), device=self.weight.device)
         by_distance = self(distance.unsqueeze(0))[:, 0]
         return by_distance.unfold(-1, keys, 1).flip(-2).unsqueeze(0)
 
     def extra_repr(self) -> str:
-        """How many heads and buckets."""
+        """The numbers of heads and buckets."""
         ways = "both ways" if self.both_ways else "backwards"
         return f"heads={self.weight.shape[1]}, buckets={self.buckets}, maximum_distance={self.maximum_distance}, {ways}"
 
 
 class RelativeDot(Score):
-    """The inner product of query and key plus a bias by distance; not divided by anything (Raffel et al. 2020, section 2.1).
+    """The inner product of query and key plus a bias by distance, without scaling (Raffel et al. 2020, section 2.1).
 
         score(q_i, k_j) = q_i . k_j + b_h(i, j)
 
-    Positions are those of the inputs. Where layers share one bias it is computed once for all, and handed over as
-    `inputs.record["bias"]`, (B or 1, H, L or 1, S).
+    Positions are those of the inputs. Layers that share a bias compute it once and pass it as `inputs.record["bias"]`,
+    (B or 1, H, L or 1, S).
 
     Arguments:
-        bias: the layer's own; None where the record always has it.
+        bias: the layer's own bias; None if the record always holds one.
 
     >>> score = RelativeDot(RelativeBias(heads=2))
     >>> score(torch.ones(1, 2, 3, 4), torch.ones(1, 2, 5, 4)).shape
@@ -140,7 +140,7 @@ class RelativeDot(Score):
         """(B, H, L, E) and (B, H, S, E) to (B, H, L, S).
 
         Raises:
-            ValueError: where there is neither a bias of its own nor one in the record.
+            ValueError: if there is no bias, neither its own nor in the record.
         """
         return query @ key.transpose(-2, -1) + self.term(known(query, key, inputs)).to(query.dtype)
 
@@ -166,7 +166,7 @@ class RelativeDot(Score):
 
 
 Beyond = Literal["last", "nothing"]
-"""What a distance beyond the largest one has: the vector of the largest, or none."""
+"""The vector of a distance beyond the largest one: that of the largest, or zero."""
 
 
 class RelativeVectors(nn.Module):
@@ -174,16 +174,15 @@ class RelativeVectors(nn.Module):
 
         a_ij = w[clip(j - i, -k, k)]
 
-    The Music Transformer looks back alone and has a vector for each head (Huang et al. 2019, section 3.4); Shaw's heads share
-    theirs. In the authors' code of the former a distance that training never saw has no vector: `beyond="nothing"`.
+    The Music Transformer attends only to earlier tokens and has vectors for each head (Huang et al. 2019, section 3.4); in Shaw
+    et al. the heads share them. In the code of the Music Transformer a distance beyond k has no vector: `beyond="nothing"`.
 
     Arguments:
         width: E, of a query (or, for values, of a value).
-        maximum_distance: k, the farthest with a vector of its own.
-        heads: H where each has vectors of its own; 1 where they share them.
-        both_ways: whether keys after the query have vectors of their own; without, they have none, and a causal mask keeps them
-            out of sight.
-        beyond: what a distance beyond k has: the `last` vector on its side, as in Shaw et al., or `nothing`, which is a zero.
+        maximum_distance: k, the largest distance with its own vector.
+        heads: H if each head has its own vectors; 1 if they share them.
+        both_ways: whether keys after the query have vectors; if not, a causal mask hides them.
+        beyond: the vector of a distance beyond k: the `last` vector on its side, as in Shaw et al., or `nothing`, a zero vector.
 
     >>> vectors = RelativeVectors(4, 2)
     >>> vectors.weight.shape
@@ -210,11 +209,11 @@ class RelativeVectors(nn.Module):
 
     @property
     def farthest_after(self) -> int:
-        """The largest distance forwards that has a vector of its own."""
+        """The largest distance to a later key that has its own vector."""
         return self.maximum_distance if self.both_ways else 0
 
     def rows(self, distance: Tensor) -> Tensor:
-        """The row of the table for each distance, any shape; one past the last row where there is no vector."""
+        """The row of the table for each distance, of any shape; for distances without a vector, the number of rows."""
         nearest = distance.clamp(-self.maximum_distance, self.farthest_after)
         without = torch.zeros_like(distance, dtype=torch.bool) if self.both_ways else distance > 0
         if self.beyond == "nothing":
@@ -222,11 +221,11 @@ class RelativeVectors(nn.Module):
         return (nearest + self.maximum_distance).masked_fill(without, self.weight.shape[1])
 
     def forward(self, distance: Tensor) -> Tensor:
-        """The vectors themselves, plainly: distances (...) to (H or 1, ..., E). L x S of them take L S E numbers."""
+        """The vectors themselves: distances (...) to (H or 1, ..., E). For L x S distances these are L S E numbers."""
         return F.pad(self.weight, (0, 0, 0, 1))[:, self.rows(distance)]
 
     def products(self, query: Tensor, distance: Tensor) -> Tensor:
-        """q_i . a_ij, without laying out a vector for each pair.
+        """q_i . a_ij, without storing a vector for each pair.
 
         Arguments:
             query: (B, H, L, E).
@@ -240,12 +239,12 @@ class RelativeVectors(nn.Module):
         return found.gather(-1, rows.expand(*query.shape[:3], rows.shape[-1]))
 
     def products_of_slots(self, query: Tensor, keys: int, *, causal: bool = False) -> Tensor:
-        """q_i . a_ij where queries and keys are at 0, 1, 2 and so on: by the skew, and no index is laid out.
+        """q_i . a_ij for queries and keys at the positions 0, 1, 2, ..., by the skewing procedure, without an index tensor.
 
         Arguments:
             query: (B, H, L, E).
             keys: S.
-            causal: whether a mask hides the keys after the query: what is given for them may then be anything.
+            causal: whether a mask hides the keys after the query; their results are then undefined.
 
         Returns:
             (B, H, L, S).
@@ -254,12 +253,12 @@ class RelativeVectors(nn.Module):
         before, after = queries - 1, keys - 1
         if self.both_ways or keys > queries:
             return skewed(self._by_distance(query, before, after), before, keys)
-        # The paper's own, L + 1 columns in all; what lies above the diagonal is garbage.
+        # The paper's procedure, with L + 1 columns; entries above the diagonal have no meaning.
         found = skewed(F.pad(self._by_distance(query, before, 0), (1, 0)), queries, keys)
         return found if causal else found.tril()
 
     def sums(self, weights: Tensor, distance: Tensor) -> Tensor:
-        """sum_j w_ij a_ij, again without a vector for each pair: weights (B, H, L, S) to (B, H, L, E)."""
+        """sum_j w_ij a_ij, without storing a vector for each pair: weights (B, H, L, S) to (B, H, L, E)."""
         table = self.weight.to(weights.dtype)
         rows = self.rows(distance).unsqueeze(1).expand(weights.shape)
         by_row = weights.new_zeros(*weights.shape[:3], table.shape[1] + 1).scatter_add(-1, rows, weights)
@@ -278,17 +277,17 @@ class RelativeVectors(nn.Module):
         return torch.cat((far[0], found, far[1]), dim=-1)
 
     def extra_repr(self) -> str:
-        """How many vectors there are, and of what."""
+        """The sizes of the table, and the settings."""
         heads, _, width = self.weight.shape
         ways = "both ways" if self.both_ways else "backwards"
         return f"width={width}, maximum_distance={self.maximum_distance}, heads={heads}, {ways}, beyond={self.beyond}"
 
 
 def skewed(x: Tensor, zero: int, keys: int) -> Tensor:
-    """By distance to by key: out[i, j] = x[i, zero + j - i] (Huang et al. 2019, section 3.4).
+    """The skewing procedure, from columns by distance to columns by key: out[i, j] = x[i, zero + j - i] (Huang et al. 2019, 3.4).
 
-    Nothing is computed: what lies in memory is read again with rows shorter by one, so that each begins a place further on. Where
-    zero + j - i is no column of x, out[i, j] is another row's number and means nothing.
+    It only reshapes: the memory is read with rows that are one element shorter, so each row begins one element later. If
+    zero + j - i is not a column of x, out[i, j] is a number of another row and has no meaning.
 
     Arguments:
         x: (..., L, N), a column for each distance.
@@ -348,7 +347,7 @@ class RelativeKeys(Score):
 
 
 class RelativeAttention(ScoredAttention):
-    """Softmax attention with a vector by distance for each key, and another that is added to its value (Shaw et al. 2018).
+    """Softmax attention with relative vectors added to keys and to values (Shaw et al. 2018).
 
         e_ij = q_i . (k_j + a^K_ij) / sqrt(E),   z_i = sum_j softmax(e_i)_j (v_j + a^V_ij)
 
@@ -372,7 +371,7 @@ class RelativeAttention(ScoredAttention):
 
     @property
     def declaration(self) -> Declaration:
-        """A distribution, and a term added."""
+        """A distribution, with a further term of the output."""
         return Declaration(distribution=True, extra_output=True)
 
     def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:

@@ -1,11 +1,11 @@
 """Scores: how well a query and a key match, before any normalisation.
 
-Each takes query (B, H, L, E) and key (B, H, S, E) to scores (B, H, L, S). Projections belong to the layer around
-(`AttentionLayer`), so Luong's *general* is `Dot` with a projected query, and his *concat* and Bahdanau's score are both
-`Additive` with projected queries and keys. `General` keeps Luong's matrix inside for those who want the equation whole.
+Each maps queries (B, H, L, E) and keys (B, H, S, E) to scores (B, H, L, S). Projections are part of the layer around it
+(`AttentionLayer`): Luong's *general* is `Dot` with a projected query, and his *concat* and Bahdanau's score are both
+`Additive` with projected queries and keys. `General` contains Luong's matrix, as in his equation.
 
-A score may also look at what query and key came from: `Location` at the positions, `Cosine` at the record, those of
-`regard.attention.relative` at distances.
+A score can also use the other attention inputs: `Location` uses positions, `Cosine` the record, and the scores in
+`regard.attention.relative` distances.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from regard.attention.positions import check_length
 
 
 class Score(nn.Module, ABC):
-    """How well each query matches each key; `reads` declares what it looks for in the record."""
+    """How well each query matches each key; `reads` declares the tensors that it reads from the record."""
 
     reads: Reads = MappingProxyType({})
 
     @abstractmethod
     def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
-        """How well they match.
+        """The score of each pair of query and key.
 
         Arguments:
             query: (B, H, L, E).
-            key: (B, H, S, E), repeated where several query heads share one key head.
-            inputs: what the two came from, for scores that look at positions or at the record. The mechanism always gives it;
-                its own query and key may be of another dtype and have fewer key heads.
+            key: (B, H, S, E), repeated if several query heads share one key head.
+            inputs: the attention inputs, for scores that use positions or the record. The mechanism always passes them; their
+                query and key can have another dtype and fewer key heads.
 
         Returns:
             (B, H, L, S), in the dtype of the query.
         """
 
     def product_scale(self, width: int) -> float | None:
-        """The c for which the score is exactly c times the inner product of query and key; None where it is not one.
+        """The constant c, if the score is exactly c times the inner product of query and key; else None.
 
-        A score that says so is computed by PyTorch's fused kernel.
+        A score with such a constant is computed by PyTorch's fused kernel.
 
         Arguments:
             width: E, the size of one query.
@@ -51,20 +51,20 @@ class Score(nn.Module, ABC):
         return None
 
     def product_and_term(self, inputs: AttentionInputs) -> tuple[float, Tensor | None] | None:
-        """The c and t for which the score is exactly c times the inner product plus t; None where it is not so.
+        """The constant c and the term t, if the score is exactly c times the inner product plus t; else None.
 
-        The term t does not depend on what query and key hold: a bias by position. A score that says so is computed by PyTorch's
-        fused kernel. One without a term only needs `product_scale`.
+        The term t must not depend on the contents of query and key: it is a bias by position. Such a score is computed by
+        PyTorch's fused kernel. A score without a term only has to define `product_scale`.
 
         Returns:
-            c; t, which broadcasts to (B, H, L, S), or None for none.
+            c, and t, which broadcasts to (B, H, L, S), or None without a term.
         """
         scale = self.product_scale(inputs.query.shape[-1])
         return None if scale is None else (scale, None)
 
 
 def known(query: Tensor, key: Tensor, inputs: AttentionInputs | None) -> AttentionInputs:
-    """What a score's query and key came from; where that is not given, they themselves."""
+    """The given attention inputs, or inputs made of query and key alone."""
     return AttentionInputs(query=query, key=key) if inputs is None else inputs
 
 
@@ -123,7 +123,7 @@ class General(Score):
 
         score(q, k) = q^T Wa k
 
-    The same as `Dot` after projecting the query with Wa; this class is for an equation that stays whole.
+    It equals `Dot` after the query is projected with Wa.
 
     Arguments:
         query_width, key_width: sizes of one query and one key. Wa is (query_width, key_width).
@@ -172,19 +172,19 @@ class Additive(Score):
 
 
 class Location(Score):
-    """A score from the query alone, one for each place in the source (Luong et al. 2015, section 3.1, *location*).
+    """A score from the query alone, one for each source position (Luong et al. 2015, section 3.1, *location*).
 
         score(q, k_s) = (Wa q)_s
 
-    What is at a place has no say, only where it stands: place s is one of `inputs.key_positions`, counted from the first real
-    token, so padding on the left shifts nothing.
+    The score does not depend on the contents of the key, only on its position s in `inputs.key_positions`, counted from the first
+    real token, so padding on the left does not matter.
 
     Arguments:
         width: E, the size of one query.
-        maximum: places in the table Wa (maximum, E); a longer source is refused.
+        maximum: number of positions in the table Wa (maximum, E); a longer source is refused.
 
     Raises:
-        ValueError: for a table without places.
+        ValueError: for a table without positions.
 
     >>> score = Location(3, maximum=5)
     >>> score(torch.randn(1, 1, 2, 3), torch.randn(1, 1, 4, 3)).shape
@@ -207,7 +207,7 @@ class Location(Score):
         """(B, H, L, E) and (B, H, S, E) to (B, H, L, S).
 
         Raises:
-            InputError: for a source with more tokens than the table has places.
+            InputError: for a source with more tokens than the table has positions.
         """
         slots, positions = key.shape[-2], known(query, key, inputs).positions
         # Positions count real tokens, so there are never more than slots: only a longer source has to be looked at.
@@ -225,12 +225,12 @@ class Cosine(Score):
 
         score(q, k) = beta cos(q, k),   cos(q, k) = q . k / (|q| |k|)
 
-    Without the strength no weight could ever be large, since a cosine lies in [-1, 1]; as beta grows, the softmax becomes a
-    look-up of the nearest key. Each query may bring its own: `inputs.record["strength"]` (B, H, L). A vector of zeros has the
-    cosine 0 with everything, and passes back a gradient of zero.
+    Because a cosine is in [-1, 1], the softmax without beta would be nearly uniform; with a large beta it selects the nearest
+    key. Each query can have its own beta: `inputs.record["strength"]` (B, H, L). A zero vector has cosine 0 with every vector,
+    and its gradient is zero.
 
     Arguments:
-        strength: beta where the record holds none.
+        strength: beta, if the record holds none.
 
     >>> query, key = torch.tensor([[[[4.0, 0.0]]]]), torch.tensor([[[[5.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]])
     >>> Cosine(2.0)(query, key).tolist()
@@ -247,7 +247,7 @@ class Cosine(Score):
         """(B, H, L, E) and (B, H, S, E) to (B, H, L, S).
 
         Raises:
-            ValueError: where the record's strength does not stand one for one next to the queries.
+            ValueError: if the strength in the record does not have the shape (B, H, L) of the queries.
         """
         strength = known(query, key, inputs).part("strength", self.reads)
         if strength is None:

@@ -28,8 +28,8 @@ class Sizes:
 
     vit: dict[str, int] = field(
         default_factory=lambda: {
-            "picture_height": 224,
-            "picture_width": 224,
+            "image_height": 224,
+            "image_width": 224,
             "patch": 16,
             "width": 192,
             "heads": 3,
@@ -41,8 +41,8 @@ class Sizes:
     images: int = 16
     captioner: dict[str, Any] = field(
         default_factory=lambda: {
-            "picture_height": 112,
-            "picture_width": 112,
+            "image_height": 112,
+            "image_width": 112,
             "convolutions": (32, 64, 128),
             "feature_width": 256,
             "embedding_width": 256,
@@ -58,8 +58,8 @@ class Sizes:
 
 QUICK = Sizes(
     vit={
-        "picture_height": 16,
-        "picture_width": 16,
+        "image_height": 16,
+        "image_width": 16,
         "patch": 8,
         "width": 16,
         "heads": 2,
@@ -69,8 +69,8 @@ QUICK = Sizes(
     },
     images=2,
     captioner={
-        "picture_height": 16,
-        "picture_width": 16,
+        "image_height": 16,
+        "image_width": 16,
         "convolutions": (8, 8),
         "feature_width": 12,
         "embedding_width": 8,
@@ -100,7 +100,7 @@ def _vit(options: Options, sizes: Sizes) -> Contest:
     shape = sizes.vit
     about = (
         f"ViT of {shape['layers']} layers, width {shape['width']}, {shape['heads']} heads, patches of {shape['patch']}; batches "
-        f"of {sizes.images} images of {shape['picture_height']} x {shape['picture_width']}, no dropout, AdamW"
+        f"of {sizes.images} images of {shape['image_height']} x {shape['image_width']}, no dropout, AdamW"
     )
     return _contest("vit", about, "images/s", job, "timm", options, sizes)
 
@@ -111,7 +111,7 @@ def _captions(options: Options, sizes: Sizes) -> Contest:
     shape = sizes.captioner
     about = (
         f"Show, attend and tell, soft: {shape['hidden_width']} wide LSTM, {shape['target_vocabulary']:,} words; batches of "
-        f"{count} captions of {words} words and their images of {shape['picture_height']} x {shape['picture_width']}, dropout "
+        f"{count} captions of {words} words and their images of {shape['image_height']} x {shape['image_width']}, dropout "
         f"{shape['dropout']}, AdamW"
     )
     return _contest("captions", about, "words/s", job, "pytorch", options, sizes)
@@ -140,5 +140,5 @@ def _contest(
 def drawn_images(count: int, model: dict[str, Any]) -> torch.Tensor:
     """Images of noise, (count, 3, Y, X) uint8."""
     generator = torch.Generator().manual_seed(SEED)
-    size = (count, 3, model["picture_height"], model["picture_width"])
+    size = (count, 3, model["image_height"], model["image_width"])
     return torch.randint(256, size, generator=generator, dtype=torch.uint8)

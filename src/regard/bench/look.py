@@ -18,13 +18,13 @@ class Sizes:
     Arguments:
         model: keys of a BERT configuration.
         recorded: (batch, tokens) of the forward passes that are recorded.
-        pictured: tokens of the texts that are pictured, and how many layers; all where None.
+        pages: tokens of the texts that a page is made of, and how many layers; all where None.
         passes: forward passes of one turn.
     """
 
     model: Mapping[str, int]
     recorded: tuple[tuple[int, int], ...]
-    pictured: tuple[tuple[int, int | None], ...]
+    pages: tuple[tuple[int, int | None], ...]
     passes: int = 1
 
 
@@ -38,7 +38,7 @@ BASE = Sizes(
         "vocab_size": 30522,
     },
     recorded=((8, 512), (2, 2048)),
-    pictured=((128, None), (512, None), (2048, 1)),
+    pages=((128, None), (512, None), (2048, 1)),
 )
 QUICK = Sizes(
     model={
@@ -50,18 +50,18 @@ QUICK = Sizes(
         "vocab_size": 50,
     },
     recorded=((2, 16),),
-    pictured=((8, None),),
+    pages=((8, None),),
 )
 
 
 def contests(options: Options, folder: Path) -> list[Contest]:
-    """The contests asked for; images are written into `folder`."""
+    """The contests asked for; pages are written into `folder`."""
     sizes = QUICK if options.quick else BASE
     found = []
     if "recording" in options.cases:
         found += [_recording(options, sizes, *shape) for shape in sizes.recorded]
-    if "picture" in options.cases:
-        found += [_picture(options, sizes, folder, *shape) for shape in sizes.pictured]
+    if "page" in options.cases:
+        found += [_page(options, sizes, folder, *shape) for shape in sizes.pages]
     return found
 
 
@@ -86,16 +86,16 @@ def _recording(options: Options, sizes: Sizes, batch: int, tokens: int) -> Conte
     )
 
 
-def _picture(options: Options, sizes: Sizes, folder: Path, tokens: int, layers: int | None) -> Contest:
+def _page(options: Options, sizes: Sizes, folder: Path, tokens: int, layers: int | None) -> Contest:
     chosen = sizes.model["num_hidden_layers"] if layers is None else layers
-    job = {"kind": "picture", "model": dict(sizes.model), "batch": 1, "tokens": tokens, "seed": SEED, "layers": chosen}
+    job = {"kind": "page", "model": dict(sizes.model), "batch": 1, "tokens": tokens, "seed": SEED, "layers": chosen}
     job |= {"file": str(folder / "ours.html")}
     peers = ()
     if "bertviz" in options.peers:
         theirs = job | {"file": str(folder / "bertviz.html")}
         peers = (Contestant(name="bertviz head_view", library="bertviz", job=theirs),)
     return Contest(
-        name=f"picture of {tokens} tokens",
+        name=f"page of {tokens} tokens",
         about=f"{_spoken(sizes)}; {chosen} layers, from the text to the written page",
         unit="s",
         measures=("peak memory, MB", "file, MB"),

@@ -390,19 +390,19 @@ class ViTTraining(_Updates):
         import torch
 
         from regard.bench.images import drawn_images
-        from regard.layers import Pictures
+        from regard.layers import Images
         from regard.models import ViT, ViTConfig
         from regard.tasks.losses import smoothed_cross_entropy
 
         keep_freed_memory()  # as the command line does
-        self._model = ViT(ViTConfig(**job["model"], picture_channels=3)).train()
+        self._model = ViT(ViTConfig(**job["model"], image_channels=3)).train()
         pixels, count = drawn_images(job["images"], job["model"]).unsqueeze(1), job["images"]
         labels = torch.arange(count) % job["model"]["outputs"]
-        self._batches = [(Pictures(pixels, torch.ones(count, 1, dtype=torch.bool)), labels)]
+        self._batches = [(Images(pixels, torch.ones(count, 1, dtype=torch.bool)), labels)]
 
-        def loss(batch: tuple[Pictures, torch.Tensor]) -> tuple[torch.Tensor, int, int]:
-            pictures, labels = batch
-            total, _ = smoothed_cross_entropy(self._model(pictures), labels)
+        def loss(batch: tuple[Images, torch.Tensor]) -> tuple[torch.Tensor, int, int]:
+            images, labels = batch
+            total, _ = smoothed_cross_entropy(self._model(images), labels)
             return total, len(labels), len(labels)
 
         self._loss = loss
@@ -417,7 +417,7 @@ class CaptionTraining(_Updates):
         import torch
 
         from regard.bench.images import drawn_images
-        from regard.layers import Pictures, Tokens
+        from regard.layers import Images, Tokens
         from regard.models import ShowAttendAndTell, ShowAttendAndTellConfig
         from regard.tasks.losses import smoothed_cross_entropy
 
@@ -429,12 +429,12 @@ class CaptionTraining(_Updates):
         generator = torch.Generator().manual_seed(job["seed"])
         ids = torch.randint(sizes["target_vocabulary"], (count, words + 1), generator=generator)
         read = Tokens(ids[:, :-1].contiguous(), ids[:, :-1] >= 0, "nowhere")
-        pictures = Pictures(pixels, torch.ones(count, 1, dtype=torch.bool))
-        self._batches = [(pictures, read, ids[:, 1:].flatten())]
+        images = Images(pixels, torch.ones(count, 1, dtype=torch.bool))
+        self._batches = [(images, read, ids[:, 1:].flatten())]
 
-        def loss(batch: tuple[Pictures, Tokens, torch.Tensor]) -> tuple[torch.Tensor, int, int]:
-            pictures, read, labels = batch
-            total, _ = smoothed_cross_entropy(self._model(pictures, read).logits.flatten(0, 1), labels)
+        def loss(batch: tuple[Images, Tokens, torch.Tensor]) -> tuple[torch.Tensor, int, int]:
+            images, read, labels = batch
+            total, _ = smoothed_cross_entropy(self._model(images, read).logits.flatten(0, 1), labels)
             return total, labels.numel(), labels.numel()
 
         self._loss = loss
@@ -516,7 +516,7 @@ class TokenizerReading(TokenizerTraining):
 
 
 class _Looking(_Ours):
-    """What recording and picturing have in common."""
+    """The common part of recording and writing a page."""
 
     def available(self) -> bool:
         """Where `transformers` is, whose model is looked at."""
@@ -559,7 +559,7 @@ class Recording(_Looking):
         return {"amount": amount, "seconds": seconds}
 
 
-class Picture(_Looking):
+class Page(_Looking):
     """A page from a text: forward pass, weights, page, file."""
 
     def run(self) -> dict[str, Any]:
@@ -595,6 +595,6 @@ KINDS = {
     "caption_training": CaptionTraining,
     **dict.fromkeys(("skipgram", "cbow", "glove"), WordEmbeddings),
     "recording": Recording,
-    "picture": Picture,
+    "page": Page,
 }
 """What each kind of job is done by; the process of a contestant asks for it (`regard.bench.peers.runner`)."""

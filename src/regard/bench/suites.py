@@ -58,8 +58,8 @@ SUITES: Mapping[str, Suite] = {
         contests=recurrent.contests,
     ),
     "look": Suite(
-        about="seeing the attention of a model of BERT-base's shape, and a picture of it",
-        cases=("recording", "picture"),
+        about="seeing the attention of a model of BERT-base's shape, and a page that shows it",
+        cases=("recording", "page"),
         contests=look.contests,
     ),
     "encoder": Suite(

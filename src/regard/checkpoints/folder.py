@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from regard.checkpoints import elmo
 from regard.checkpoints.adapters import with_adapters
 from regard.checkpoints.hf_format import FORMATS, format_of, hf_format
+from regard.checkpoints.renamed import CONFIG as RENAMED
+from regard.checkpoints.renamed import renamed_keys, renamed_recipe, renamed_task
 from regard.checkpoints.tensors import check_same, file_digest, read_outline, read_tensors, shard_file, write_tensors
 from regard.errors import HUB_NAME, InputError, nearest
 from regard.machine import versions
@@ -351,6 +353,8 @@ def read_card(folder: str | os.PathLike[str]) -> Card:
     check_code(parts["code"], path.parent)
     # A metric that has no value, such as a correlation of one number, is null in JSON.
     parts["metrics"] = {name: math.nan if value is None else value for name, value in parts["metrics"].items()}
+    parts["task"] = renamed_task(parts["task"], "name")
+    parts["recipe"] = renamed_recipe(parts["recipe"])
     return Card(**parts)
 
 
@@ -494,7 +498,7 @@ def _config(folder: Path, values: Mapping[str, Any], name: str, tensors: Mapping
         raise InputError(f"{path}: format_version {version!r} is not known; update regard")
     if (folder / CARD).is_file():
         read_card(folder)  # says which code is missing, if any is
-    return config_from_json(MODELS[name].config, {**OLDER.get(name, {}), **values}, str(path))
+    return config_from_json(MODELS[name].config, {**OLDER.get(name, {}), **renamed_keys(values, RENAMED)}, str(path))
 
 
 def _is_hf(values: Mapping[str, Any]) -> bool:

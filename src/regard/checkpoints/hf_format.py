@@ -2,7 +2,7 @@
 
 A format says how a model of ours is called there and back: the fields of its config.json, the names of its tensors, the names of
 activations, and what our models cannot be. The machinery that reads and writes by these tables stands here, once; the tables
-themselves in `encoders` (BERT), `decoders` (GPT, Reformer), `translators` (Marian, T5) and `pictures` (ViT). What no table can
+themselves in `encoders` (BERT), `decoders` (GPT, Reformer), `translators` (Marian, T5) and `images` (ViT). What no table can
 say is a small named function next to it.
 
 Every field of a config.json is followed, refused by its name, or known to change nothing (`IGNORED`); any other is reported in a
@@ -53,7 +53,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "qwen3": "rotary_decoders:QWEN3",
         "t5": "translators:T5",
         "mt5": "translators:MT5",
-        "vit": "pictures:VIT",
+        "vit": "images:VIT",
     }
 )
 """By the `model_type` of their config.json, the module here and the name of the table in it; imported when it is needed."""

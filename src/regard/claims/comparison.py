@@ -302,7 +302,7 @@ class Comparison:
             decodes = all(recipe.training.evaluate_generated > 0 for _, recipe in recipes)
             names = ("loss", "perplexity", "token_accuracy", *(("exact_match", "bleu") if decodes else ()))
             kinds = [spec_of(recipe.task) for _, recipe in recipes]
-            if all(kind.interface in ("encoder", "whole_text", "text_vectors", "picture_classifier") for kind in kinds):
+            if all(kind.interface in ("encoder", "whole_text", "text_vectors", "image_classifier") for kind in kinds):
                 judged = [kind.metric_names or ("masked_loss", "masked_accuracy") for kind in kinds]
                 names = ("loss", *dict.fromkeys(name for each in judged for name in each))
             usual = tuple(Measure(name=name, kind="validation", metric=name) for name in names)

@@ -12,7 +12,7 @@ import typer
 
 from regard.cli.commands import renamed
 from regard.cli.console import NewFile
-from regard.cli.inputs import PictureText, Text, columns_trained_on, labelled_pictures, pictures_named
+from regard.cli.inputs import ImageText, Text, columns_trained_on, labelled_images, images_named
 from regard.cli.run import Answers, Texts, verb
 from regard.errors import InputError
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from regard.tasks.classification import Classification
     from regard.tasks.few_shot import FewShotClassifier
     from regard.tasks.multi_label import Labelling
-    from regard.tasks.picture_classification import PictureClassifierPredictor
-    from regard.tasks.pictures import Picture, PictureClassification
+    from regard.tasks.image_classification import ImageClassifierPredictor
+    from regard.tasks.images import ImageInput, ImageClassification
     from regard.tasks.regression import Rating, Ratings
 
 CLASSIFYING = ("classification", "multi_label_classification")
@@ -31,7 +31,7 @@ CLASSIFYING = ("classification", "multi_label_classification")
 @renamed(shown="support")
 @verb(
     *("classification", "multi_label_classification", "regression", "multi_output_regression"),
-    *("picture_classification", "few_shot"),
+    *("image_classification", "few_shot"),
     texts="Texts to classify; by default --input or standard input. For an image model: image files, folders or zips of "
     "them.",
     input_file="One text per line, or two separated by a tab; or a CSV, TSV or JSONL table. The column that is read is "
@@ -92,7 +92,7 @@ def classify(
         from regard.tasks.loading import task_of
 
         task = task_of(run.model)
-        if task in ("picture_classification", "few_shot"):
+        if task in ("image_classification", "few_shot"):
             given = (
                 ("--pair", pair),
                 ("--input", run.input_file),
@@ -102,7 +102,7 @@ def classify(
             for name, value in given:
                 if value is not None:
                     raise InputError(f"{name} is for models that read texts; this one reads images, name them instead")
-            _classify_pictures(run, file, support)
+            _classify_images(run, file, support)
             return
         if support is not None:
             raise InputError("--support is for few-shot models; this one reads texts, leave it out")
@@ -197,14 +197,14 @@ RATINGS = Answers(command="classify", name="ratings", line=_line, values=_values
 # Models that classify images.
 
 
-PICTURES_TOGETHER = 256
+IMAGES_TOGETHER = 256
 
 
-def _classify_pictures(run: Texts, file: NewFile | None, support: Path | None) -> None:
-    """Classify pictures: a line for each, its name, the class and its probability.
+def _classify_images(run: Texts, file: NewFile | None, support: Path | None) -> None:
+    """Classify images: a line for each, its name, the class and its probability.
 
     Arguments:
-        support: for a model that learns from a few labelled images, where these are: CLASS/PICTURE in a folder or zip archive.
+        support: for a model that learns from a few labelled images, where these are: CLASS/IMAGE in a folder or zip archive.
 
     Raises:
         InputError: for no image, one that cannot be read, or labelled ones that the model does not want, or needs and does not
@@ -215,18 +215,18 @@ def _classify_pictures(run: Texts, file: NewFile | None, support: Path | None) -
             "this model reads images, and there is none; name files, a folder or a zip archive, or digits:0"
         )
     predictor = run.load()
-    named = pictures_named(run.texts, predictor)
+    named = images_named(run.texts, predictor)
     ask = _asked(predictor, support)
 
     def answer(chunk: list[Text]) -> Any:
-        return ask([each.picture for each in chunk if isinstance(each, PictureText)])
+        return ask([each.image for each in chunk if isinstance(each, ImageText)])
 
-    run.write(PICTURES, iter(named), answer, file=file, together=PICTURES_TOGETHER)
+    run.write(IMAGES, iter(named), answer, file=file, together=IMAGES_TOGETHER)
 
 
 def _asked(
-    predictor: PictureClassifierPredictor | FewShotClassifier, support: Path | None
-) -> Callable[[Sequence[Picture]], Sequence[PictureClassification]]:
+    predictor: ImageClassifierPredictor | FewShotClassifier, support: Path | None
+) -> Callable[[Sequence[ImageInput]], Sequence[ImageClassification]]:
     """What classifies some images; a few-shot learner has seen the labelled ones already."""
     from regard.tasks.few_shot import FewShotClassifier
 
@@ -240,17 +240,17 @@ def _asked(
             f"this is a few-shot model and needs labelled images; give {task.ways} classes with {task.shots} "
             "image(s) of each as CLASS/IMAGE in a folder: --support FOLDER"
         )
-    return partial(predictor.classify_batch, labelled_pictures(support))
+    return partial(predictor.classify_batch, labelled_images(support))
 
 
-def _picture_line(text: Text, found: PictureClassification | None) -> str:
+def _image_line(text: Text, found: ImageClassification | None) -> str:
     name = " ".join(text.content.split())
     return f"{name}\n" if found is None else f"{name}\t{' '.join(found.label.split())}\t{found.probability:.4f}\n"
 
 
-def _picture_values(text: Text, found: PictureClassification | None) -> dict[str, Any]:
-    right = {"reference": text.caption} if isinstance(text, PictureText) and text.caption else {}
-    return {"picture": text.content, **({} if found is None else _classified(found)), **right}
+def _image_values(text: Text, found: ImageClassification | None) -> dict[str, Any]:
+    right = {"reference": text.caption} if isinstance(text, ImageText) and text.caption else {}
+    return {"image": text.content, **({} if found is None else _classified(found)), **right}
 
 
-PICTURES = Answers(command="classify", name="classifications", line=_picture_line, values=_picture_values)
+IMAGES = Answers(command="classify", name="classifications", line=_image_line, values=_image_values)

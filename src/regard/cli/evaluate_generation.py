@@ -411,7 +411,7 @@ def evaluate_captions(request: Request, file: NewFile | None) -> Report:
             "generation": asdict(generation),
             "seconds": seconds,
         },
-        [counted("pictures", result.count, seconds), *metric_rows(result.metrics, result.signatures)],
+        [counted("images", result.count, seconds), *metric_rows(result.metrics, result.signatures)],
     )
 
 

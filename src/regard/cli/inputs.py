@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from regard.tasks.captioning import Captioner
     from regard.tasks.few_shot import FewShotClassifier
     from regard.tasks.language_modelling import LanguageModel
-    from regard.tasks.picture_classification import PictureClassifierPredictor
-    from regard.tasks.pictures import Picture
+    from regard.tasks.image_classification import ImageClassifierPredictor
+    from regard.tasks.images import ImageInput
 
-    ReaderOfPictures = Captioner | PictureClassifierPredictor | FewShotClassifier
+    ReaderOfImages = Captioner | ImageClassifierPredictor | FewShotClassifier
 
 
 def opened(model: Path, device: str, task: str | None = None, *, dtype: str = "float32") -> Any:
@@ -196,28 +196,28 @@ def _standard_input() -> Iterator[Line]:
 # Images that are named on the command line: files, folders, zip archives, and builtin scenes.
 
 
-BUILTIN_PICTURES = re.compile(r"(scenes|digits)(?::(\d+))?")
+BUILTIN_IMAGES = re.compile(r"(scenes|digits)(?::(\d+))?")
 USUAL_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class PictureText(Text):
+class ImageText(Text):
     """An image, and what it is called in answers: a file's name, or a number's of builtin scenes.
 
     Arguments:
-        picture: as a captioner takes it.
+        image: as a captioner takes it.
         caption: the right one, or class, of a builtin image; empty where nobody knows.
     """
 
-    picture: Picture
+    image: ImageInput
     caption: str = ""
 
 
-def _named(name: str, picture: Picture, caption: str = "") -> PictureText:
-    return PictureText(name, name, picture, caption)
+def _named(name: str, image: ImageInput, caption: str = "") -> ImageText:
+    return ImageText(name, name, image, caption)
 
 
-def pictures_named(places: Sequence[str], model: ReaderOfPictures) -> list[PictureText]:
+def images_named(places: Sequence[str], model: ReaderOfImages) -> list[ImageText]:
     """The images at some places, in order.
 
     Arguments:
@@ -232,36 +232,36 @@ def pictures_named(places: Sequence[str], model: ReaderOfPictures) -> list[Pictu
     return [found for place in places for found in _at(place, model)]
 
 
-def labelled_pictures(place: Path) -> list[tuple[Picture, str]]:
+def labelled_images(place: Path) -> list[tuple[ImageInput, str]]:
     """The images in a folder or archive, each with the name of the folder it lies in.
 
     Raises:
         InputError: for an image in no folder, or one that cannot be read.
     """
-    from regard.data.pictures import open_pictures
+    from regard.data.images import open_images
 
-    pictures = open_pictures(place)
-    bare = [name for name in pictures if "/" not in name]
+    images = open_images(place)
+    bare = [name for name in images if "/" not in name]
     if bare:
         raise InputError(f"{place}: {bare[0]} is not in a folder; put each image into a folder named after its class")
-    return [(pictures.read(name, colour=False), PurePosixPath(name).parent.name) for name in pictures]
+    return [(images.read(name, colour=False), PurePosixPath(name).parent.name) for name in images]
 
 
-def _at(place: str, model: ReaderOfPictures) -> list[PictureText]:
-    match = BUILTIN_PICTURES.fullmatch(place)
+def _at(place: str, model: ReaderOfImages) -> list[ImageText]:
+    match = BUILTIN_IMAGES.fullmatch(place)
     if match is not None and not Path(place).exists():
         return _builtin(match[1], None if match[2] is None else int(match[2]), model)
     path = Path(place)
     if not path.is_dir() and path.suffix.lower() != ".zip":
         return [_named(place, place)]
-    from regard.data.pictures import open_pictures
+    from regard.data.images import open_images
 
-    found = open_pictures(path)
+    found = open_images(path)
     colour = model.task.size.channels == 3
     return [_named(name, lambda name=name: found.read(name, colour=colour)) for name in found]
 
 
-def _builtin(name: str, number: int | None, model: ReaderOfPictures) -> list[PictureText]:
+def _builtin(name: str, number: int | None, model: ReaderOfImages) -> list[ImageText]:
     from regard.tasks.captioning import Captioner
 
     if isinstance(model, Captioner) != (name == "scenes"):
@@ -271,17 +271,17 @@ def _builtin(name: str, number: int | None, model: ReaderOfPictures) -> list[Pic
     return _scenes(model, number) if isinstance(model, Captioner) else _digits(number)
 
 
-def _digits(number: int | None) -> list[PictureText]:
-    from regard.data.labelled_pictures import read_labelled_pictures
+def _digits(number: int | None) -> list[ImageText]:
+    from regard.data.labelled_images import read_labelled_images
 
-    found = read_labelled_pictures(None, "test")
+    found = read_labelled_images(None, "test")
     if number is not None and number >= len(found):
         raise InputError(f"digits:{number} is not there; they are numbered from 0 to {len(found) - 1}")
     rows = range(USUAL_DIGITS) if number is None else range(number, number + 1)
-    return [_named(f"digits:{row}", found[row].picture, found[row].label) for row in rows]
+    return [_named(f"digits:{row}", found[row].image, found[row].label) for row in rows]
 
 
-def _scenes(captioner: Captioner, number: int | None) -> list[PictureText]:
+def _scenes(captioner: Captioner, number: int | None) -> list[ImageText]:
     rows = range(USUAL_DIGITS) if number is None else range(number, number + 1)
     scenes = scenes_to_test(captioner, rows.stop)
     return [_named(f"scenes:{row}", scenes[row].frames, scenes[row].caption) for row in rows]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import envelope, print_json, print_rich, say
-from regard.cli.inputs import MOTIFS, labelled_pictures, pictures_named, words_of
+from regard.cli.inputs import MOTIFS, labelled_images, images_named, words_of
 from regard.cli.settings import Model, To
 from regard.errors import InputError
 
@@ -199,7 +199,7 @@ def _writing(
 
     task = "captioning" if kind == "captioner" else kind if kind in WRITING else "translation"
     writer = load(model, task=task)
-    source: Any = pictures_named([text], writer)[0].picture if kind == "captioner" else text
+    source: Any = images_named([text], writer)[0].image if kind == "captioner" else text
     if task == "translation":
         writer.task.check_language(to)
     for name, given in (("TEXT", text if task == "translation" and target is not None else None), ("--target", target)):
@@ -215,33 +215,33 @@ def _writing(
             writer.model(batch.source, batch.target)
         else:
             batch = writer.teacher_forced([(source, target)], **({"to": to} if task == "translation" else {}))
-            writer.model(batch.pictures if task == "captioning" else batch.source, batch.target)
+            writer.model(batch.images if task == "captioning" else batch.source, batch.target)
     return record.view(0)
 
 
-def _classifying(model: Path, picture: str, layers: list[str] | None) -> AttentionView:
+def _classifying(model: Path, image: str, layers: list[str] | None) -> AttentionView:
     """The maps of a classifier over an image, and where it has a class token the rollout of all its layers."""
     from regard.inspection import look as recording
     from regard.inspection.analysis.rollout import with_rollout
     from regard.tasks.loading import load
 
-    classifier = load(model, task="picture_classification")
-    asked = _one_picture(picture, classifier)
+    classifier = load(model, task="image_classification")
+    asked = _one_image(image, classifier)
     with recording(classifier, layers or None) as record:
         classifier.classify(asked)
     view = record.view(0)
     return view if layers else with_rollout(view)
 
 
-def _learning(model: Path, picture: str, layers: list[str] | None, support: Path | None) -> AttentionView:
+def _learning(model: Path, image: str, layers: list[str] | None, support: Path | None) -> AttentionView:
     """The maps of a model that learns the classes of an episode while it reads the images shown and the one asked about."""
     from regard.inspection.episodes import learnt_view
 
-    classifier, shown, asked = _episode(model, picture, support)
+    classifier, shown, asked = _episode(model, image, support)
     return learnt_view(classifier, shown, asked, layers or None)
 
 
-def _episode(model: Path, picture: str, support: Path | None) -> tuple[Any, list[Any], Any]:
+def _episode(model: Path, image: str, support: Path | None) -> tuple[Any, list[Any], Any]:
     """A few-shot classifier, the labelled images it learns from, and the one it is asked about."""
     from regard.tasks.loading import load
 
@@ -252,19 +252,19 @@ def _episode(model: Path, picture: str, support: Path | None) -> tuple[Any, list
             f"this is a few-shot model and needs labelled images; give {task.ways} classes with {task.shots} "
             "image(s) of each as CLASS/IMAGE in a folder: --support FOLDER"
         )
-    return classifier, labelled_pictures(support), _one_picture(picture, classifier)
+    return classifier, labelled_images(support), _one_image(image, classifier)
 
 
-def _one_picture(place: str, model: Any) -> Any:
+def _one_image(place: str, model: Any) -> Any:
     """The image at a place.
 
     Raises:
         InputError: where there are several, or none.
     """
-    found = pictures_named([place], model)
+    found = images_named([place], model)
     if len(found) > 1:
-        raise InputError(f"{place}: there are {len(found)} pictures; name one of them, such as {found[0].content}")
-    return found[0].picture
+        raise InputError(f"{place}: there are {len(found)} images; name one of them, such as {found[0].content}")
+    return found[0].image
 
 
 def _copying(model: Path, text: str, layers: list[str] | None) -> AttentionView:
@@ -320,14 +320,14 @@ def _reading(place: Path, text: str, second: str | None, layers: list[str] | Non
     return TextReader.load(place).view(text, second, addresses=layers or None)
 
 
-_PICTURE = "read or write texts; this one reads an image, leave it out"
+_IMAGE = "read or write texts; this one reads an image, leave it out"
 _NO_TEXT = "read or write texts; this one does not, leave it out"
 _ONE_TEXT = "read a second text; a language model reads one, give TEXT"
 _FILLS = "translate; this one fills in what is missing"
 _WRITES = "read two texts; this one writes, and --target is what it is to write"
 UNFIT: Mapping[str, Mapping[str, str]] = {
     "captioner": dict.fromkeys(("--pair", "--to"), "read texts; this one reads an image, leave it out"),
-    "picture_classifier": dict.fromkeys(("--pair", "--target", "--to"), _PICTURE),
+    "image_classifier": dict.fromkeys(("--pair", "--target", "--to"), _IMAGE),
     "transducer": dict.fromkeys(("--pair", "--target", "--to"), _NO_TEXT),
     "few_shot": dict.fromkeys(("--pair", "--target", "--to"), _NO_TEXT),
     "language_model": dict.fromkeys(("--pair", "--target", "--to"), _ONE_TEXT),
@@ -340,7 +340,7 @@ UNFIT: Mapping[str, Mapping[str, str]] = {
 """Options that are not for a kind of model, and which models each is for."""
 
 ONE_TEXT: Mapping[str, Callable[[Path, str, list[str] | None], AttentionView]] = {
-    "picture_classifier": _classifying,
+    "image_classifier": _classifying,
     "transducer": _copying,
     "language_model": _following,
 }
@@ -453,8 +453,8 @@ def walk(
         read = (shown, asked)
     elif support is not None:
         raise InputError("--support is for few-shot models; this one does not, leave it out")
-    elif opened.task.name in ("picture_classification", "captioning"):
-        read = _one_picture(text, opened)
+    elif opened.task.name in ("image_classification", "captioning"):
+        read = _one_image(text, opened)
     seen = walking(opened, read, query, position=position, layer=layer, head=head, target=target, to=to)
     if output is not None:
         seen.show(output)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import envelope, print_json, say
-from regard.cli.inputs import PictureText, Text, opened, pictures_named, words_of
+from regard.cli.inputs import ImageText, Text, opened, images_named, words_of
 from regard.cli.run import Answers, Run, verb
 from regard.cli.settings import (
     DECODING,
@@ -35,13 +35,13 @@ MOST_SHOWN = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pictures(Run):
+class Images(Run):
     """What to caption."""
 
-    pictures: Annotated[
+    images: Annotated[
         list[str],
         typer.Argument(
-            metavar="PICTURE",
+            metavar="IMAGE",
             help="Image files, folders or zips of them; or scenes, the builtin images the model was trained on, scenes:4 for "
             "one.",
             show_default=False,
@@ -51,13 +51,13 @@ class Pictures(Run):
         bool, typer.Option("--frames", help="The images are the frames of one sequence, in this order.")
     ] = False
 
-    def named(self, captioner: Captioner) -> list[PictureText]:
+    def named(self, captioner: Captioner) -> list[ImageText]:
         """The images; or one, of all their frames."""
-        found = pictures_named(self.pictures, captioner)
+        found = images_named(self.images, captioner)
         if not self.frames:
             return found
         name = " ".join(each.content for each in found)
-        return [PictureText(name, name, [each.picture for each in found])]
+        return [ImageText(name, name, [each.image for each in found])]
 
 
 @verb(
@@ -67,7 +67,7 @@ class Pictures(Run):
     as_json="Print one JSON object, with scores.",
 )
 def caption(
-    run: Pictures,
+    run: Images,
     page: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Also write a page (.html) with the attention map of each word."),
@@ -95,12 +95,12 @@ def caption(
         named = run.named(captioner)
         settings = with_options(captioner.task.generation, decoding)
         if page is not None and len(named) > MOST_SHOWN:
-            raise InputError(f"--page shows up to {MOST_SHOWN} pictures, and there are {len(named)}; name some of them")
+            raise InputError(f"--page shows up to {MOST_SHOWN} images, and there are {len(named)}; name some of them")
         size = batch_size if page is None else MOST_SHOWN
 
         def answer(chunk: list[Text]) -> list[Caption]:
-            pictures = [each.picture for each in chunk if isinstance(each, PictureText)]
-            return captioner.caption_batch(pictures, settings, batch_size=size)
+            images = [each.image for each in chunk if isinstance(each, ImageText)]
+            return captioner.caption_batch(images, settings, batch_size=size)
 
         def write() -> None:
             run.write(CAPTIONS, iter(named), answer, file=file, together=size, model=str(run.model))
@@ -114,7 +114,7 @@ def caption(
         with look(captioner) as record:
             write()
     save_view(record.view(), page)
-    say(f"{page}: where the model looked in {len(named)} picture{'s' if len(named) > 1 else ''}")
+    say(f"{page}: where the model looked in {len(named)} image{'s' if len(named) > 1 else ''}")
 
 
 def _caption_line(text: Text, found: Caption | None) -> str:
@@ -123,7 +123,7 @@ def _caption_line(text: Text, found: Caption | None) -> str:
 
 
 def _caption_values(text: Text, found: Caption | None) -> dict[str, Any]:
-    values: dict[str, Any] = {"picture": text.content}
+    values: dict[str, Any] = {"image": text.content}
     if found is not None:
         values |= {
             "text": found.text,
@@ -131,7 +131,7 @@ def _caption_values(text: Text, found: Caption | None) -> dict[str, Any]:
             "log_probability": found.log_probability,
             "alternatives": [{"text": each, "score": score} for each, score in found.alternatives],
         }
-    return values | ({"reference": text.caption} if isinstance(text, PictureText) and text.caption else {})
+    return values | ({"reference": text.caption} if isinstance(text, ImageText) and text.caption else {})
 
 
 CAPTIONS = Answers(command="caption", name="captions", line=_caption_line, values=_caption_values)
@@ -162,7 +162,7 @@ def compose(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file, MIDI (.mid).")
     ] = None,
-    picture: Annotated[
+    piano_roll: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also plot the piano roll, as .png or .svg.")
     ] = None,
     tempo: Annotated[
@@ -180,12 +180,12 @@ def compose(
 
     \b
     Example:
-      regard compose runs/motifs motifs:0 --first 40 -o melody.mid --picture melody.png
-      regard compose runs/chorales jsb-chorales.json:3 --first 128 --tempo 80 -o chorale.mid --picture chorale.svg
+      regard compose runs/motifs motifs:0 --first 40 -o melody.mid --piano-roll melody.png
+      regard compose runs/chorales jsb-chorales.json:3 --first 128 --tempo 80 -o chorale.mid --piano-roll chorale.svg
       regard compose runs/piano prelude.mid --first 300 --maximum-length 1000 --temperature 0.9 --top-p 0.95 --seed 3 -o out.mid
       regard compose runs/piano --json
     """  # noqa: D301  # \b keeps the lines of the example apart
-    _check_suffixes(output, picture)
+    _check_suffixes(output, piano_roll)
     from regard.tasks.language_modelling import COMPOSING as OWN
     from regard.tasks.language_modelling import compose as composed
     from regard.tasks.language_modelling import writing_of
@@ -199,21 +199,21 @@ def compose(
         words = words[: writing.whole(first)]
     settings = with_options(OWN, decoding)
     found = composed(composer, words, settings, writing=writing)
-    _write(found, output, picture, title=Path(piece or model).name)
+    _write(found, output, piano_roll, title=Path(piece or model).name)
     if as_json:
         print_json(envelope("compose") | _composition_object(found, model, piece))
     elif output is None:
         print(" ".join(found.continuation))
 
 
-def _check_suffixes(output: Path | None, picture: Path | None) -> None:
+def _check_suffixes(output: Path | None, piano_roll: Path | None) -> None:
     """Refuse now what could not be written after minutes of work."""
-    for path, suffixes in ((output, (".mid", ".midi")), (picture, (".png", ".svg"))):
+    for path, suffixes in ((output, (".mid", ".midi")), (piano_roll, (".png", ".svg"))):
         if path is not None and path.suffix.lower() not in suffixes:
             raise InputError(f"{path}: give a name that ends in {' or '.join(suffixes)}")
 
 
-def _write(found: Composition, output: Path | None, picture: Path | None, *, title: str) -> None:
+def _write(found: Composition, output: Path | None, piano_roll: Path | None, *, title: str) -> None:
     from regard.data.music import write_midi
 
     border = found.border if found.prompt else None
@@ -221,11 +221,11 @@ def _write(found: Composition, output: Path | None, picture: Path | None, *, tit
         write_midi(found.piece, output, border=border)
         counts = f"{len(found.prompt):,} events of the prompt and {len(found.continuation):,} that follow"
         say(f"{output}: {counts}, {found.piece.length:.1f} seconds")
-    if picture is not None:
+    if piano_roll is not None:
         from regard.inspection.drawings import save_roll
 
-        save_roll(found.piece, picture, border=border, title=title)
-        say(f"{picture}: the piano roll of {len(found.piece.notes):,} notes")
+        save_roll(found.piece, piano_roll, border=border, title=title)
+        say(f"{piano_roll}: the piano roll of {len(found.piece.notes):,} notes")
 
 
 def _composition_object(found: Composition, model: Path, piece: str | None) -> dict[str, Any]:

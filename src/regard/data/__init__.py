@@ -5,8 +5,8 @@ from regard.old_names import add_old_modules
 add_old_modules(
     __name__,
     {
-        "captions": "regard.data.labelled_pictures",
-        "characters": "regard.data.labelled_pictures",
+        "captions": "regard.data.labelled_images",
+        "characters": "regard.data.labelled_images",
         "cue_documents": "regard.data.synthetic_texts",
         "entailment": "regard.data.synthetic_texts",
         "masking": "regard.data.pretraining",

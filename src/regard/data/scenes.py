@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.data.drawn import ATTEMPTS, Drawn, below, hashed, split_of
-from regard.data.pictures import read_digits
+from regard.data.images import read_digits
 from regard.errors import InputError, nearest
 
 __all__ = ["KINDS", "OBJECTS", "Named", "Scene", "Scenes"]
@@ -265,7 +265,7 @@ class Glyphs(ABC):
 
     Arguments:
         names: of each thing, a word or two.
-        channels: of a picture: 1 for grey ones, 3 for colours.
+        channels: of an image: 1 for grey ones, 3 for colours.
         side: an image is at most so many pixels high and wide.
     """
 

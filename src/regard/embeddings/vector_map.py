@@ -2,7 +2,7 @@
 
 Two numbers cannot say what hundreds do. PCA's image is a shadow of the space and says how much of the variance is in it; UMAP's
 and t-SNE's keep those together that are near, and nothing else: sizes of groups and distances between them mean little. So the
-neighbours of a point are never read off the picture: they are those with the largest cosines, every vector looked at.
+neighbours of a point are never read off the plot: they are those with the largest cosines, every vector looked at.
 """
 
 from __future__ import annotations

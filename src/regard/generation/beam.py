@@ -1,4 +1,4 @@
-"""Beam search over many sentences at once, and the n best that it keeps of each."""
+"""Beam search over a batch of sentences, and the n-best list of each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from regard.old_names import old_keywords
 S = TypeVar("S", bound=DecoderState)
 
 ROOM = 128
-"""Steps that room is made for at once, where the answers may be as long, so that no cache is copied to grow."""
+"""The number of steps for which cache memory is allocated at the start, if the limit allows, so that it need not grow."""
 
 
 @torch.no_grad()
@@ -54,52 +54,50 @@ def beam_search(
     end_tokens: tuple[int, ...] = (),
     observer: SearchObserver | None = None,
 ) -> list[list[Hypothesis]]:
-    """The n best hypotheses that a beam finds for each source row.
+    """The n best hypotheses of a beam search for each source row.
 
     They are compared by log P(Y|X) / lp(Y) + cp(X; Y) (Wu et al. 2016, equation 14).
 
-    Each step ranks all continuations of a sentence's live hypotheses by log-probability and takes the leading 2 * beam
-    (beam more for each further end token), equal ones in the order of hypothesis and token id. Those among the first
-    `beam` that end are finished and scored; the first `beam` that do not end live on. A sentence is done when no live
-    hypothesis can still enter its n best: log-probability only falls, lp does not fall and cp is at most 0, so log P /
-    lp(limit) bounds whatever a live hypothesis may become. A sentence that is done leaves the batch. At the limit all
-    of the first `beam` are complete, whether they end or not, and compared alike. With beam 1 and no length penalty
-    this is greedy search; with beam 1 and `early_stopping=1`, always.
+    Each step ranks all continuations of a sentence's live hypotheses by log-probability, and takes the best 2 * beam (beam
+    more for each further end token). Ties are ordered by hypothesis, then by token id. Of the first `beam` candidates, those
+    that end are finished and scored; the first `beam` candidates that do not end continue. A sentence is done when no live
+    hypothesis can still enter its n best: log-probability only decreases, lp does not decrease and cp is at most 0, so
+    log P / lp(limit) is an upper bound of the final score of a live hypothesis. A finished sentence leaves the batch. At the
+    limit the first `beam` candidates are all complete, with or without an end token. With beam 1 and no length penalty this
+    is greedy search; with beam 1 and `early_stopping=1` always.
 
-    Runs without gradients. The caller puts the decoder in evaluation mode (`decoder.eval()`); with dropout
-    on, answers vary.
+    No gradients are computed. The caller puts the decoder in evaluation mode (`decoder.eval()`); with dropout results vary.
 
     Arguments:
         decoder: the model.
         source: B sentences.
         beam: live hypotheses per sentence.
         n_best: hypotheses to return per sentence; at most `beam`.
-        length_penalty: lp; `GnmtLength(0.6)` where None. |Y| counts the end token.
-        coverage_penalty: cp, over the weights of `decoder.alignment`; none where None, and alignment is
-            then never asked for. A decoder without attention has none to give.
-        transforms: only what they set to minus infinity counts: those tokens are no candidates. Scores stay
-            the model's own.
-        limit: the most tokens of each answer, the end token among them; input length + 50 where None. A
-            decoder with limited positions lowers it.
+        length_penalty: lp; None = `GnmtLength(0.6)`. |Y| counts the end token.
+        coverage_penalty: cp, over the weights of `decoder.alignment`; None = no penalty, and then alignment is not
+            computed. It needs a decoder with attention.
+        transforms: only their minus infinities count: these tokens are no candidates. Scores remain the model's own.
+        limit: the maximum number of tokens of each answer, with the end token; None = input length + 50. A decoder with
+            limited positions lowers it.
         minimum_length: tokens before the end token is allowed.
-        early_stopping: a sentence also ends once so many of its hypotheses have finished, though a live one might
-            still win; at least `n_best`. None waits for the proof, which with a length penalty and a far
-            limit can take a good many more steps.
-        search_end: `proof` as above; with `estimate` a sentence also ends once `beam` hypotheses have finished
-            and the best live one, as long as it is now, scores no better than the worst of them, as in
-            `transformers` where `early_stopping` is false.
-        forced_end: whether the last token that the limit allows is the end token, with probability 1.
-        forced_start: the token that every hypothesis begins with, with probability 1; None for any.
-        end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any.
-        observer: called at the beginning and the end; a `StepObserver` and a `PauseObserver` after each step too.
+        early_stopping: a sentence also ends when this many of its hypotheses have finished, although a live one might
+            still be better; at least `n_best`. None = until no live one can be better, which with a length penalty and a
+            large limit can take many more steps.
+        search_end: `proof` as above; with `estimate` a sentence also ends when `beam` hypotheses have finished and the
+            score of the best live one at its current length is not better than the worst of them, as in `transformers`
+            with `early_stopping=False`.
+        forced_end: whether the last token within the limit is always the end token, with probability 1.
+        forced_start: the first token of every hypothesis, with probability 1; None = any token.
+        end_tokens: ids that end an answer, instead of the model's own end token.
+        observer: called at the beginning and the end; a `StepObserver` and a `PauseObserver` also after each step.
 
     Returns:
-        For each source row at most `n_best` distinct hypotheses by falling score, those that the limit left
-        unfinished among them. Never empty.
+        For each source row at most `n_best` distinct hypotheses, best first, including those that the limit cut.
+        Never empty.
 
     Raises:
-        InputError: for settings out of range, a coverage penalty where the decoder has no alignment, NaN or
-            infinite logits, and where every token is forbidden.
+        InputError: for settings out of range, a coverage penalty with a decoder without alignment, NaN or infinite
+            logits, and if every token is forbidden.
 
     >>> from types import SimpleNamespace
     >>> from regard.layers import Tokens
@@ -150,10 +148,9 @@ def beam_search(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Beams(Generic[S]):
-    """The live hypotheses between two calls of the decoder: R sentences, K rows each, sentence by sentence.
+    """The live hypotheses between two calls of the decoder: K rows for each of R sentences, grouped by sentence.
 
-    A row whose total is minus infinity is empty: a place that no candidate filled. Nothing that follows it
-    can rise above.
+    A row whose total is minus infinity is empty, because there were too few candidates; so are its continuations.
     """
 
     sentences: list[int]
@@ -165,10 +162,9 @@ class _Beams(Generic[S]):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Candidates:
-    """The leading continuations of each sentence, best first; every tensor is (R, 2 * beam), or wider by more end tokens.
+    """The best continuations of each sentence, best first; every tensor is (R, 2 * beam), or wider with more end tokens.
 
-    `parents` are rows of the call just made; `log_probabilities` are of `tokens` alone, `totals` of the
-    whole.
+    `parents` are rows of the last call; `log_probabilities` are those of `tokens`, `totals` those of the whole hypothesis.
     """
 
     totals: Tensor
@@ -179,7 +175,7 @@ class _Candidates:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _BeamSearch(Generic[S]):
-    """One beam search: what stays the same from step to step, and the results so far."""
+    """One beam search: its constants, and the results so far."""
 
     decoder: Decoder[S]
     beam: int
@@ -215,7 +211,7 @@ class _BeamSearch(Generic[S]):
         return [best.hypotheses for best in self.results]
 
     def step(self, beams: _Beams[S]) -> _Beams[S] | None:
-        """One call of the decoder and what follows from it; None when every sentence is done."""
+        """One call of the decoder, and the next live hypotheses; None when every sentence is done."""
         logits, state = self.decoder.step(beams.tokens, beams.state)
         coverage = beams.coverage
         if coverage is not None:
@@ -240,7 +236,7 @@ class _BeamSearch(Generic[S]):
         return after
 
     def ranked(self, logits: Tensor, beams: _Beams[S]) -> _Candidates:
-        """All continuations in order, as far as they matter."""
+        """The best continuations, in order."""
         log_probabilities = logits.log_softmax(dim=-1, dtype=torch.float32)
         # The one new (N, V) tensor of a step; what is ruled out is struck from it in place.
         forbid = Forbid(forbidden_ids(self.decoder.config, self.minimum_length, beams.paths.length, self.ends))
@@ -276,18 +272,18 @@ class _BeamSearch(Generic[S]):
         )
 
     def at_limit(self, beams: _Beams[S], device: torch.device) -> Tensor:
-        """(R,) bool: whether this step's token is the last that a sentence's limit allows."""
+        """(R,) bool: whether this step's token is the last one within the sentence's limit."""
         length = beams.paths.length + 1
         return torch.tensor([length >= self.limits[sentence] for sentence in beams.sentences], device=device)
 
     def ending(self, candidates: _Candidates, beams: _Beams[S]) -> Tensor:
-        """(R, beam) bool: which of the leading candidates end, or reach the limit."""
+        """(R, beam) bool: which of the best candidates end, or reach the limit."""
         first = slice(0, self.beam)
         last = self.at_limit(beams, candidates.tokens.device)[:, None]
         return (are_among(candidates.tokens[:, first], self.ends) | last) & (candidates.totals[:, first] > -torch.inf)
 
     def finish(self, candidates: _Candidates, ending: Tensor, beams: _Beams[S]) -> None:
-        """Score the candidates that end, or reach the limit, and keep the best of their sentence."""
+        """Score the candidates that end, or reach the limit, and add them to the n-best list of their sentence."""
         first = slice(0, self.beam)
         if not ending.any():
             return
@@ -327,7 +323,7 @@ class _BeamSearch(Generic[S]):
         return [score + penalty for score, penalty in zip(normalised, penalties.tolist(), strict=True)]
 
     def go_on(self, candidates: _Candidates, beams: _Beams[S]) -> _Beams[S] | None:
-        """The best candidates that do not end, of the sentences that are not done; the others leave."""
+        """The best candidates that do not end, of the sentences that are not done; other rows leave the batch."""
         end = are_among(candidates.tokens, self.ends)
         totals = candidates.totals.masked_fill(end, -torch.inf)
         totals, order = totals.sort(dim=1, descending=True, stable=True)
@@ -362,7 +358,7 @@ class _BeamSearch(Generic[S]):
         )
 
     def done(self, sentence: int, total: float, length: int) -> bool:
-        """Whether a sentence whose best live hypothesis has this log-probability and length need not continue."""
+        """Whether a sentence is done, given log-probability and length of its best live hypothesis."""
         best = self.results[sentence]
         bound = total / self.length_penalty(length if self.estimated else self.limits[sentence])
         proven = best.room == 0 and best.threshold >= bound
@@ -381,7 +377,7 @@ def _moved(state: S, rows: Tensor, sources: Tensor | None) -> S:
 
 
 class NBest:
-    """At most `size` hypotheses, best first; of equal scores the earlier stays ahead.
+    """At most `size` hypotheses, best first; ties are ordered by the time of insertion.
 
     Arguments:
         size: n, at least 1.
@@ -394,20 +390,20 @@ class NBest:
 
     @property
     def threshold(self) -> float:
-        """The score to beat; minus infinity while there is room."""
+        """The score that a hypothesis must exceed; minus infinity while there is room."""
         return self.hypotheses[-1].score if len(self.hypotheses) == self.size else -math.inf
 
     @property
     def room(self) -> int:
-        """How many are still missing."""
+        """The number of hypotheses still missing."""
         return self.size - len(self.hypotheses)
 
     def admits(self, score: float) -> bool:
-        """Whether one of this score would be among the best; each finished hypothesis is asked about once."""
+        """Whether a hypothesis with this score is among the best; called once for each finished hypothesis."""
         self.seen += 1
         return self.room > 0 or score > self.threshold
 
     def add(self, hypothesis: Hypothesis) -> None:
-        """Put a hypothesis in its place; the last one falls out where there was no room."""
+        """Insert a hypothesis; if the list was full, the last one is removed."""
         insort_right(self.hypotheses, hypothesis, key=lambda other: -other.score)
         del self.hypotheses[self.size :]

@@ -1,4 +1,4 @@
-"""What a beam search tried: every continuation that it ranked, those that it dropped among them."""
+"""The tree of a beam search: every continuation that it ranked, including those that it dropped."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Tried:
 
     Arguments:
         step: from 0.
-        parent: what it continues, a place in `BeamTree.tried`; None at the beginning.
+        parent: the continuation before it, an index in `BeamTree.tried`; None at the beginning.
         token: its id.
         log_probability: of all tokens up to it, natural log.
-        fate: `kept` in the beam; `ended`, complete, and scored; `dropped`, for others were better.
+        fate: `kept` in the beam; `ended` = complete and scored; `dropped` = others were better.
     """
 
     step: int
@@ -29,9 +29,9 @@ class Tried:
 
 
 class BeamTree:
-    """Watches a beam search, and keeps what it tried for one source row (`regard.tasks.Predictor.observing`).
+    """Observes a beam search, and stores the continuations of one source row (`regard.tasks.Predictor.observing`).
 
-    Of any other way to write it keeps nothing but the hypotheses.
+    For greedy search and sampling it stores only the hypotheses.
 
     Arguments:
         source: the row, from 0.
@@ -45,12 +45,12 @@ class BeamTree:
         self._step = 0
 
     def search_started(self, source: Any) -> None:
-        """Begin again."""
+        """Clear the tree."""
         self.tried, self.hypotheses, self._step = [], [], 0
         self._rows = {self.source: None}
 
     def search_stepped(self, step: SearchStep) -> None:
-        """Keep the continuations of the source row."""
+        """Store the continuations of the source row."""
         if self.source not in step.sources:
             return
         place = step.sources.index(self.source)
@@ -69,7 +69,7 @@ class BeamTree:
         self._step += 1
 
     def search_finished(self, hypotheses: list[list[Hypothesis]]) -> None:
-        """Keep the best."""
+        """Store the best hypotheses."""
         self.hypotheses = hypotheses[self.source]
 
     def path(self, place: int) -> tuple[int, ...]:
@@ -81,7 +81,7 @@ class BeamTree:
         return tuple(reversed(found))
 
     def place_of(self, hypothesis: Hypothesis) -> int | None:
-        """Where a hypothesis was complete, a place in `tried`; None where no beam found it."""
+        """The index in `tried` at which a hypothesis was complete; None if no beam search found it."""
         for place, each in enumerate(self.tried):
             complete = each.fate == "ended" and each.step + 1 == hypothesis.length
             if complete and self.path(place)[: len(hypothesis.tokens)] == hypothesis.tokens:
@@ -89,7 +89,7 @@ class BeamTree:
         return None
 
     def read(self, tokens: Any) -> None:
-        """Nothing is kept of texts that are read in parts."""
+        """Does nothing: texts that are read in parts are not stored."""
 
     def predicted(self, predictions: Any, hypotheses: Any) -> None:
-        """Nothing is kept of what the hypotheses became."""
+        """Does nothing: predictions are not stored."""

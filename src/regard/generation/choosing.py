@@ -1,4 +1,4 @@
-"""How the next token is picked from logits: the best, or a sample; and the leading ones of a beam."""
+"""Choosing the next token from logits: the most probable one, a sample, or the best ones of a beam."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Choice = Callable[[Tensor, Paths], Tensor]
 
 
 class Chooser(Protocol):
-    """A way to pick tokens. It begins again with each search, so one chooser may serve many."""
+    """A strategy that chooses tokens. Each search starts with `begin`, so one chooser can serve many searches."""
 
     def begin(self, count: int) -> Choice:
         """The choice function for a search over `count` sources."""
@@ -26,7 +26,7 @@ class Chooser(Protocol):
 
 
 def most_probable(logits: Tensor, paths: Paths) -> Tensor:
-    """The choice of `Greedy`: of (N, V) logits the tokens (N,), whatever was emitted before."""
+    """The choice of `Greedy`: logits (N, V) to tokens (N,), independent of the paths."""
     return _argmax(logits)
 
 
@@ -45,10 +45,9 @@ class Greedy:
 class Sample:
     """A sample from softmax(logits).
 
-    Every source row has a random stream of its own, which depends on one sample from `generator` per search
-    and on the row's number, and on nothing else: a row's sample does not change with who else is in the
-    batch, nor when others finish. The same generator state gives the same samples. The global random state
-    is neither read nor changed.
+    Every source row has its own random stream, which depends only on one number from `generator` per search and on the
+    index of the row. So the sample of a row does not depend on the other rows of the batch, or on when they finish. The
+    same generator state gives the same samples. The global random state is neither read nor changed.
 
     Arguments:
         generator: advanced by one number per search.
@@ -62,14 +61,14 @@ class Sample:
         self.generator = generator
 
     def begin(self, count: int) -> Choice:
-        """A sample whose row streams start here."""
+        """The choice function of a search, with new random streams."""
         device = self.generator.device
         base = int(torch.randint(2**62, (), generator=self.generator, device=device))
         return _drawing([base + row for row in range(count)])
 
 
 class SampleRows:
-    """As `Sample`, each source row with a seed of its own: where a text is in a batch, and in which, changes no sample.
+    """As `Sample`, with a seed for each source row: the samples of a text do not depend on its batch or its row.
 
     Arguments:
         seeds: one for each source row.
@@ -83,10 +82,10 @@ class SampleRows:
         self.seeds = tuple(seeds)
 
     def begin(self, count: int) -> Choice:
-        """A sample whose row streams start here.
+        """The choice function of a search, with new random streams.
 
         Raises:
-            ValueError: for another number of rows than there are seeds.
+            ValueError: if the number of rows is not the number of seeds.
         """
         if count != len(self.seeds):
             raise ValueError(f"there are {len(self.seeds)} seeds for {count} rows")
@@ -109,7 +108,7 @@ class _Streams:
         self.uniform = torch.empty(len(seeds), 0, dtype=torch.float64)
 
     def at(self, step: int, sources: Tensor) -> Tensor:
-        """(N,) float64 in [0, 1), for the rows about these sources. Steps come in order."""
+        """(N,) float64 in [0, 1), for rows of these sources. Steps are requested in order."""
         while step >= self.first + self.uniform.shape[1]:
             self.first += self.uniform.shape[1]
             rows = [torch.rand(self.block, generator=g, dtype=torch.float64) for g in self.generators]
@@ -118,7 +117,7 @@ class _Streams:
 
 
 def inverse_transform(logits: Tensor, uniform: Tensor) -> Tensor:
-    """The token at which the cumulative distribution passes `uniform`.
+    """The first token at which the cumulative distribution exceeds `uniform` (inverse transform sampling).
 
     Arguments:
         logits: (N, V); minus infinity is never sampled.
@@ -144,7 +143,7 @@ def inverse_transform(logits: Tensor, uniform: Tensor) -> Tensor:
 
 
 def _argmax(logits: Tensor) -> Tensor:
-    """(N, V) float32 to (N,): of equal ones the lowest. On a processor NumPy's takes a seventh of the time of PyTorch's."""
+    """Argmax, (N, V) float32 to (N,); ties go to the lowest index. On a processor NumPy takes a seventh of PyTorch's time."""
     if logits.device.type != "cpu":
         return logits.max(dim=-1).indices
     return torch.from_numpy(logits.numpy().argmax(axis=-1))
@@ -154,15 +153,14 @@ def _argmax(logits: Tensor) -> Tensor:
 
 
 def leading(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest values of each row, falling, with their indices; of equals the lower index first.
+    """The `count` largest values of each row in descending order, with their indices; ties are ordered by index.
 
-    `topk` alone leaves ties open. Here ties inside the selection are put in order, and a row whose tie
-    crosses the end of the selection, which is rare, is sorted in full. Ties at minus infinity stay open:
-    nothing follows from them.
+    The order of ties in `topk` is undefined. Here ties inside the selection are sorted, and a row with a tie at the end
+    of the selection, which is rare, is sorted completely. Ties at minus infinity are not ordered: they have no effect.
 
     Arguments:
         values: (R, W) float.
-        count: where it is above W, the rest is minus infinity at index 0.
+        count: if it exceeds W, the rest is minus infinity at index 0.
 
     Returns:
         values and indices, each (R, count).
@@ -193,11 +191,11 @@ BLOCK = 128
 
 
 def leading_sums(values: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """`leading` of values[r, w, v] + offsets[r, w] over w and v together, without laying the sums out.
+    """`leading` of values[r, w, v] + offsets[r, w] over w and v together, without storing the sums.
 
-    The leading `count` sums lie in the leading `count` blocks of neighbours, blocks compared by their largest sums: whatever
-    lies in a block behind those has `count` others before it. So one pass finds the largest of each block, and only a
-    few blocks are ranked.
+    The values are divided into blocks. The largest `count` sums are in the `count` blocks with the largest maxima, because a
+    sum in any other block has at least `count` larger ones. So one pass computes the maximum of each block, and only a few
+    blocks are ranked.
 
     Arguments:
         values: (R, W, V) float.
@@ -230,15 +228,14 @@ def leading_sums(values: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, T
 
 
 def check_choosable(best: Tensor, step: int) -> None:
-    """Raise unless every row has a token to choose.
+    """Raise an error if a row has no token to choose.
 
     Arguments:
         best: (N,), the largest value of each row.
-        step: the number of the decoder's call, for the message.
+        step: the number of the decoder call, for the message.
 
     Raises:
-        InputError: for NaN or plus infinity, which the model must have made, and where every token is
-            forbidden.
+        InputError: for NaN or plus infinity in the model's logits, and if every token is forbidden.
     """
     found = best.tolist()
     if all(map(math.isfinite, found)):

@@ -1,6 +1,6 @@
-"""Language models in generation: `Continuation` makes one a `Decoder`, and `Speculation` lets a small one guess for a large one.
+"""Generation with language models: `Continuation` makes one a `Decoder`, and `Speculation` is speculative decoding.
 
-The prompt is the decoder's source, and what follows is its target.
+The prompt is the source of the decoder, and the continuation is its target.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ D = TypeVar("D", bound=DecoderState)
 
 @dataclass(frozen=True, slots=True)
 class ContinuationConfig:
-    """What search asks of the vocabulary. Nothing starts a continuation but its prompt."""
+    """The special tokens that a search needs. There is no start token: a continuation starts with its prompt."""
 
     target_vocabulary: int
     padding_id: int
@@ -38,18 +38,18 @@ class ContinuationConfig:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ContinuationState(DecoderState):
-    """A reader's state, and the token that it reads next where that is the prompt's last.
+    """The state of the language model, and the last token of the prompt until it is read.
 
     Arguments:
         reader: the state of the language model, whose rows are the hypotheses.
-        last: (N,) int64; None once it was read.
+        last: (N,) int64, the last token of the prompts; None after it was read.
     """
 
     reader: DecoderState
     last: Tensor | None = field(default=None, metadata=TARGET)
 
     def _cut(self, length: int, cut: Callable[[Any, int], Any]) -> Self:
-        """As it was after `length` tokens of the continuation, one at least: 0 is before the prompt's end."""
+        """The state after `length` tokens of the continuation, at least 1."""
         if length != self.length and not 1 <= length < self.length:
             raise ValueError(f"the continuation holds {self.length} tokens and cannot be cropped to {length}")
         return replace(self, length=length, reader=self.reader._cut(self.reader.length - self.length + length, cut))
@@ -62,25 +62,26 @@ class ContinuationState(DecoderState):
         return replace(super()._joined(states), reader=join([state.reader for state in states]))
 
     def reserved(self, columns: int) -> Self:
-        """The same state with room for so many columns of keys and values more."""
+        """The same state with memory for this many more columns of keys and values."""
         return replace(self, reader=self.reader.reserved(columns))
 
 
 class Continuation(Generic[S]):
-    """Continues prompts: `start` reads them but for their last token, which the first `step` reads in place of a start token.
+    """Continues prompts: `start` reads all but their last token; the first `step` reads the last token instead of a start token.
 
-    Prompts of different lengths may be padded on either side, which changes no answer. On a processor, decoders of GPT's family
-    read each without its padding; other models read them with padding in front, so that all end in the last column.
+    Prompts of different lengths can be padded on either side; padding does not change the result. On a processor, decoders of the
+    GPT family read each prompt without its padding; other models read them padded on the left, so that all end in the last
+    column.
 
     Arguments:
         model: the language model.
-        before: its state after a text that is before every prompt, of one row; none where None. It is left as it is, so
-            that one reading of it serves any number of prompts.
+        before: its state, of one row, after a common prefix of all prompts; None = no prefix. It is not changed, so one state
+            serves any number of prompts.
         batch_invariant: whether the logits of a text have the same bits alone and in any batch, on a processor
-            (`regard.attention.BatchInvariant`). In float32 a text alone takes longer for it, some two times as long with a GPT-2;
-            in bfloat16 it costs next to nothing on processors without AVX-512, and up to half as much again on those with it.
-            None for true in bfloat16 and false otherwise. Decoders prepared for inference
-            (`regard.quantization.InferenceDecoder`) are so with compiled kernels in any case.
+            (`regard.attention.BatchInvariant`). In float32 a text alone takes longer with it, about twice as long with a GPT-2;
+            in bfloat16 it takes little more time on processors without AVX-512, and up to 50 % more on those with it. None =
+            True in bfloat16, else False. Decoders for inference (`regard.quantization.InferenceDecoder`) with compiled kernels
+            are always batch-invariant.
     """
 
     has_alignment = False
@@ -99,20 +100,20 @@ class Continuation(Generic[S]):
 
     @property
     def maximum_source_length(self) -> int | None:
-        """The most tokens of a prompt."""
+        """The longest prompt in tokens."""
         limit = self.model.maximum_length
         return limit if limit is None or self.before is None else limit - self.before.length
 
     @property
     def length_setting(self) -> str:
-        """What raises it."""
+        """The setting that raises this maximum."""
         return self.model.length_setting
 
     def start(self, source: Tokens) -> ContinuationState:
         """Read prompts (B, P).
 
         Raises:
-            InputError: for a prompt without a token: nothing is there to continue.
+            InputError: for an empty prompt.
         """
         source = _ending_together(source)
         with BatchInvariant() if self.batch_invariant else nullcontext():
@@ -120,7 +121,7 @@ class Continuation(Generic[S]):
         return ContinuationState(source_valid=source.valid, reader=state, last=source.ids[:, -1])
 
     def _read(self, source: Tokens) -> Any:
-        """The model's state after prompts that end in the last column, all but that column read."""
+        """The state after prompts that are aligned at the last column, without that column."""
         model: Any = self.model
         if source.ids.shape[1] > 1 and source.device.type == "cpu":
             texts = [ids[valid] for ids, valid in zip(source.ids[:, :-1], source.valid[:, :-1], strict=True)]
@@ -132,7 +133,7 @@ class Continuation(Generic[S]):
         return self._prefilled(before, self._begun(len(source)))
 
     def _begun(self, rows: int) -> Any:
-        """The state before so many prompts."""
+        """The state before this many prompts."""
         if self.before is None:
             return self.model.start(rows)
         return self.before.select(torch.zeros(rows, dtype=torch.long, device=self.before.source_valid.device))
@@ -141,7 +142,7 @@ class Continuation(Generic[S]):
         return self.model.prefill(tokens, state) if tokens.ids.shape[1] else state
 
     def step(self, tokens: Tensor, state: ContinuationState) -> tuple[Tensor, ContinuationState]:
-        """Consume tokens (N,), or the prompts' last ones; logits (N, V) of what follows, and the state after."""
+        """Consume tokens (N,), or the last tokens of the prompts; return the logits (N, V) of the next, and the state after."""
         reader: Any = state.reader
         own = isinstance(self.model, CausalStack) and self.model.batch_invariant_steps
         plain = own or (self.same_alone and len(tokens) == 1 and reader.cache.seen is None)
@@ -150,12 +151,12 @@ class Continuation(Generic[S]):
         return logits, state.advanced(reader=after, last=None)
 
     def alignment(self, state: ContinuationState) -> Tensor:
-        """Zeros: which tokens of the prompt were looked at is no one answer of so many layers."""
+        """Zeros: a language model has no single attention that is an alignment."""
         return state.no_alignment()
 
 
 def _same_alone(model: object) -> bool:
-    """Whether `BatchInvariant` changes no bit of a step of one text without padding, which then does without the mode's cost."""
+    """Whether `BatchInvariant` changes no bit of a step of a single text without padding, so that it can be skipped."""
     if not isinstance(model, CausalStack) or not model.packs_texts or any(model.sliding_windows) or computes_bfloat16():
         return False
     layers: list[Any] = [part for part in model.modules() if isinstance(part, AttentionLayer)]
@@ -168,10 +169,10 @@ def _same_alone(model: object) -> bool:
 
 
 def _ending_together(prompts: Tokens) -> Tokens:
-    """The same with all padding in front.
+    """The same prompts, padded on the left.
 
     Raises:
-        InputError: for a prompt without a token.
+        InputError: for an empty prompt.
     """
     valid = prompts.valid
     if prompts.padding_side == "nowhere" and valid.shape[1]:
@@ -189,11 +190,11 @@ def _ending_together(prompts: Tokens) -> Tokens:
 
 @dataclass(frozen=True, slots=True)
 class PositionLimit:
-    """A limit within a model's positions: the prompt takes some, and the last token written takes none.
+    """A length limit within the model's positions: the prompt takes some, and the last generated token takes none.
 
     Arguments:
-        limit: what was asked for.
-        positions: of the model; None for any number.
+        limit: the requested limit.
+        positions: the number of positions of the model; None = unlimited.
 
     >>> from regard.generation import FixedLength
     >>> PositionLimit(FixedLength(9), 10)(Tokens.pad([[5, 6, 7], [8]])).tolist()
@@ -211,13 +212,13 @@ class PositionLimit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speculated:
-    """What was written, and how well the guesses were.
+    """The result of speculative decoding, and its acceptance statistics.
 
     Arguments:
-        hypothesis: as another decoding would return it.
-        guessed: tokens that the small model proposed.
-        accepted: of them, those that the large one kept.
-        readings: of the large model; each gives one token more than it accepts.
+        hypothesis: the text, as other decoding methods return it.
+        guessed: the number of tokens that the draft model proposed.
+        accepted: the number of them that the large model accepted.
+        readings: the number of passes of the large model; each gives one token more than it accepts.
     """
 
     hypothesis: Hypothesis
@@ -228,26 +229,28 @@ class Speculated:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speculation(Generic[S, D]):
-    """Writes on after a prompt as `model` would, with fewer readings of it (Leviathan et al. 2023, algorithm 1).
+    """Speculative decoding: continues a prompt as `model` would, with fewer passes of it (Leviathan et al. 2023, algorithm 1).
 
-    The draft proposes x_1 .. x_n, each from its own distribution q_i; the model reads them in one go and gives p_1 .. p_{n+1}.
+    The draft model proposes x_1 .. x_n, sampled from its distributions q_i. The model reads them in one pass and gives
+    p_1 .. p_{n+1}.
 
-        keep x_i with probability min(1, p_i(x_i) / q_i(x_i)), up to the first that is not kept;
-        in its place sample from max(0, p_i - q_i), normalised; after n kept ones sample from p_{n+1}
+        accept x_i with probability min(1, p_i(x_i) / q_i(x_i)), up to the first rejection;
+        replace the rejected token by a sample from max(0, p_i - q_i), normalised; after n accepted ones sample from p_{n+1}
 
-    What comes out is distributed as if the model had been asked token by token, whatever the draft is (their appendix A.1); only
-    the time depends on it. Without a generator both take the most probable token, and what comes out is greedy search's.
+    The result has the same distribution as sampling from the model token by token, for any draft model (appendix A.1 of the
+    paper); only the time depends on the draft. Without a generator both take the most probable token, and the result is that of
+    greedy search.
 
     Arguments:
-        model: whose answer is wanted.
-        draft: reads the same tokens, faster.
-        ahead: n, tokens guessed at a time.
-        transforms: changes to the logits, of both alike.
-        stop: rules that end the text besides the end token.
-        end_tokens: ids of which any ends the text, in place of the model's own end token where there are any.
+        model: the model whose continuation is generated.
+        draft: a faster model with the same tokens.
+        ahead: n, the number of tokens proposed at a time.
+        transforms: changes to the logits of both models.
+        stop: rules that end the text, besides the end token.
+        end_tokens: ids that end the text, instead of the model's own end token.
 
     Raises:
-        InputError: for two models with other vocabularies, or `ahead` below 1.
+        InputError: for two models with different vocabularies, or `ahead` below 1.
     """
 
     model: CausalLM[S]
@@ -269,16 +272,16 @@ class Speculation(Generic[S, D]):
     def write(
         self, prompt: Sequence[int], *, most: int, least: int = 0, generator: torch.Generator | None = None
     ) -> Speculated:
-        """What follows a prompt.
+        """The continuation of a prompt.
 
         Arguments:
-            prompt: token ids, one at least.
-            most: tokens to write, the end token among them.
-            least: tokens before the end token is allowed.
-            generator: of the sampling; greedy where None.
+            prompt: token ids, at least one.
+            most: the maximum number of tokens, with the end token.
+            least: the number of tokens before the end token is allowed.
+            generator: of the sampling; None = greedy.
 
         Raises:
-            InputError: for a model or draft whose state cannot go back, and for logits that are not finite.
+            InputError: for a model or draft whose state cannot be cropped, and for logits that are not finite.
         """
         device = next(self.model.parameters()).device  # type: ignore[attr-defined]
         ids = torch.tensor([list(prompt)], device=device)
@@ -320,7 +323,7 @@ class Speculation(Generic[S, D]):
     def _guess(
         self, guessing: _Reading, last: Tensor, text: _Text, count: int, generator: torch.Generator | None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """So many tokens by the draft, and the distribution each was sampled from."""
+        """This many tokens of the draft model, and the distributions from which they were sampled."""
         proposals: list[Tensor] = []
         beliefs: list[Tensor] = []
         for _ in range(count):
@@ -334,7 +337,7 @@ class Speculation(Generic[S, D]):
 
 
 class _Reading:
-    """A language model that reads on, and goes back."""
+    """A language model with its state, which can be cropped."""
 
     def __init__(self, model: CausalLM[Any], before: Tensor) -> None:
         self.model = model
@@ -354,10 +357,10 @@ class _Reading:
         return logits
 
     def back_to(self, length: int) -> None:
-        """Forget all but the first tokens.
+        """Crop the state to the first tokens.
 
         Raises:
-            InputError: for a state that does not remember earlier ones.
+            InputError: for a state that cannot be cropped.
         """
         if self.state.length <= length:
             return
@@ -371,7 +374,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """What has been written, and what may come next."""
+    """The generated tokens, and the tokens that are allowed next."""
 
     paths: Paths
     least: int
@@ -380,7 +383,7 @@ class _Text:
     transforms: Sequence[LogitTransform]
 
     def allowed(self, logits: Tensor) -> Tensor:
-        """(1, V) with minus infinity where a token may not come."""
+        """Logits (1, V) with minus infinity at tokens that are not allowed."""
         forbidden = [*self.never, *(self.ends if self.paths.length < self.least else ())]
         found = logits
         if forbidden:
@@ -391,14 +394,14 @@ class _Text:
         return found
 
     def longer(self, token: Tensor, logits: Tensor) -> _Text:
-        """With one token (1,) more, and its log-probability by these logits (1, V)."""
+        """The text with one more token (1,), whose log-probability is given by these logits (1, V)."""
         log_probability = logits.log_softmax(dim=-1)[:, int(token)]
         paths = self.paths.advanced(torch.zeros(1, dtype=torch.long, device=token.device), token, log_probability)
         return _Text(paths, self.least, self.never, self.ends, self.transforms)
 
 
 def _chosen(allowed: Tensor, generator: torch.Generator | None) -> Tensor:
-    """(1,): the best token, or a sample."""
+    """(1,): the most probable token, or a sample."""
     if generator is None:
         return allowed.argmax(dim=-1)
     return inverse_transform(allowed, torch.rand(1, generator=generator, dtype=torch.float64))
@@ -407,7 +410,7 @@ def _chosen(allowed: Tensor, generator: torch.Generator | None) -> Tensor:
 def _judged(
     allowed: Tensor, believed: tuple[Tensor, Tensor] | None, generator: torch.Generator | None
 ) -> tuple[Tensor, bool]:
-    """The token that the model lets are at a place, (1,), and whether it is the proposed one.
+    """The token of the model at a position, (1,), and whether it is the proposed one.
 
     Arguments:
         allowed: the model's logits, (1, V).

@@ -1,4 +1,4 @@
-"""An answer of a search, those that are under way, and who wants to know of them."""
+"""The hypotheses of a search, the paths in progress, and observers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ from regard.layers import Source
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hypothesis:
-    """A target sequence that a search found, with what the model thinks of it.
+    """A target sequence that a search found, with its probabilities.
 
-    Of k calls of `decoder.step`, each emits one token, so `len(token_log_probabilities) == len(rows) == k`:
-    this is |Y|, and it counts the end token where there is one.
+    Each of k calls of `decoder.step` emits one token, so `len(token_log_probabilities) == len(rows) == k`. This number is
+    |Y|; it counts the end token, if there is one.
 
     Arguments:
         tokens: the ids, without start and end token; a stop sequence is kept.
         finished: True = ended by the end token or a stop rule, False = cut at the maximum length.
         log_probability: sum of `token_log_probabilities` in natural-log units, accumulated in float32.
-        score: what hypotheses are compared by: log-probability / length penalty + coverage penalty.
-        token_log_probabilities: of each emitted token, the end token included; the model's own, before any
-            transform.
-        rows: `rows[t]` is the batch row this hypothesis occupied in call t of `decoder.step` of its search;
-            call 0 consumes the start token. Following it through a record of all calls gives this
-            hypothesis's record.
+        score: the value by which hypotheses are ranked: log-probability / length penalty + coverage penalty.
+        token_log_probabilities: of each emitted token, with the end token; by the model, before any transform.
+        rows: `rows[t]` is the batch row of this hypothesis in call t of `decoder.step`; call 0 consumes the start token.
+            With it the record of all calls gives the record of this hypothesis.
 
     >>> Hypothesis(tokens=(5,), finished=True, log_probability=-3.0, score=-1.5,
     ...            token_log_probabilities=(-1.0, -2.0), rows=(0, 3)).length
@@ -44,7 +42,7 @@ class Hypothesis:
 
     @property
     def length(self) -> int:
-        """|Y|, emitted tokens with the end token among them."""
+        """|Y|, the number of emitted tokens, with the end token."""
         return len(self.token_log_probabilities)
 
 
@@ -53,10 +51,10 @@ class Hypothesis:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Paths:
-    """What each of N rows has emitted in T steps, and where it came from. Transforms and stop rules read it.
+    """The tokens that each of N rows has emitted in T steps, and its previous rows. Transforms and stop rules read it.
 
     Arguments:
-        sources: (N,) int64, the row of the source batch that each row is about.
+        sources: (N,) int64, the source row of each row.
         tokens: (N, T) int64, emitted so far, without the start token.
         log_probabilities: (N, T) float32, of these tokens.
         totals: (N,) float32, their sums.
@@ -107,14 +105,14 @@ class Paths:
         """The paths one call later: row i continues row `parents[i]` with `tokens[i]`.
 
         Arguments:
-            parents: (M,) int64, rows of the call that has just been made.
+            parents: (M,) int64, rows of the last call.
             tokens: (M,) int64.
             log_probabilities: (M,) float32.
         """
         return self.select(parents)._followed(parents, tokens, log_probabilities)
 
     def lengthened(self, tokens: Tensor, log_probabilities: Tensor) -> Paths:
-        """`advanced` where each row continues itself."""
+        """`advanced` with each row continuing itself."""
         return self._followed(torch.arange(len(self), device=tokens.device), tokens, log_probabilities)
 
     def _followed(self, rows: Tensor, tokens: Tensor, log_probabilities: Tensor) -> Paths:
@@ -127,7 +125,7 @@ class Paths:
         )
 
     def hypotheses(self, *, end_id: int, finished: Sequence[bool], scores: Sequence[float]) -> list[Hypothesis]:
-        """Every row as a result; a trailing end token is counted but not shown."""
+        """Every row as a hypothesis; a final end token counts, but is not among its tokens."""
         columns = (self.tokens, self.log_probabilities, self.totals, self.rows)
         return [
             Hypothesis(
@@ -148,34 +146,33 @@ class Paths:
 
 
 class SearchObserver(Protocol):
-    """Told of a search's beginning and end, so that what was recorded in between can be put in order.
+    """Called at the beginning and the end of a search, so that a recording of the calls in between can be sorted.
 
-    Between the two calls the search calls `decoder.start` once and then `decoder.step` for call 0, 1, 2,
-    ...; `Hypothesis.rows` says which row of each call a hypothesis went through. A search over no sentences
-    makes no call of the decoder. A search that raises, or a stream that is abandoned, is not reported as
-    finished.
+    Between the two calls the search calls `decoder.start` once and then `decoder.step` for call 0, 1, 2, ...;
+    `Hypothesis.rows` holds the row of a hypothesis in each call. A search over no sentences makes no call of the decoder.
+    A search that raises, or a stream that is not read to the end, is not reported as finished.
     """
 
     def search_started(self, source: Source) -> None:
-        """Called before `decoder.start`, with the batch that it will read."""
+        """Called before `decoder.start`, with its batch."""
         ...
 
     def search_finished(self, hypotheses: list[list[Hypothesis]]) -> None:
-        """Called last: for each source row its hypotheses, best first."""
+        """Called at the end, with the hypotheses of each source row, best first."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SearchStep:
-    """One step of a beam search: the continuations that it ranked, and which of them continue.
+    """One step of a beam search: the ranked continuations, and the rows of the next call.
 
     Arguments:
-        sources: R source rows, those that are not done.
-        parents: (R, C) int64, the batch row of the call just made that each continuation continues; best first.
-        tokens: (R, C) int64, by which token.
-        totals: (R, C) float32, log-probability of the whole; minus infinity for a place that nothing fills.
+        sources: the R source rows that are not done.
+        parents: (R, C) int64, the row of the last call that each continuation continues; best first.
+        tokens: (R, C) int64, the token of each continuation.
+        totals: (R, C) float32, log-probability of the whole hypothesis; minus infinity for an empty place.
         ended: (R, C) bool, whether it is complete and was scored.
-        next_parents, next_tokens: (N,) int64, of each row of the next call; empty after the last.
+        next_parents, next_tokens: (N,) int64, for each row of the next call; empty after the last.
     """
 
     sources: tuple[int, ...]
@@ -188,7 +185,7 @@ class SearchStep:
 
 
 class StepObserver(SearchObserver, Protocol):
-    """A search observer that a beam search also tells of each of its steps."""
+    """A search observer that a beam search also calls after each step."""
 
     def search_stepped(self, step: SearchStep) -> None:
         """Called after each call of the decoder."""
@@ -199,5 +196,5 @@ class PauseObserver(SearchObserver, Protocol):
     """A search observer that is also called between the steps of any search, beam or not."""
 
     def search_paused(self) -> None:
-        """Called after each call of the decoder and the choice that follows from it; what it raises ends the search."""
+        """Called after each call of the decoder and the choice of the next tokens; an exception ends the search."""
         ...

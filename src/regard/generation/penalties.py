@@ -1,4 +1,4 @@
-"""Settings of a search that depend on length: penalties that scores are divided by, limits, stop rules; and checks of numbers.
+"""Settings of a search that depend on length: length and coverage penalties, limits, stop rules; and checks of numbers.
 
 A beam search compares hypotheses of different lengths by s(Y, X) = log P(Y|X) / lp(Y) + cp(X; Y) (Wu et al. 2016, equation 14).
 |Y| counts the end token.
@@ -75,10 +75,10 @@ def truth(field: str, value: object) -> None:
 
 
 class LengthPenalty(Protocol):
-    """A divisor of log-probability: positive, and never falling with the length, as the search relies on."""
+    """A divisor of log-probability. It must be positive and must not decrease with the length."""
 
     def __call__(self, length: int) -> float:
-        """The divisor for |Y| = `length`, the end token counted."""
+        """The divisor for |Y| = `length`, which counts the end token."""
         ...
 
 
@@ -86,7 +86,7 @@ class LengthPenalty(Protocol):
 class GnmtLength:
     """lp(Y) = (5 + |Y|)^alpha / (5 + 1)^alpha (Wu et al. 2016, equation 14).
 
-    Log-probability is negative, so a larger alpha favours longer outputs; 0 leaves plain log-probability.
+    Log-probability is negative, so a larger alpha favours longer outputs; with 0 the score is the log-probability.
 
     Arguments:
         alpha: at least 0.
@@ -110,7 +110,7 @@ class GnmtLength:
 
 @dataclass(frozen=True, slots=True)
 class PowerLength:
-    """lp(Y) = |Y|^alpha, as in `transformers`: 0 leaves plain log-probability, 1 is the mean of a token's.
+    """lp(Y) = |Y|^alpha, as in `transformers`: with 0 the score is the log-probability, with 1 its mean per token.
 
     Arguments:
         alpha: at least 0.
@@ -149,8 +149,8 @@ class AverageLength:
 class CoveragePenalty:
     """cp(X; Y) = beta * sum_i log(min(sum_j p_ij, 1)) over real source positions i.
 
-    Wu et al. 2016, equation 14. p_ij is the weight of target step j, the end token's among them, on source
-    position i. The paper leaves log 0 open: here a position's coverage counts as at least `floor`.
+    Wu et al. 2016, equation 14. p_ij is the attention weight of target step j, including the end token, on source position
+    i. The paper does not define log 0: here the coverage of a position is at least `floor`.
 
     Arguments:
         beta: at least 0.
@@ -187,7 +187,7 @@ class CoveragePenalty:
 
 
 def check_coverage(decoder: Decoder[Any]) -> None:
-    """Refuse to rank by coverage where nothing is covered: without attention cp is the same for every hypothesis.
+    """Refuse a coverage penalty without attention: cp would be the same for every hypothesis.
 
     Raises:
         InputError: for a decoder whose alignment is always zero.
@@ -200,10 +200,10 @@ def check_coverage(decoder: Decoder[Any]) -> None:
 
 
 class LengthLimit(Protocol):
-    """How long the answer to each source may become."""
+    """The maximum length of the answer to each source."""
 
     def __call__(self, source: Source) -> Tensor:
-        """(B,) int64: the most tokens each answer may have, its end token among them."""
+        """(B,) int64, the maximum number of tokens of each answer, with the end token."""
         ...
 
 
@@ -212,7 +212,7 @@ class FixedLength:
     """The same limit for every source.
 
     Arguments:
-        count: tokens, the end token among them; at least 1.
+        count: tokens, with the end token; at least 1.
 
     Raises:
         InputError: for any other value.
@@ -258,17 +258,17 @@ class RelativeLength:
         whole("maximum_extra", self.extra, least=0)
 
     def __call__(self, source: Source) -> Tensor:
-        """The line, per row."""
+        """The limit of each row."""
         return (source.lengths * self.factor).floor().long() + self.extra
 
 
 def row_limits(decoder: Decoder[Any], source: Source, limit: LengthLimit) -> list[int]:
-    """The most steps for each source row: the limit, within what the decoder can reach, and at least one."""
+    """The maximum number of steps for each source row: the limit, at most the decoder's positions, and at least 1."""
     return limit(source).clamp(min=1, max=decoder.maximum_target_length).tolist()
 
 
 class StopRule(Protocol):
-    """Says which rows are complete without an end token."""
+    """Decides which rows are complete without an end token."""
 
     def __call__(self, paths: Paths) -> Tensor:
         """(N,) bool: True = this row ends here, with its newest token."""
@@ -297,7 +297,7 @@ class StopSequence:
         self.ids = tuple(ids)
 
     def __call__(self, paths: Paths) -> Tensor:
-        """Whether the tail of each row is the sequence."""
+        """Whether each row ends with the sequence."""
         if paths.length < len(self.ids):
             return torch.zeros(len(paths), dtype=torch.bool, device=paths.tokens.device)
         wanted = torch.tensor(self.ids, device=paths.tokens.device)

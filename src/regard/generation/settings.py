@@ -1,4 +1,4 @@
-"""How to decode, as data; the one call that does it; and which settings contradict each other."""
+"""Settings of decoding, the function `search` that follows them, and checks for contradictions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ S = TypeVar("S", bound=DecoderState)
 
 
 WIDEST = 1_000
-"""Hypotheses of a sentence: memory grows with them, and no search gets better with so many."""
+"""The largest number of hypotheses of a sentence: memory grows with it, and a larger beam does not improve results."""
 
 
 @renamed(enough="early_stopping")
@@ -166,19 +166,19 @@ class GenerationSettings:
 
     @property
     def limit(self) -> LengthLimit:
-        """The length limit these settings describe."""
+        """The length limit of these settings."""
         if self.maximum_length is not None:
             return FixedLength(self.maximum_length)
         return RelativeLength(factor=self.maximum_ratio, extra=self.maximum_extra)
 
     @property
     def length_divisor(self) -> LengthPenalty:
-        """What log-probability is divided by before hypotheses are compared."""
+        """The length penalty of these settings."""
         return (PowerLength if self.length_normalisation == "power" else GnmtLength)(self.length_penalty)
 
     @property
     def transforms(self) -> tuple[LogitTransform, ...]:
-        """What sampling does to the logits, in order: temperature, top-k, top-p, min-p."""
+        """The changes of logits for sampling, in order: temperature, top-k, top-p, min-p."""
         chain: list[LogitTransform] = []
         if self.temperature != 1:
             chain.append(Temperature(self.temperature))
@@ -191,11 +191,11 @@ class GenerationSettings:
         return tuple(chain)
 
     def changes(self, before: Tokens | None = None) -> tuple[LogitTransform, ...]:
-        """All that is done to the logits, in order: biases, what repetition costs, then `transforms`.
+        """All changes of logits, in order: biases, repetition penalties, then `transforms`.
 
         Arguments:
-            before: what the rows of a search had read of the language they write: the prompts of a language model. None where
-                the source is another text, as in translation.
+            before: the prompts of a language model, which count as earlier tokens for repetition; None if the source is another
+                text, as in translation.
 
         Raises:
             InputError: for a biased token that is named by its text; `biases_by_id` has the ids of a tokenizer.
@@ -213,12 +213,12 @@ class GenerationSettings:
         return (*chain, *self.transforms)
 
     def bans(self, before: Tokens | None = None) -> tuple[LogitTransform, ...]:
-        """The part of `changes` that only rules tokens out, which a beam follows too."""
+        """The part of `changes` that excludes tokens; beam search uses it too."""
         never = (Forbid(self.forbidden_tokens),) if self.forbidden_tokens else ()
         return (*never, NoRepeatedNgrams(self.no_repeat_ngram_size, before)) if self.no_repeat_ngram_size else never
 
     def with_ids(self, tokenizer: Tokenizer) -> GenerationSettings:
-        """The same, with ids in `logit_bias` in place of texts.
+        """The same settings with ids instead of texts in `logit_bias`.
 
         Raises:
             InputError: for a text that is not one token.
@@ -237,26 +237,26 @@ def search(
     stop: Sequence[StopRule] = (),
     before: Tokens | None = None,
 ) -> list[list[Hypothesis]]:
-    """Decode as the settings say.
+    """Decode by the settings: greedy search, beam search or sampling.
 
-    Runs without gradients; the caller puts the decoder in evaluation mode.
+    No gradients are computed; the caller puts the decoder in evaluation mode.
 
     Arguments:
         decoder: the model.
         source: B sentences.
-        settings: how.
-        observer: called at the beginning and the end. When several samples are sampled per sentence, it sees
-            each sentence so many times in a row.
+        settings: how to decode.
+        observer: called at the beginning and the end. With several samples per sentence, each sentence is repeated that many
+            times in its batch.
         forbid: ids that are never emitted, besides padding and start.
-        limit: in place of the settings' own.
-        stop: rules that end a row besides its end token; not in beam search, whose hypotheses end with their end tokens.
-        before: what the rows had read of the language they write, see `GenerationSettings.changes`.
+        limit: replaces the limit of the settings.
+        stop: rules that end a row, besides the end token; not for beam search.
+        before: the prompts of a language model, see `GenerationSettings.changes`.
 
     Returns:
-        For each source row its hypotheses: best first, or samples in the order they were sampled.
+        For each source row its hypotheses: best first, or samples in the order of sampling.
 
     Raises:
-        InputError: for a coverage penalty where the decoder has no attention, NaN or infinite logits, where every token is
+        InputError: for a coverage penalty with a decoder without attention, NaN or infinite logits, if every token is
             forbidden, and for stop rules in beam search.
     """
     limit = settings.limit if limit is None else limit
@@ -321,13 +321,13 @@ def search(
 
 
 OF_SAMPLING: Mapping[str, object] = MappingProxyType({"temperature": 1.0, "top_k": None, "top_p": None, "min_p": None})
-"""Settings that only change what is sampled, each with the value that changes nothing."""
+"""Settings that only affect sampling, each with its neutral value."""
 
 OF_SINGLE_TEXTS: Mapping[str, object] = MappingProxyType(
     {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "logit_bias": ()}
 )
-"""Settings that change which token is the best, likewise. A beam ranks by the model's own probabilities, and they change no
-probability."""
+"""Settings that can change the most probable token, each with its neutral value. Beam search ranks by the model's own
+probabilities, which they do not change."""
 
 
 def check_together(settings: GenerationSettings) -> None:

@@ -1,4 +1,4 @@
-"""One hypothesis per source, token by token: greedy search and sampling."""
+"""Greedy search and sampling: one hypothesis per source, token by token."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ S = TypeVar("S", bound=DecoderState)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """What one call of the decoder gave.
+    """The result of one call of the decoder.
 
     Arguments:
-        sources: the source row of each row still in the batch; where several are sampled, counted over all samples.
-        tokens: the token each of them emitted, end tokens included.
-        log_probabilities: of these tokens, the model's own.
-        left: by source row, the hypotheses that this step completed; their rows are gone from the next step.
+        sources: the source row of each row still in the batch; with several samples, rows are counted over all samples.
+        tokens: the token that each of them emitted, end tokens included.
+        log_probabilities: of these tokens, by the model.
+        left: by source row, the hypotheses that this step completed; their rows leave the batch.
     """
 
     sources: tuple[int, ...]
@@ -45,17 +45,17 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class NextToken:
-    """How the rows of a search get their next token, and which of them end with it.
+    """The rules by which rows of a search get their next token, and end.
 
     Arguments:
         config: of the decoder.
-        choice: picks a token of each row, from logits that the transforms have changed.
-        transforms: changes to the logits, in order, after the standing ones: padding and start are never emitted.
-        stop: rules that end a row besides its end token.
+        choice: chooses a token for each row from the changed logits.
+        transforms: changes to the logits, in order; padding and start tokens are excluded before.
+        stop: rules that end a row, besides the end token.
         minimum_length: tokens before the end token is allowed.
-        forced_end: whether the last token that the limit allows is the end token.
-        forced_start: the token that every answer begins with; None for whichever is chosen.
-        end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any.
+        forced_end: whether the last token within the limit is always the end token.
+        forced_start: the first token of every answer; None = any token.
+        end_tokens: ids that end an answer, instead of the model's own end token.
     """
 
     config: DecoderConfig
@@ -69,12 +69,12 @@ class NextToken:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the most probable token is taken as the model has it, and nothing but an end token ends a row."""
+        """Whether this is plain greedy search: no changes of logits, and only end tokens end a row."""
         ruled = self.transforms or self.stop or self.forced_end or self.forced_start is not None
         return self.choice is most_probable and not ruled
 
     def forbidden(self, length: int) -> tuple[int, ...]:
-        """The tokens that no row emits after so many."""
+        """The tokens that no row may emit after this many tokens."""
         return forbidden_ids(self.config, self.minimum_length, length, self.end_tokens)
 
     @property
@@ -83,15 +83,15 @@ class NextToken:
         return self.end_tokens or (self.config.end_id,)
 
     def __call__(self, logits: Tensor, paths: Paths, limits: Tensor) -> tuple[Paths, Tensor]:
-        """The paths one token longer, and which of them have ended by themselves (N,) bool.
+        """The paths with one more token, and which of them have ended before the limit, (N,) bool.
 
         Arguments:
-            logits: (N, V) float32, the model's own.
-            paths: what the N rows have emitted so far.
-            limits: (N,) int64, the most tokens of each.
+            logits: (N, V) float32, of the model.
+            paths: the tokens of the N rows so far.
+            limits: (N,) int64, the maximum number of tokens of each.
 
         Raises:
-            InputError: for NaN or infinite logits, and where every token is forbidden.
+            InputError: for NaN or infinite logits, and if every token is forbidden.
         """
         end_id = self.config.end_id
         allowed = Forbid(self.forbidden(paths.length))(logits, paths)
@@ -128,7 +128,7 @@ def stream(
     end_tokens: tuple[int, ...] = (),
     observer: SearchObserver | None = None,
 ) -> Iterator[Step]:
-    """Decode one hypothesis per source row, or several draws, and hand out each step as it is made. Arguments as for `generate`.
+    """Decode one hypothesis per source row, or several samples, and yield each step. Arguments as for `generate`.
 
     >>> from types import SimpleNamespace
     >>> from regard.layers import Tokens
@@ -221,31 +221,29 @@ def generate(
 ) -> list[Hypothesis]:
     """One hypothesis per source row, by greedy search or sampling. Rows that end leave the batch.
 
-    Runs without gradients. The caller puts the decoder in evaluation mode (`decoder.eval()`); with dropout
-    on, answers vary.
+    No gradients are computed. The caller puts the decoder in evaluation mode (`decoder.eval()`); with dropout results vary.
 
     Arguments:
         decoder: the model.
         source: B sentences.
-        draws: answers for each, which continue from one reading of it.
-        choose: `Greedy()` where None, or `Sample(generator)`.
-        transforms: changes to the logits, in order, after the standing ones: padding and start are never
-            emitted.
-        stop: rules that end a row besides its end token.
-        limit: the most tokens of each answer, the end token among them; input length + 50 where None. A
-            decoder with limited positions lowers it.
+        draws: the number of samples per sentence, which share the encoded source.
+        choose: None = `Greedy()`; or `Sample(generator)`.
+        transforms: changes to the logits, in order; padding and start tokens are excluded before.
+        stop: rules that end a row, besides the end token.
+        limit: the maximum number of tokens of each answer, with the end token; None = input length + 50. A decoder with
+            limited positions lowers it.
         minimum_length: tokens before the end token is allowed.
-        length_penalty: only scales `score`, so that it compares with a beam search's; none where None.
-        forced_end: whether the last token that the limit allows is the end token.
-        forced_start: the token that every answer begins with; None for whichever is chosen.
-        end_tokens: ids of which any ends an answer, in place of the model's own end token where there are any.
-        observer: called at the beginning and the end; a `PauseObserver` after each step too.
+        length_penalty: only divides `score`, to make it comparable with that of a beam search; None = no penalty.
+        forced_end: whether the last token within the limit is always the end token.
+        forced_start: the first token of every answer; None = any token.
+        end_tokens: ids that end an answer, instead of the model's own end token.
+        observer: called at the beginning and the end; a `PauseObserver` also after each step.
 
     Returns:
-        B hypotheses in the order of the source; of B * samples, those of one sentence next to one another.
+        B hypotheses in the order of the source; with several samples B * draws, grouped by sentence.
 
     Raises:
-        InputError: for NaN or infinite logits, and where every token is forbidden.
+        InputError: for NaN or infinite logits, and if every token is forbidden.
 
     >>> from types import SimpleNamespace
     >>> from regard.layers import Tokens

@@ -1,9 +1,8 @@
 """Changes to logits before a token is chosen.
 
-A transform takes logits and the paths so far and returns logits of the same shape, working on the last axis
-only. What it rules out becomes minus infinity. Transforms decide which token comes next; the
-log-probabilities of a `Hypothesis` are always the model's own. First what looks at one step alone
-(temperature, top-k and the like), then biases of single tokens, then what repetition costs.
+A transform takes logits and the paths so far, and returns logits of the same shape. It works on the last axis. Excluded tokens
+get minus infinity. Transforms affect the choice of the next token; the log-probabilities of a `Hypothesis` are always those
+of the model. Transforms of a single step (temperature, top-k, ...) come first, then biases of tokens, then repetition penalties.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ class LogitTransform(Protocol):
 
         Arguments:
             logits: (N, V) float32; never changed in place.
-            paths: what these N rows have emitted so far.
+            paths: the tokens of these N rows so far.
 
         Returns:
-            (N, V), minus infinity where a token is ruled out.
+            (N, V), minus infinity at excluded tokens.
         """
         ...
 
@@ -47,7 +46,7 @@ class Temperature:
         value: above 0.
 
     Raises:
-        InputError: for any other value; what 0 would mean is greedy search.
+        InputError: for any other value; for temperature 0 use greedy search.
 
     >>> Temperature(0.5)(torch.tensor([[1.0, 2.0]]), Paths.begin(1, "cpu")).tolist()
     [[2.0, 4.0]]
@@ -92,10 +91,10 @@ class TopK:
 
 @dataclass(frozen=True, slots=True)
 class TopP:
-    """The smallest set of most probable tokens whose probabilities sum to p or more.
+    """Only the smallest set of most probable tokens whose probabilities sum to p or more.
 
-    This is nucleus sampling (Holtzman et al. 2020). The most probable token always stays, and so do tokens
-    tied with the last one in. p = 1 changes nothing.
+    This is nucleus sampling (Holtzman et al. 2020). The most probable token is always kept, and so are tokens with the same
+    probability as the last one. p = 1 changes nothing.
 
     Arguments:
         mass: p, above 0 and at most 1.
@@ -127,7 +126,7 @@ class TopP:
 
 @dataclass(frozen=True, slots=True)
 class MinP:
-    """Tokens at least `share` times as probable as the most probable one. 0 changes nothing.
+    """Only tokens at least `share` times as probable as the most probable one. 0 changes nothing.
 
     Arguments:
         share: from 0 to 1.
@@ -155,7 +154,7 @@ class MinP:
 
 @dataclass(frozen=True, slots=True)
 class Forbid:
-    """These ids never.
+    """Excludes these ids.
 
     >>> Forbid((0,))(torch.tensor([[1.0, 2.0]]), Paths.begin(1, "cpu")).tolist()
     [[-inf, 2.0]]
@@ -167,7 +166,7 @@ class Forbid:
         """Minus infinity at the ids.
 
         Raises:
-            InputError: for an id that is no token's.
+            InputError: for an id that no token has.
         """
         if self.ids and not 0 <= min(self.ids) <= max(self.ids) < logits.shape[-1]:
             wrong = next(index for index in self.ids if not 0 <= index < logits.shape[-1])
@@ -182,7 +181,7 @@ class MinimumLength:
     """No end token before `count` other tokens.
 
     Arguments:
-        count: tokens, the end token not among them; at least 0.
+        count: tokens, without the end token; at least 0.
         end_id: the end token.
 
     Raises:
@@ -206,9 +205,9 @@ class MinimumLength:
 def forbidden_ids(
     config: DecoderConfig, minimum_length: int, length: int, end_tokens: tuple[int, ...] = ()
 ) -> tuple[int, ...]:
-    """The ids no search emits after `length` tokens: padding, start, and what ends an answer while it is early.
+    """The ids that a search may not emit after `length` tokens: padding, start, and before the minimum length the end tokens.
 
-    Where a family uses one id for start or padding and for end, that id is how a sequence ends, and allowed.
+    If a family uses the same id for the end token and for start or padding, this id is allowed.
     """
     never, ends = {config.padding_id, config.start_id} - {config.end_id}, set(end_tokens or (config.end_id,))
     return tuple(sorted((never | ends) if length < minimum_length else never - ends))
@@ -230,18 +229,18 @@ def are_among(tokens: Tensor, ids: tuple[int, ...]) -> Tensor:
 
 
 Biases = tuple[tuple[int | str, float], ...]
-"""Tokens, each an id or its text, and what is added to the logit of each."""
+"""Tokens, each as an id or a text, and the number to add to the logit of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogitBias:
-    """A number added to the logits of some tokens, for any text.
+    """Adds a number to the logits of some tokens.
 
     Arguments:
-        amounts: ids, and what is added to the logit of each; 100 makes one all but certain, -100 all but impossible.
+        amounts: ids, and the number to add to the logit of each; 100 makes a token almost certain, -100 almost impossible.
 
     Raises:
-        InputError: for what is no id or no finite number, and an id given twice.
+        InputError: for a value that is not an id or not a finite number, and for an id given twice.
 
     >>> LogitBias(((1, -2.0),))(torch.tensor([[1.0, 1.0]]), Paths.begin(1, "cpu")).tolist()
     [[1.0, -1.0]]
@@ -255,7 +254,7 @@ class LogitBias:
             whole("logit_bias", token, least=0)
 
     def __call__(self, logits: Tensor, paths: Paths) -> Tensor:
-        """The logits with what is added.
+        """The logits with the biases.
 
         Raises:
             InputError: for an id that the model does not have.
@@ -269,7 +268,7 @@ class LogitBias:
 
 
 def check_biases(field: str, biases: object) -> None:
-    """Refuse what are no pairs of a token and a number.
+    """Refuse values that are not pairs of a token and a number.
 
     Raises:
         InputError: naming the pair.
@@ -294,9 +293,9 @@ def check_biases(field: str, biases: object) -> None:
 
 
 def biases_by_id(biases: Sequence[tuple[int | str, float]], tokenizer: Tokenizer) -> tuple[tuple[int, float], ...]:
-    """The ids of tokens that are named by their texts.
+    """The biases with ids instead of texts.
 
-    A text is one that the tokenizer reads as a single token, such as " the", or a token as the vocabulary spells it.
+    A text must be a single token for the tokenizer, such as " the", or a token as it is in the vocabulary.
 
     Raises:
         InputError: for a text of several tokens, or of none.
@@ -308,10 +307,10 @@ def biases_by_id(biases: Sequence[tuple[int | str, float]], tokenizer: Tokenizer
 
 
 def only_ids(biases: Biases) -> tuple[tuple[int, float], ...]:
-    """The same pairs, where all tokens are ids.
+    """The same pairs, if all tokens are ids.
 
     Raises:
-        InputError: naming one that is not.
+        InputError: naming a token that is not an id.
     """
     found = []
     for token, amount in biases:
@@ -339,16 +338,16 @@ def _id(text: str, tokenizer: Tokenizer) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepetitionPenalty:
-    """Tokens that were read or written before become less probable by a factor (Keskar et al. 2019, section 4.1).
+    """Makes tokens of the prompt and of the generated text less probable (Keskar et al. 2019, section 4.1).
 
-        logit -> logit / theta where it is above 0, logit * theta where it is below        for each token seen
+        logit -> logit / theta if logit > 0,  logit * theta if logit < 0        for each token that occurred
 
-    The paper divides every logit; a negative one would rise by that, so it is multiplied here, as in `transformers`. What a
-    token's logit is above or below depends on the model, so the same theta means more to one than to another.
+    The paper divides every logit. That would raise negative ones, so they are multiplied here, as in `transformers`. Logits have
+    different scales and offsets in different models, so the effect of theta depends on the model.
 
     Arguments:
-        penalty: theta, above 0; 1 changes nothing, 1.2 is the paper's, below 1 repeats more.
-        before: what the sources had read before the first token that is written, padding left out; None for nothing.
+        penalty: theta, above 0; 1 changes nothing, 1.2 is the paper's value, below 1 repetition becomes more probable.
+        before: the prompts, whose tokens count too, without padding; None = no prompts.
 
     Raises:
         InputError: for a penalty that is not above 0.
@@ -365,7 +364,7 @@ class RepetitionPenalty:
         number("repetition_penalty", self.penalty, above=0)
 
     def __call__(self, logits: Tensor, paths: Paths) -> Tensor:
-        """The logits of what was seen, over or times the penalty."""
+        """The logits, with the penalty for tokens that occurred."""
         seen = times_written(paths, logits.shape[-1]) > 0
         if self.before is not None:
             seen |= times_read(self.before.select(paths.sources), logits.shape[-1]) > 0
@@ -374,11 +373,11 @@ class RepetitionPenalty:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoRepeatedNgrams:
-    """No n tokens that was in this order before (Paulus et al. 2018, section 2.5, for n = 3).
+    """Excludes tokens that would repeat an n-gram (Paulus et al. 2018, section 2.5, for n = 3).
 
     Arguments:
         size: n, at least 1.
-        before: what the sources had read before the first token that is written, padding left out; None for nothing.
+        before: the prompts, whose n-grams count too, without padding; None = no prompts.
 
     Raises:
         InputError: for any other size.
@@ -395,7 +394,7 @@ class NoRepeatedNgrams:
         whole("no_repeat_ngram_size", self.size, least=1)
 
     def __call__(self, logits: Tensor, paths: Paths) -> Tensor:
-        """Minus infinity at each token that would end an n-gram a second time."""
+        """Minus infinity at each token that would repeat an n-gram."""
         ids, real = paths.tokens, torch.ones_like(paths.tokens, dtype=torch.bool)
         if self.before is not None:
             read = self.before.select(paths.sources)
@@ -413,15 +412,15 @@ class NoRepeatedNgrams:
 
 @dataclass(frozen=True, slots=True)
 class PresencePenalty:
-    """A number taken off the logit of every token that was written before, however often; the prompt does not count.
+    """Subtracts a number from the logit of every token that was generated before; the prompt does not count.
 
         logit -> logit - alpha [count > 0]                                               (as in OpenAI's interface)
 
     Arguments:
-        penalty: alpha; 0 changes nothing, below 0 repeats more.
+        penalty: alpha; 0 changes nothing, below 0 repetition becomes more probable.
 
     Raises:
-        InputError: for what is no finite number.
+        InputError: for a value that is not a finite number.
 
     >>> paths = Paths.begin(1, "cpu").advanced(torch.tensor([0]), torch.tensor([1]), torch.zeros(1))
     >>> PresencePenalty(0.5)(torch.tensor([[1.0, 1.0]]), paths).tolist()
@@ -434,21 +433,21 @@ class PresencePenalty:
         number("presence_penalty", self.penalty)
 
     def __call__(self, logits: Tensor, paths: Paths) -> Tensor:
-        """The logits less the penalty where a token stands already."""
+        """The logits minus the penalty for tokens that occurred."""
         return logits - self.penalty * (times_written(paths, logits.shape[-1]) > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class FrequencyPenalty:
-    """A number taken off the logit of a token as many times as it was written before; the prompt does not count.
+    """Subtracts a number from the logit of a token for each time that it was generated before; the prompt does not count.
 
         logit -> logit - alpha count                                                     (as in OpenAI's interface)
 
     Arguments:
-        penalty: alpha; 0 changes nothing, below 0 repeats more.
+        penalty: alpha; 0 changes nothing, below 0 repetition becomes more probable.
 
     Raises:
-        InputError: for what is no finite number.
+        InputError: for a value that is not a finite number.
 
     >>> paths = Paths.begin(1, "cpu")
     >>> for _ in range(3):
@@ -463,12 +462,12 @@ class FrequencyPenalty:
         number("frequency_penalty", self.penalty)
 
     def __call__(self, logits: Tensor, paths: Paths) -> Tensor:
-        """The logits less the penalty for each time."""
+        """The logits minus the penalty times the number of occurrences."""
         return logits - self.penalty * times_written(paths, logits.shape[-1])
 
 
 def times_written(paths: Paths, vocabulary: int) -> Tensor:
-    """(N, V) float32: how often each row has written each token.
+    """(N, V) float32, the number of times that each row has generated each token.
 
     >>> paths = Paths.begin(1, "cpu").advanced(torch.tensor([0]), torch.tensor([1]), torch.zeros(1))
     >>> times_written(paths, 3).tolist()
@@ -478,7 +477,7 @@ def times_written(paths: Paths, vocabulary: int) -> Tensor:
 
 
 def times_read(tokens: Tokens, vocabulary: int) -> Tensor:
-    """(N, V) float32: how often each row holds each token, padding left out.
+    """(N, V) float32, the number of times that each token is in each row, without padding.
 
     >>> times_read(Tokens.pad([[2, 2], [1]], padding_id=0), 3).tolist()
     [[0.0, 0.0, 2.0], [0.0, 1.0, 0.0]]

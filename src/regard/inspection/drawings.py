@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 COLOURS = BUCKET_COLOURS  # dashed where they come again
-LINE, WIDTH, PICTURE = 0.24, 4.6, 1.7  # inches
+LINE, WIDTH, IMAGE = 0.24, 4.6, 1.7  # inches
 LEGEND_COLUMNS = 4
 SPREAD = 0.6  # of the distance of two tokens: how far the lines of the first and the last head are apart, nearly
 FAINTEST = 0.02  # of the largest weight: what is weaker is not drawn
@@ -138,21 +138,21 @@ def overlay_figure(
     signed = bool((item.weights < 0).any())
     columns = math.ceil(math.sqrt(len(chosen)))
     lines = math.ceil(len(chosen) / columns)
-    drawing, whole = _figure(PICTURE * columns, (PICTURE + 0.3) * lines)
+    drawing, whole = _figure(IMAGE * columns, (IMAGE + 0.3) * lines)
     from matplotlib.image import imread
 
     texts = shown_tokens(item.query_tokens)
     write = Writer.for_texts(list(texts))
-    picture = imread(io.BytesIO(image), format="png")
-    ends = (0, picture.shape[1], picture.shape[0], 0)
+    pixels = imread(io.BytesIO(image), format="png")
+    ends = (0, pixels.shape[1], pixels.shape[0], 0)
     for place, row in enumerate(chosen):
         line, column = divmod(place, columns)
         axes = whole.inset_axes((column / columns, 1 - (line + 1) / lines, 0.94 / columns, 0.84 / lines))
         seen = weights[row].reshape(patches.rows, patches.columns)
         if signed:
-            _signed(axes, picture, seen, ends)
+            _signed(axes, pixels, seen, ends)
         else:
-            axes.imshow(picture, extent=ends)
+            axes.imshow(pixels, extent=ends)
             shade = np.zeros((patches.rows, patches.columns, 4))
             shade[..., 3] = DARKEST * (1 - seen / (seen.max() or 1.0))
             axes.imshow(shade, extent=ends, interpolation="bilinear")
@@ -163,12 +163,12 @@ def overlay_figure(
     return fitted(drawing)
 
 
-def _signed(axes: Axes, picture: np.ndarray, seen: np.ndarray, ends: tuple[float, float, float, float]) -> None:
+def _signed(axes: Axes, pixels: np.ndarray, seen: np.ndarray, ends: tuple[float, float, float, float]) -> None:
     """Weights of both signs over an image in grey, between dark and bright, so that both colours show on any."""
     from matplotlib import colormaps
     from matplotlib.patheffects import withStroke
 
-    grey = picture[..., :3] @ np.array([0.21, 0.72, 0.07])
+    grey = pixels[..., :3] @ np.array([0.21, 0.72, 0.07])
     axes.imshow(GREYEST + (1 - 2 * GREYEST) * grey, extent=ends, cmap="gray", vmin=0, vmax=1)
     shares = seen / (float(np.abs(seen).max()) or 1.0)
     violet, orange = (colormaps["PuOr_r"](end) for end in (0.16, 0.8))

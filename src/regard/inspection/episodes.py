@@ -1,4 +1,4 @@
-"""What a few-shot classifier looks at while it reads an episode: its attention, and what its convolutions reach."""
+"""The attention of a few-shot classifier over an episode, and the receptive fields of its convolutions."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from regard.inspection.record import look
 from regard.inspection.view import AttentionMap, AttentionView, episode_names
 from regard.models.snail import SNAIL, ConvolutionBlock
 from regard.tasks.few_shot import FewShotClassifier
-from regard.tasks.pictures import Picture
+from regard.tasks.images import ImageInput
 
 
 def learnt_view(
     classifier: FewShotClassifier,
-    shown: Sequence[tuple[Picture, str]],
-    asked: Picture,
+    shown: Sequence[tuple[ImageInput, str]],
+    asked: ImageInput,
     addresses: Sequence[str] | None = None,
 ) -> AttentionView:
-    """The maps of an episode: each image by its class, the one that is asked about last.
+    """The maps of an episode: each image named by its class, and the image without a label last.
 
-    In addition to the attention stands what the convolutions read, as the paper draws it (Mishra et al. 2018, figure 1): each
-    convolution of a block is a head, and a place that it reads counts 1. Those are connections, not weights.
+    The view also has the connections of the convolutions, as in figure 1 of the paper (Mishra et al. 2018): each convolution of a
+    block is a head, with 1 at the positions that it reads. These are connections, not weights.
 
     Arguments:
-        classifier: what `regard.load` gives.
-        shown, asked: as `FewShotClassifier.classify` takes them.
-        addresses: of attention layers, with `*` for any part of a name; all, and the convolutions too, where None.
+        classifier: from `regard.load`.
+        shown, asked: as for `FewShotClassifier.classify`.
+        addresses: of attention layers, with `*` for any part of a name; None = all, and the convolutions too.
 
     Raises:
         InputError: as `classify`, and for an address that no layer has.
@@ -46,7 +46,7 @@ def learnt_view(
 
 
 def convolution_reads(classifier: FewShotClassifier, names: Sequence[str]) -> list[AttentionMap]:
-    """For each block of convolutions a map (convolutions, T, T): 1 where a place reads itself or one so many places before."""
+    """For each block of convolutions a map (convolutions, T, T): 1 if a position reads itself, or the position R before it."""
     blocks = classifier.model.blocks if isinstance(classifier.model, SNAIL) else ()
     back = np.arange(len(names))[:, None] - np.arange(len(names))
     return [

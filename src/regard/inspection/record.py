@@ -1,4 +1,4 @@
-"""`regard.look`: see the attention of a model while it runs. Its record gives weights by address, and images of them."""
+"""`regard.look`: record the attention of a model while it runs. The record gives weights by address, and figures of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from regard.inspection.recorder import Recorder
 from regard.inspection.runs import Index, Joined, Labels, Run, check_hypothesis, followed, indices
 from regard.inspection.view import AttentionMap, AttentionView, Patches, shown
 from regard.inspection.words import word_numbers
-from regard.layers import Pictures
+from regard.layers import Images
 from regard.tasks.predictor import Predictor
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def save_view(view: AttentionView, path: str | os.PathLike[str]) -> None:
-    """Write a view into a file of the kind its suffix says: `.html`, `.png`, `.svg` or `.json`.
+    """Write a view to a file; the suffix decides its format: `.html`, `.png`, `.svg` or `.json`.
 
     Raises:
-        InputError: for another suffix, or a place that cannot be written to.
+        InputError: for another suffix, or a path that cannot be written.
     """
     if Path(path).suffix.lower() in (".html", ".htm"):
         from regard.inspection.viewer import save_page
@@ -46,12 +46,12 @@ def save_view(view: AttentionView, path: str | os.PathLike[str]) -> None:
 
 
 class Record:
-    """What `regard.look` saw. Weights are exact, before dropout, and computed when read.
+    """The recording of `regard.look`. Weights are exact, before dropout, and computed when they are read.
 
     Arguments:
-        recorder: what kept it.
-        task: turns token ids into strings for labels; ids are shown where None.
-        runs: which runs it is about; all that the recorder kept where None.
+        recorder: the recorder that stores it.
+        task: turns token ids into strings for labels; None = ids are shown.
+        runs: the runs in this record; None = all that the recorder stored.
     """
 
     def __init__(self, recorder: Recorder, task: Task | None = None, runs: list[Run] | None = None) -> None:
@@ -65,35 +65,35 @@ class Record:
 
     @property
     def addresses(self) -> list[str]:
-        """The attention layers that were looked at; those of other libraries' modules once they were called.
+        """The addresses of the recorded attention layers; those of other libraries' modules appear after their first call.
 
-        A module that attends from several lines of its code has an address for each, `name` and `name:2`; one that is called
-        again within a forward pass, its parameters shared between layers, `name@2`.
+        A module that computes attention at several lines of its code has an address for each, `name` and `name:2`. A module that
+        is called again in the same forward pass, with parameters shared between layers, has `name@2`.
         """
         return self.recorder.addresses
 
     @property
     def runs(self) -> list[Run]:
-        """The forward passes and searches that were seen, in order."""
+        """The recorded forward passes and searches, in order."""
         return self.recorder.runs if self._runs is None else self._runs
 
     def joined(self, runs: slice = slice(None), *, rows: Tensor | Sequence[Sequence[int]] | None = None) -> Record:
-        """The same, with several runs as one: the map that grew while another library's model generated.
+        """The same record with several runs joined to one map, for a generation with another library's model.
 
-        Each pass of such a generation is a run, the first over the prompt, then one for each token that was written. Put
-        together they are one map, a row for each token that was read. Where each key stands is read off the cache, which holds
-        the very keys of the pass before: one that slides over the text lets the oldest go. In a beam search rows change
-        places; `rows` says how.
+        Each forward pass of such a generation is a run: the first over the prompt, then one for each generated token. Joined they
+        are one map with a row for each token that was read. The positions of keys are found in the cache, which holds the keys of
+        the previous pass; a sliding cache drops the oldest ones. In a beam search rows are reordered, as given by `rows`.
 
         Arguments:
-            runs: which, in order.
-            rows: (answers, passes), in which batch row each answer was in each pass, -1 after its end: the `beam_indices`
-                that `generate` of `transformers` gives with `return_dict_in_generate=True, output_scores=True`. Hidden states
-                are left out then.
+            runs: the runs to join, in order.
+            rows: (answers, passes), the batch row of each answer in each pass, -1 after its end: the `beam_indices` that
+                `generate` of `transformers` returns with `return_dict_in_generate=True, output_scores=True`. Hidden states are
+                then left out.
 
         Raises:
-            InputError: where one of them is a search of this package, which is one map already, or there is none; where rows
-                change places and `rows` does not say how; where it cannot be known which keys a cache kept.
+            InputError: if a run is a search of this package, which already is one map, or there are no runs; if rows were
+            reordered
+                and `rows` is not given; if it cannot be determined which keys a cache kept.
         """
         chosen = self.runs[runs]
         if not chosen or any(run.searched or run.source is not None for run in chosen):
@@ -122,23 +122,23 @@ class Record:
     ) -> Tensor:
         """The attention weights of one layer in one run.
 
-        A forward pass that called the layer once per step (a recurrent decoder) and a search give one map all the same, a
-        row for each step. In a search, row b is the `hypothesis`-th best answer to source b, followed back through every
-        step to the beam it then was in; steps after its end are zero, and so are keys that a growing cache did not yet have.
+        A search, or a forward pass that called the layer once per step (a recurrent decoder), also gives one map with a row for
+        each step. In a search, row b is the `hypothesis`-th best answer to source b, with the weights of the beam row in which it
+        was at each step. Steps after its end are zero, and so are keys that a growing cache did not yet have.
 
         Arguments:
             address: such as `decoder.layers.0.cross_attention`; see `addresses`.
-            rows: which batch rows; all where None.
-            heads: which heads; all where None.
-            queries: which query positions; all where None.
-            run: which of `runs`; the last by default.
-            hypothesis: in a search, which answer of each n-best list.
+            rows: batch rows; None = all.
+            heads: None = all.
+            queries: query positions; None = all.
+            run: an index into `runs`; by default the last.
+            hypothesis: in a search, the index in each n-best list.
 
         Returns:
             (rows, heads, queries, keys) float32.
 
         Raises:
-            InputError: for an unknown address, a run that did not call it, or parameters that changed since.
+            InputError: for an unknown address, a run that did not call it, or parameters that have changed since.
         """
         seen = self._run(run)
         calls = self._calls(seen, address)
@@ -155,13 +155,13 @@ class Record:
         return weights if queries is None else weights[:, :, indices(queries, weights.shape[2])]
 
     def note(self, address: str, *, run: int = -1) -> str | None:
-        """What the axes of one layer's weights are in one run, where rows are not queries or columns not keys.
+        """A description of the axes of one layer's weights in one run, if rows are not queries or columns not keys.
 
-        Modules that attend sparsely compute parts: blocks of queries with the keys of their own, bands about the diagonal,
-        steps by way of a few places. What is kept is those parts, and this says what each is.
+        Modules with sparse attention compute parts of the map: blocks of queries and keys, bands around the diagonal, or steps
+        through a few positions. These parts are recorded, and this describes them.
 
         Returns:
-            A sentence; None where the weights are the map of all queries and keys.
+            A sentence; None if the weights are the map of all queries and keys.
 
         Raises:
             InputError: as `weights`.
@@ -179,18 +179,18 @@ class Record:
     def attentions(self, *patterns: str, run: int = -1) -> tuple[Tensor, ...]:
         """The weights of every layer, as `transformers` gives them with `output_attentions=True` and as BertViz takes them.
 
-        For an encoder-decoder three tuples are usual: `attentions("encoder.*")`, `attentions("decoder.*.self_attn")` and
-        `attentions("decoder.*.encoder_attn")`, or whatever the layers are called there.
+        For an encoder-decoder there are usually three tuples: `attentions("encoder.*")`, `attentions("decoder.*.self_attn")` and
+        `attentions("decoder.*.encoder_attn")`, with the layer names of that model.
 
         Arguments:
-            patterns: which addresses, with `*`; all that were called in the run where none is given.
-            run: which of `runs`.
+            patterns: addresses, with `*`; by default all that were called in the run.
+            run: an index into `runs`.
 
         Returns:
             For each layer, in the order of the calls, (batch, heads, queries, keys) float32.
 
         Raises:
-            InputError: where no layer that was called is called so.
+            InputError: if no called layer matches.
         """
         called = list(self._run(run).calls)
         chosen = [name for name in called if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)]
@@ -202,7 +202,7 @@ class Record:
         """The projected queries of one layer in one run, (rows, heads, queries, E), in the dtype of the model.
 
         Raises:
-            InputError: as `weights`, and where a search or a growing cache left only weights.
+            InputError: as `weights`, and if only weights were recorded, as for a search or a growing cache.
         """
         parts = [
             self._of_rows(call.queries_and_keys()[0], rows, heads) for call in self._calls(self._run(run), address)
@@ -210,7 +210,7 @@ class Record:
         return torch.cat(parts, dim=2)
 
     def keys(self, address: str, *, rows: Index | None = None, heads: Index | None = None, run: int = -1) -> Tensor:
-        """The projected keys of one layer in one run, as they last were, (rows, key heads, keys, E).
+        """The projected keys of one layer at the end of one run, (rows, key heads, keys, E).
 
         Raises:
             InputError: as `queries`.
@@ -220,32 +220,32 @@ class Record:
     def value_norms(
         self, address: str, *, rows: Index | None = None, heads: Index | None = None, run: int = -1
     ) -> Tensor:
-        """The Euclidean norms of the values of one layer in one run, as they last were, (rows, key heads, keys) float32.
+        """The Euclidean norms of the values of one layer at the end of one run, (rows, key heads, keys) float32.
 
-        A large weight on a value of nearly no length moves nothing (Kobayashi et al. 2020).
+        A large weight on a value of nearly zero length has almost no effect (Kobayashi et al. 2020).
 
         Raises:
-            InputError: as `weights`, and where the look was not with `values=True`.
+            InputError: as `weights`, and if `look` was called without `values=True`.
         """
         return self._of_rows(self._calls(self._run(run), address)[-1].value_norms(), rows, heads)
 
     def head_outputs(self, address: str, *, run: int = -1) -> Tensor:
-        """What every head of one layer gathered in one run, before the output projection: its weights on its values.
+        """The output of every head of one layer in one run, before the output projection: the weighted sum of its values.
 
         Returns:
-            (B, H, L, Ev), computed as the plain product in the dtype of the values.
+            (B, H, L, Ev), computed as a matrix product in the dtype of the values.
 
         Raises:
-            InputError: as `weights`, and where the look was not with `values=True`.
+            InputError: as `weights`, and if `look` was called without `values=True`.
         """
         parts = [call.head_outputs() for call in self._calls(self._run(run), address)]
         return torch.cat(parts, dim=2)
 
     def hidden(self, address: str, *, run: int = -1) -> Tensor:
-        """What a module gave out in one run, as the model computed it; several calls follow one another along axis 1.
+        """The output of a module in one run, as the model computed it; several calls are concatenated along axis 1.
 
         Raises:
-            InputError: for a module whose output was not asked for, or was changed in place since.
+            InputError: for a module whose output was not recorded, or has been changed in place since.
         """
         seen = self._run(run)
         if address not in seen.hidden:
@@ -270,19 +270,19 @@ class Record:
         """The maps of all layers for one batch row, or for every row, with tokens as labels and padding left out.
 
         Arguments:
-            row: which batch row; all of them, as examples to choose from, where None.
-            run: which of `runs`.
-            hypothesis: in a search, which answer of the n-best list.
-            addresses: which layers; all where None.
-            tokens: of one row, padding among them, where no task knows them: what a bare model or another library's module
-                read. Ids or numbers stand for them where None.
-            target_tokens: likewise what its decoder read, where it has one.
-            image: the image that it read, PNG bytes or a uint8 array (Y, X, 3), to lay weights over. What a captioner read is
-                known, and shown as it read it.
-            patches: which of the places that it read are patches of that image.
+            row: a batch row; None = all rows, as examples to choose from.
+            run: an index into `runs`.
+            hypothesis: in a search, the index in the n-best list.
+            addresses: of layers; None = all.
+            tokens: the source tokens of one row, with padding, if there is no task: for a bare model or a module of another
+                library. None = ids or numbers.
+            target_tokens: the tokens that its decoder read, if it has one.
+            image: the image that the model read, PNG bytes or a uint8 array (Y, X, 3), under the weights. The image of a
+                captioner or an image classifier of this package is recorded, and need not be given.
+            patches: the positions that are patches of this image.
 
         Raises:
-            InputError: for a row, run, hypothesis or address that is not there, tokens or an image without a single row, or
+            InputError: for a row, run, hypothesis or address that does not exist, tokens or an image without a single row, or
                 patches that do not fit.
         """
         given = any(one is not None for one in (tokens, target_tokens, image))
@@ -303,9 +303,9 @@ class Record:
                 check_hypothesis(seen.hypotheses, index, hypothesis)
             labels = Labels.of(seen, index, hypothesis, self.task, tokens, target_tokens)
             titles.append(labels.title)
-            if isinstance(seen.source, Pictures) and seen.grid is not None and image is None:
-                picture, patches = shown(seen.source, index, seen.grid, seen.leading)
-                images.append(picture)
+            if isinstance(seen.source, Images) and seen.grid is not None and image is None:
+                pixels, patches = shown(seen.source, index, seen.grid, seen.leading)
+                images.append(pixels)
             for address in self.addresses if addresses is None else addresses:
                 if addresses is not None or address in seen.calls:
                     maps.append(self._map(address, index, run, hypothesis, labels, number, patches))
@@ -329,17 +329,17 @@ class Record:
         image: Any = None,
         patches: Patches | None = None,
     ) -> None:
-        """Show the maps: on the terminal, or in a file of the kind its suffix says.
+        """Show the maps on the terminal, or write them to a file, whose suffix decides the format.
 
         Arguments:
             path: `.html` for one self-contained page with all layers and heads, `.png` or `.svg` for a plot (needs
-                matplotlib), `.json` for the numbers; None prints heatmaps.
-            row: which batch row; None for all.
-            run: which of `runs`.
+                matplotlib), `.json` for the numbers; None prints heatmaps on the terminal.
+            row: a batch row; None = all.
+            run: an index into `runs`.
             tokens, target_tokens, image, patches: of that row, as `view` takes them.
 
         Raises:
-            InputError: for another suffix, or a place that cannot be written to.
+            InputError: for another suffix, or a path that cannot be written.
         """
         view = self.view(row, run=run, tokens=tokens, target_tokens=target_tokens, image=image, patches=patches)
         if path is not None:
@@ -352,13 +352,13 @@ class Record:
             Console().print(render(view))
 
     def widget(self, **settings: Any) -> AttentionWidget:
-        """The page as a live widget of a notebook: Python reads and sets the cell that it shows (`AttentionWidget`).
+        """The page as a live widget in a notebook: Python can read and set the displayed cell (`AttentionWidget`).
 
         Arguments:
             settings: as `view` takes them, and `height` of the frame in CSS pixels.
 
         Raises:
-            InputError: as `view` does; or anywidget is not installed.
+            InputError: as `view`, and if anywidget is not installed.
         """
         try:
             from regard.inspection.widget import AttentionWidget
@@ -371,19 +371,19 @@ class Record:
         return AttentionWidget(self.view(**settings), height=height)
 
     def _repr_html_(self) -> str:
-        """The page, in a frame of its own, for notebooks."""
+        """The page in a frame, for notebooks."""
         from regard.inspection.viewer import html_fragment
 
         return html_fragment(self.view())
 
     def _ipython_display_(self) -> None:
-        """Jupyter's and VS Code's notebooks: the widget where there is one, else `_repr_html_`."""
+        """For notebooks of Jupyter and VS Code: the widget if anywidget is installed, else `_repr_html_`."""
         if importlib.util.find_spec("anywidget") is None:
             raise NotImplementedError  # which IPython takes as: show what the other methods give
         self.widget()._ipython_display_()
 
     def _display_(self) -> Any:
-        """Marimo's notebooks: likewise."""
+        """For notebooks of marimo: the same."""
         if importlib.util.find_spec("anywidget"):
             return self.widget()
         return SimpleNamespace(_repr_html_=self._repr_html_)  # marimo would ask this record for `_display_` again
@@ -480,7 +480,7 @@ def _module_of(address: str) -> str:
 
 
 def _widened(parts: Sequence[Tensor]) -> list[Tensor]:
-    """Parts of a map side by side, keys that came later filled with zeros in the earlier ones."""
+    """The rows of several parts of a map, joined; later keys are zero in earlier parts."""
     widest = max(part.shape[3] for part in parts)
     return [torch.nn.functional.pad(part, (0, widest - part.shape[3])) for part in parts]
 
@@ -496,25 +496,25 @@ def look(
 ) -> Iterator[Record]:
     """Record the attention of a model inside a `with` block.
 
-    Nothing is slower by more than a few percent, and nothing changes: what is kept is the queries and keys that the model
-    computes anyway, and weights are computed from them when they are read. That holds for the modules of other libraries too,
-    under the kernels they run by default: whatever calls `scaled_dot_product_attention` or flex attention, torch's own
-    multi-head attention, and modules that lay their weights out themselves.
+    The output of the model does not change, and it is at most a few percent slower: the queries and keys that the model computes
+    anyway are stored, and weights are computed from them when they are read. This also works for modules of other libraries with
+    their default kernels: for calls of `scaled_dot_product_attention` or flex attention, torch's multi-head attention, and
+    modules that compute their weights explicitly.
 
     Arguments:
-        model: what `regard.load` gives, or any torch module.
-        addresses: which layers, as names or patterns such as `decoder.layers.*.cross_attention`; all where None.
-        keep: how many forward passes or searches to keep, the latest. Queries and keys stay in memory as long as they are
-            kept, so give a number when looking at a long training run. All where None.
-        values: whether to keep what is weighed too, so that `Record.value_norms` can tell how long the values are.
-        hidden: modules whose outputs to keep for `Record.hidden`, as names or patterns such as `encoder.layers.*`, where `*`
-            stands for what has no dot in it: the layers, not their parts.
+        model: a predictor from `regard.load`, or any torch module.
+        addresses: of layers, as names or patterns such as `decoder.layers.*.cross_attention`; None = all.
+        keep: the number of forward passes or searches to store, the latest ones; None = all. They stay in memory, so give a
+            number to record a long training run.
+        values: whether to store values too, for `Record.value_norms` and `Record.head_outputs`.
+        hidden: modules whose outputs to store for `Record.hidden`, as names or patterns such as `encoder.layers.*`; `*` matches
+            text without a dot: the layers, but not their parts.
 
     Yields:
-        The record, to be read inside the block or after it.
+        The record, which can be read inside the block or after it.
 
     Raises:
-        InputError: for an address that no layer has, or one of this package's models without attention.
+        InputError: for an address that no layer has, or a model of this package without attention.
 
     >>> from regard.models import Transformer, TransformerConfig
     >>> from regard.layers import Tokens

@@ -1,8 +1,8 @@
-"""The recorder: keeps what attention weights are a function of, while a model runs at full speed.
+"""The recorder: stores the inputs of attention while a model runs at full speed.
 
-It hangs a hook before every attention mechanism of a module and keeps its inputs, detached, without copying them. In modules
-that are not this package's it sees the attention functions of torch instead (`regard.inspection.hooks`). Weights are
-computed when they are read. The model's path, its kernels and its output are what they are without it.
+It adds a hook before every attention mechanism of a module, and stores its inputs, detached, without copying them. In modules of
+other libraries it observes the attention functions of torch instead (`regard.inspection.hooks`). Weights are computed when they
+are read. The code path of the model, its kernels and its output do not change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from regard.inspection.hooks import (
 )
 from regard.inspection.hooks.interception import attention_addresses, chosen_mechanisms, chosen_modules
 from regard.inspection.runs import Run
-from regard.layers import Pictures, Source, Tokens
+from regard.layers import Images, Source, Tokens
 from regard.models.families import is_packaged
 
 
@@ -42,14 +42,14 @@ class Recorder:
 
     Arguments:
         module: any torch module.
-        addresses: which layers, as names or patterns with `*`; all where None.
-        keep: how many runs to keep, the latest; all where None.
-        values: whether to keep what is weighed, too.
-        hidden: modules whose outputs to keep, as names or patterns in which `*` has no dot.
+        addresses: of layers, as names or patterns with `*`; None = all.
+        keep: the number of runs to store, the latest ones; None = all.
+        values: whether to store values too.
+        hidden: modules whose outputs to store, as names or patterns in which `*` matches text without a dot.
 
     Raises:
-        InputError: where nothing in the module is called so, it is one of this package's models without attention, it is
-            compiled, or `keep` is below 1.
+        InputError: if no layer matches, the module is a model of this package without attention, it is compiled, or `keep` is
+            below 1.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class Recorder:
 
     @property
     def addresses(self) -> list[str]:
-        """The attention layers that are looked at: those that are known beforehand, then those that were found in a run."""
+        """The addresses of the recorded attention layers: those known in advance, then those found in a run."""
         found = (address for run in self.runs for address in run.calls)
         return list(dict.fromkeys((*self.layers, *found)))
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Inside the block, what this thread calls is recorded; calls from other threads are not."""
+        """A context in which calls of this thread are recorded; calls of other threads are not."""
         self._thread = threading.get_ident()
         with contextlib.ExitStack() as stack:
             stack.callback(self._close)
@@ -118,23 +118,23 @@ class Recorder:
     # What a search tells (regard.generation.SearchObserver, regard.tasks.PredictionObserver).
 
     def search_started(self, source: Source) -> None:
-        """A search begins a run."""
+        """Start a run at the beginning of a search."""
         self._open(self._reading(source))
 
     def search_finished(self, hypotheses: list[list[Hypothesis]]) -> None:
-        """A search ends its run."""
+        """End the run at the end of a search."""
         if self._current is not None:
             self._current.hypotheses = hypotheses
         self._close()
 
     def read(self, tokens: Tokens | None) -> None:
-        """What was read in parts, which ends the run."""
+        """Store a text that was read in parts, and end the run."""
         if self._current is not None:
             self._current.source = tokens
         self._close()
 
     def predicted(self, predictions: Sequence[Any], hypotheses: list[list[Hypothesis]]) -> None:
-        """What became of the last search."""
+        """Store the predictions of the last search."""
         if self.runs:
             self.runs[-1].predictions = list(predictions)
 
@@ -194,7 +194,7 @@ class Recorder:
         calls.append(self._call(called, inputs, growing=bool(calls)))
 
     def attended(self, place: Place, attended: Attended, run: Callable[[], Any]) -> Any:
-        """A module that is not this package's is about to compute attention (`regard.inspection.hooks.Listener`)."""
+        """Called before a module of another library computes attention (`regard.inspection.hooks.Listener`)."""
         if self._listening():
             address = self._address(place, attended)
             if self._addresses is None or any(fnmatchcase(address, pattern) for pattern in self._addresses):
@@ -259,9 +259,9 @@ class Recorder:
 
     def _reading(self, *arguments: Any) -> Run:
         """A run that reads the first of these that can be read, and has the second as its target."""
-        read = [argument for argument in arguments if isinstance(argument, Tokens | Pictures)]
+        read = [argument for argument in arguments if isinstance(argument, Tokens | Images)]
         source, target = [*read, None, None][:2]
-        grid = getattr(self.module, "grid", None) if isinstance(source, Pictures) else None
+        grid = getattr(self.module, "grid", None) if isinstance(source, Images) else None
         leading = 0 if grid is None else getattr(self.module, "leading", 0)
         return Run(source=source, target=target if isinstance(target, Tokens) else None, grid=grid, leading=leading)
 

@@ -1,7 +1,7 @@
-"""What was seen of one forward pass or search (`Run`): its calls put together as one map, and the tokens of rows and columns.
+"""The recording of one forward pass or search (`Run`): its calls joined to one map, and the tokens of rows and columns.
 
-A search calls its model once for each token: `followed` takes an answer's row from the rows in which it was at each step, and
-`Joined` joins several passes of another library's model. `Labels` names the rows and columns of a map.
+A search calls its model once for each token: `followed` takes the weights of an answer from its row at each step, and `Joined`
+joins several passes of another library's model. `Labels` holds the names of rows and columns of a map.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from regard.errors import InputError
 from regard.generation import Hypothesis
 from regard.inspection.calls import Call, Kept, described
 from regard.inspection.view import places_named
-from regard.layers import Pictures, Tokens
+from regard.layers import Images, Tokens
 
 if TYPE_CHECKING:
     from regard.tasks.task import Task
@@ -31,10 +31,10 @@ Index = int | slice | Sequence[int] | Tensor
 def followed(
     seen: Run, calls: Sequence[Call], rows: Index | None, heads: Tensor | None, hypothesis: int, *, growing: bool
 ) -> Tensor:
-    """One map per source row of a search: at every step the row in which the hypothesis then stood.
+    """One map per source row of a search, with the row of the hypothesis at every step.
 
     Arguments:
-        growing: whether the keys are what was written so far. Those of all hypotheses about a source may stand side by side.
+        growing: whether the keys are the generated tokens so far. The keys of all hypotheses of a source can be in one row.
     """
     answers = seen.hypotheses or []
     sources = list(range(len(answers))) if rows is None else indices(rows, len(answers)).tolist()
@@ -62,10 +62,10 @@ def followed(
 
 
 def check_hypothesis(answers: Sequence[Sequence[Hypothesis]], row: int, hypothesis: int) -> None:
-    """Make sure that a search found so many answers.
+    """Check that a search found this many answers.
 
     Raises:
-        InputError: where it did not.
+        InputError: if it did not.
     """
     if not 0 <= hypothesis < len(answers[row]):
         raise InputError(
@@ -74,10 +74,10 @@ def check_hypothesis(answers: Sequence[Sequence[Hypothesis]], row: int, hypothes
 
 
 def indices(index: Index, size: int) -> Tensor:
-    """An index of any kind as a list of places, counted from 0.
+    """An index of any kind as a list of positions, counted from 0.
 
     Raises:
-        InputError: for a place outside.
+        InputError: for a position outside.
     """
     if isinstance(index, slice):
         return torch.arange(size)[index]
@@ -92,12 +92,12 @@ def indices(index: Index, size: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """How the calls of several passes make one map.
+    """How the calls of several passes are joined to one map.
 
     Arguments:
-        offsets: by address, for each call the place of its first key: above 0 where a cache let the oldest keys go.
-        rows: (answers, passes), in which batch row an answer was in each pass, -1 after its end; None where rows stay.
-        width: how many batch rows there are in the last pass.
+        offsets: by address, the position of the first key of each call; above 0 if a cache has dropped the oldest keys.
+        rows: (answers, passes), the batch row of an answer in each pass, -1 after its end; None if rows are not reordered.
+        width: the number of batch rows in the last pass.
     """
 
     offsets: dict[str, list[int]]
@@ -106,10 +106,10 @@ class Joined:
 
     @classmethod
     def of(cls, calls: dict[str, list[Call]], rows: Tensor | None) -> Joined:
-        """Find where keys stand from what the passes were given: a cache holds the very keys of the pass before.
+        """Find the positions of keys from the keys of the passes: a cache holds the keys of the previous pass.
 
         Raises:
-            InputError: where the passes do not continue one another, or rows change places and `rows` does not say how.
+            InputError: if the passes do not continue each other, or rows were reordered and `rows` is not given.
         """
         width = max((one[-1].shape[0] for one in calls.values()), default=0)
         if rows is not None and (rows.dim() != 2 or not rows.numel() or int(rows.max()) >= width):
@@ -120,11 +120,11 @@ class Joined:
 
     @property
     def size(self) -> int:
-        """How many rows the map has."""
+        """The number of rows of the map."""
         return self.width if self.rows is None else len(self.rows)
 
     def weights(self, address: str, calls: Sequence[Call], rows: Index | None, heads: Tensor | None) -> Tensor:
-        """The one map, (rows, heads, L, S) float32; keys that a pass did not have are zero."""
+        """The joined map, (rows, heads, L, S) float32; keys that a pass did not have are zero."""
         offsets = self.offsets[address]
         columns = max(offset + call.shape[3] for offset, call in zip(offsets, calls, strict=True))
         chosen = None if rows is None else indices(rows, calls[0].shape[0] if self.rows is None else len(self.rows))
@@ -158,7 +158,7 @@ def _offsets(address: str, calls: Sequence[Call], rows: Tensor | None) -> list[i
 
 
 def _let_go(address: str, before: Call, now: Call, read: int, was: Tensor | None, goes: Tensor | None) -> int:
-    """How many of its oldest keys a cache let go between two passes."""
+    """The number of oldest keys that a cache dropped between two passes."""
     queries, keys = now.shape[2:]
     if before.shape[0] != now.shape[0]:
         raise InputError(
@@ -210,7 +210,7 @@ def _let_go(address: str, before: Call, now: Call, read: int, was: Tensor | None
 
 
 def _agree(past: Tensor, present: Tensor) -> Tensor:
-    """(B, B): whether row i's keys now are row j's keys before, bit for bit."""
+    """(B, B): whether the keys of row i equal the previous keys of row j, bit for bit."""
     return (present[:, None] == past[None]).flatten(2).all(dim=-1)
 
 
@@ -229,19 +229,19 @@ class Run:
     """The calls of one forward pass, or of one search.
 
     Arguments:
-        calls: by address, in the order they were made.
-        hidden: outputs of the modules that were asked for, by address, in the order they were made.
-        source, target: what the model read; the target only in a forward pass.
-        grid: rows and columns of places in one frame, where it read images.
-        leading: how many vectors are before those of the places, such as a class token's.
-        hypotheses: of a search, per source row, best first; `rows` in them says where each was at every step.
-        predictions: what the hypotheses became, where a task made something of them.
-        joined: how calls of several passes make one map, where it is of several.
+        calls: by address, in order.
+        hidden: outputs of the requested modules, by address, in order.
+        source, target: the inputs of the model; the target only in a forward pass.
+        grid: rows and columns of positions in one frame, if it read images.
+        leading: the number of vectors before those of the grid, such as a class token.
+        hypotheses: of a search, per source row, best first; their `rows` hold the batch row at every step.
+        predictions: the task's predictions from the hypotheses, if there are any.
+        joined: how calls of several passes are joined to one map, if there are several.
     """
 
     calls: dict[str, list[Call]] = field(default_factory=dict)
     hidden: dict[str, list[Kept]] = field(default_factory=dict)
-    source: Tokens | Pictures | None = None
+    source: Tokens | Images | None = None
     target: Tokens | None = None
     grid: tuple[int, int] | None = None
     leading: int = 0
@@ -257,12 +257,12 @@ class Run:
 
     @property
     def searched(self) -> bool:
-        """Whether this was a search."""
+        """Whether this is a search."""
         return self.hypotheses is not None
 
 
 Places = list[tuple[int, str]]
-"""Positions in a batch row, each with its token; padding is not among them."""
+"""Positions in a batch row, each with its token, without padding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +270,11 @@ class Labels:
     """The tokens of one batch row of a run.
 
     Arguments:
-        title: what was read, and written.
-        source: source tokens by position; None where unknown.
+        title: the source, and the target.
+        source: source tokens by position; None if unknown.
         consumed: target tokens by the position at which the decoder reads them, the start token first.
-        produced: target tokens by the position at which the decoder writes them.
-        given: the tokens of source and target as the caller gave them, padding included, for modules that do not read `Tokens`.
+        produced: target tokens by the position at which the decoder predicts them.
+        given: the tokens of source and target from the caller, with padding, for modules that do not read `Tokens`.
     """
 
     title: str
@@ -293,10 +293,10 @@ class Labels:
         tokens: Sequence[str] | None = None,
         target_tokens: Sequence[str] | None = None,
     ) -> Labels:
-        """The labels of batch row `row`; ids as text where neither a task nor the caller knows better.
+        """The labels of batch row `row`; ids as text if neither a task nor the caller gives the tokens.
 
         Raises:
-            InputError: where tokens were given for a run whose tokens are known, or fit no map of it.
+            InputError: if tokens are given for a run whose tokens are known, or that fit no map of it.
         """
         if tokens is not None or target_tokens is not None:
             if run.source is not None and task is not None:
@@ -309,7 +309,7 @@ class Labels:
         reads = known.get("source", next(iter(known.values()), None))
         writes = known.get("target", reads)
         ids: list[int] = []
-        if isinstance(run.source, Pictures):
+        if isinstance(run.source, Images):
             source = None if run.grid is None else places_named(run.source, row, run.grid, run.leading)
         else:
             places, ids = _real(run.source.ids[row], run.source.valid[row])
@@ -332,11 +332,11 @@ class Labels:
             draws = len(run.hypotheses) // len(run.predictions)  # above 1 where each source was sampled several times
             answer = writes.decode(run.hypotheses[row][hypothesis].tokens)
             given = getattr(run.predictions[row // draws], "source", None)
-            if isinstance(run.source, Pictures):
+            if isinstance(run.source, Images):
                 title = f"image {row // draws + 1}, caption: {answer}"
             else:
                 title = f"{reads.decode(ids) if given is None else given} → {answer}"
-        elif isinstance(run.source, Pictures):
+        elif isinstance(run.source, Images):
             title = f"image {row + 1}" + _predicted_class(run, row)
         elif reads is not None:
             fitting = run.predictions is not None and len(run.predictions) == len(run.source)
@@ -384,14 +384,14 @@ class Labels:
 def _texts(
     places: Sequence[int], ids: Sequence[int], tokenizer: Tokenizer | None, given: Sequence[str] | None
 ) -> list[str]:
-    """The tokens of some places as text: as the caller gave them, else as the tokenizer writes them, else their ids."""
+    """The tokens of some positions as text: from the caller, else from the tokenizer, else their ids."""
     if given is not None and all(place < len(given) for place in places):
         return [given[place] for place in places]
     return [str(index) for index in ids] if tokenizer is None else list(tokenizer.tokens(ids))
 
 
 def _called(tokenizer: Tokenizer | None, role: str, task: Any) -> str:
-    """What a tokenizer calls the token that a decoder reads first, or the one that ends a text."""
+    """The tokenizer's name of the token that a decoder reads first, or of the one that ends a text."""
     if tokenizer is None:
         return role
     first = task.model_settings().get("start_id", tokenizer.start_id)
@@ -399,7 +399,7 @@ def _called(tokenizer: Tokenizer | None, role: str, task: Any) -> str:
 
 
 def _text_read(tokenizer: Tokenizer, ids: Sequence[int], prediction: Any) -> str:
-    """The text, or the two, that was read: as it was given where that is known, else as its tokens tell it."""
+    """The text, or the two texts, that the model read: as given if that is known, else decoded from its tokens."""
     parts: list[list[int]] = [[]]
     for index in ids:
         if index == tokenizer.end_id:
@@ -420,7 +420,7 @@ def _text_read(tokenizer: Tokenizer, ids: Sequence[int], prediction: Any) -> str
 
 
 def _predicted_class(run: Run, row: int) -> str:
-    """What a classifier predicted for an image, where one did."""
+    """The class that a classifier predicted for an image, if there is one."""
     found = run.predictions if run.source is not None and len(run.predictions or ()) == len(run.source) else None
     label = None if found is None else getattr(found[row], "label", None)
     return "" if label is None else f", predicted class: {label}"
@@ -453,7 +453,7 @@ def _real(ids: Tensor, valid: Tensor) -> tuple[list[int], list[int]]:
 
 
 def _numbered(name: str, seen: Tensor) -> Places:
-    """Parts by their number, from 1: up to the last that any weight is of, for behind it is padding."""
+    """The numbers of parts, from 1, up to the last one with a weight; the rest is padding."""
     count = int(seen.nonzero().max()) + 1 if seen.any() else 1
     return [(place, f"{name}{place + 1}") for place in range(count)]
 

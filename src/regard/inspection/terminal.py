@@ -145,19 +145,19 @@ def _map_lines(
     item: AttentionMap, title: str, heads: Sequence[int] | None, width: int, paint: _Paint
 ) -> Iterator[Segment]:
     if heads is None:
-        pictures = [(f"{title} · mean of {item.heads} heads" if item.heads > 1 else title, item.mean())]
+        panels = [(f"{title} · mean of {item.heads} heads" if item.heads > 1 else title, item.mean())]
     else:
-        pictures = [(f"{title} · head {head}", item.weights[head]) for head in heads]
-    largest = max(float(np.abs(weights).max()) for _, weights in pictures) or 1.0
-    signed = any(bool((weights < 0).any()) for _, weights in pictures)
+        panels = [(f"{title} · head {head}", item.weights[head]) for head in heads]
+    largest = max(float(np.abs(weights).max()) for _, weights in panels) or 1.0
+    signed = any(bool((weights < 0).any()) for _, weights in panels)
     rows = shown_tokens(item.query_tokens)
     longest = max(map(cell_len, rows))
     label_width = min(longest, LABEL_WIDTH, max(width // 3, 1))
     labels = [_row_label(text, label_width) for text in rows]
     columns = [_graphemes(text) for text in shown_tokens(item.key_tokens)]
     per_block = max((width - label_width - 1) // CELL, 1)
-    for picture_title, weights in pictures:
-        yield Segment(picture_title + "\n", Style(bold=True))
+    for panel_title, weights in panels:
+        yield Segment(panel_title + "\n", Style(bold=True))
         for start in range(0, len(columns), per_block):
             stop = min(start + per_block, len(columns))
             if len(columns) > per_block:

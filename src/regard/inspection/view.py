@@ -1,6 +1,6 @@
-"""What every image of attention is drawn from: weights, the tokens they join, and images cut into patches.
+"""The data of every figure of attention: weights, tokens, and images with their patches.
 
-Nothing here knows a model. Weights from any library can be shown: see `AttentionView.of`.
+It does not depend on models: weights from any library can be shown, see `AttentionView.of`.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ import numpy as np
 from regard.errors import InputError, nearest
 from regard.inspection.marks import Marks
 from regard.inspection.tracks import TRACK_FIELDS, Track
-from regard.layers import Pictures
+from regard.layers import Images
 from regard.reading import as_object, parse_json
 
 WORDS, SENTENCES = "words.attention", "sentences.attention"
-"""The addresses of the two attentions of a hierarchical network, which together say what each word counts for its document."""
+"""The addresses of the two attentions of a hierarchical network; together they give the weight of each word in its document."""
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Patches:
-    """Which tokens of a side are patches of a picture: a grid, read row by row.
+    """The tokens of an axis that are patches of an image: a grid, row by row.
 
     Arguments:
         rows: patches from top to bottom.
         columns: patches from left to right.
-        first: the position of the top left patch's token: 1 where a CLS token is before the patches.
+        first: the position of the top left patch's token: 1 if a class token is before the patches.
 
     Raises:
         InputError: a number is not a whole one, or too small.
@@ -51,7 +51,7 @@ class Patches:
     first: int = 0
 
     def __post_init__(self) -> None:
-        """Check that there is a grid."""
+        """Check the numbers."""
         for name, least in (("rows", 1), ("columns", 1), ("first", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -64,13 +64,13 @@ class Patches:
 
 
 def png(image: Any) -> bytes:
-    r"""An image as PNG: bytes of one as they are, an array encoded.
+    r"""An image as PNG: PNG bytes unchanged, or an array encoded.
 
     Arguments:
         image: PNG bytes, or an array of shape (Y, X, 3) of uint8: rows from the top, red, green and blue.
 
     Raises:
-        InputError: it is neither.
+        InputError: for anything else.
 
     >>> png(np.zeros((2, 3, 3), dtype=np.uint8))[:4]
     b'\x89PNG'
@@ -102,26 +102,27 @@ def png(image: Any) -> bytes:
 
 
 SMALLEST = 240
-"""Pixels that an image that is shown has at least from top to bottom, or from left to right."""
+"""The smallest height or width of a displayed image, in pixels."""
 
 
 CLASS = "[CLS]"
-"""What a vector before those of the places is called, here as in texts."""
+"""The name of a vector before those of the patches, as in texts."""
 
 
-def places_named(pictures: Pictures, row: int, grid: tuple[int, int], leading: int = 0) -> list[tuple[int, str]]:
-    """Every place of one row's real frames, named `patch row,column`, counted from 1, after the frame where there are several.
+def places_named(images: Images, row: int, grid: tuple[int, int], leading: int = 0) -> list[tuple[int, str]]:
+    """The positions of one row's real frames, named `patch row,column`, counted from 1; with several frames their number is
+    added.
 
     Arguments:
-        leading: how many vectors are before those of the places, each called `[CLS]`.
+        leading: the number of vectors before those of the patches, each named `[CLS]`.
 
     >>> import torch
-    >>> pictures = Pictures(torch.zeros(1, 1, 3, 8, 8, dtype=torch.uint8), torch.ones(1, 1, dtype=torch.bool))
-    >>> places_named(pictures, 0, (2, 2))
+    >>> images = Images(torch.zeros(1, 1, 3, 8, 8, dtype=torch.uint8), torch.ones(1, 1, dtype=torch.bool))
+    >>> places_named(images, 0, (2, 2))
     [(0, 'patch 1,1'), (1, 'patch 1,2'), (2, 'patch 2,1'), (3, 'patch 2,2')]
     """
     rows, columns = grid
-    frames, real = pictures.valid.shape[1], int(pictures.lengths[row])
+    frames, real = images.valid.shape[1], int(images.lengths[row])
     return [(place, CLASS) for place in range(leading)] + [
         (
             leading + (y * frames + frame) * columns + x,
@@ -134,7 +135,7 @@ def places_named(pictures: Pictures, row: int, grid: tuple[int, int], leading: i
 
 
 def episode_names(labels: Sequence[str]) -> tuple[str, ...]:
-    """The places of an episode: the labels of the images shown, numbered where one has several, and the image asked about.
+    """The names of an episode's images: their labels, numbered if a label occurs several times, and `asked` for the last image.
 
     >>> episode_names(["cat", "dog", "cat"])
     ('cat 1', 'dog', 'cat 2', 'asked')
@@ -149,12 +150,12 @@ def episode_names(labels: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def shown(pictures: Pictures, row: int, grid: tuple[int, int], leading: int = 0) -> tuple[np.ndarray, Patches]:
-    """One row's image, its frames side by side, (Y, X, 3) uint8, and the patches that its places are."""
-    strip = pictures.strip(row)
+def shown(images: Images, row: int, grid: tuple[int, int], leading: int = 0) -> tuple[np.ndarray, Patches]:
+    """One row's image, with its frames side by side, (Y, X, 3) uint8, and its patches."""
+    strip = images.strip(row)
     times = max(1, -(-SMALLEST // max(strip.shape[:2])))
     enlarged = strip.repeat(times, axis=0).repeat(times, axis=1)
-    return enlarged, Patches(rows=grid[0], columns=grid[1] * int(pictures.lengths[row]), first=leading)
+    return enlarged, Patches(rows=grid[0], columns=grid[1] * int(images.lengths[row]), first=leading)
 
 
 Kind = Literal["self", "cross"]
@@ -165,23 +166,23 @@ class AttentionMap:
     """The weights of one attention layer on one example.
 
     Arguments:
-        address: where in the model it was seen, e.g. "decoder.layers.0.cross_attention".
-        kind: "self" where queries and keys are the same sequence, "cross" otherwise.
+        address: of the layer in the model, such as "decoder.layers.0.cross_attention".
+        kind: "self" if queries and keys are the same sequence, else "cross".
         query_tokens: L strings, the rows (the output, in a decoder).
         key_tokens: S strings, the columns (the source).
-        weights: (H, L, S), kept as float32, read-only; `weights[h, i, j]` is how much query i attends to
-            key j in head h. They need not be a distribution and may be negative.
-        example: which of the view's examples it belongs to.
-        query_words: for each query token the number of the word it is a piece of, never falling; see
-            `regard.inspection.words.word_numbers`. None where tokens are not pieces, or nobody knows.
-        key_words: the same of the keys.
-        query_patches: which query tokens are patches of the example's image; None where none are.
-        key_patches: the same of the keys.
-        marks: windows, buckets and chunks that are drawn over the map; None where there are none.
+        weights: (H, L, S), stored as float32, read-only; `weights[h, i, j]` is the weight of key j for query i in head h. They
+            need not be a distribution, and can be negative.
+        example: the index of its example in the view.
+        query_words: for each query token the number of its word, in ascending order; see
+            `regard.inspection.words.word_numbers`. None if tokens are not word pieces, or it is unknown.
+        key_words: the same for the keys.
+        query_patches: the query tokens that are patches of the example's image; None = no patches.
+        key_patches: the same for the keys.
+        marks: windows, buckets and chunks to draw over the map; None = no marks.
 
     Raises:
-        InputError: the weights are not (H, L, S) numbers that fit the tokens, or are not finite; words or
-            patches do not fit the tokens.
+        InputError: if the weights are not (H, L, S) numbers that fit the tokens, or are not finite; or words or patches do not
+            fit the tokens.
 
     >>> seen = AttentionMap(address="decoder.attention", kind="cross", query_tokens=("la", "maison"),
     ...                     key_tokens=("the", "house"), weights=np.eye(2)[None])
@@ -203,7 +204,7 @@ class AttentionMap:
     marks: Marks | None = None
 
     def __post_init__(self) -> None:
-        """Convert what was given to its declared types and check that it fits together."""
+        """Convert the arguments to their declared types, and check that they fit together."""
         if not isinstance(self.address, str) or not self.address:
             raise InputError(f"address: {self.address!r} is not a name; give where the weights were seen")
         if self.kind not in ("self", "cross"):
@@ -247,7 +248,7 @@ class AttentionMap:
                 )
 
     def __eq__(self, other: object) -> bool:
-        """Equal in every field, the weights bit for bit."""
+        """Whether all fields are equal, the weights bit for bit."""
         if not isinstance(other, AttentionMap):
             return NotImplemented
         names = [field.name for field in fields(self) if field.name != "weights"]
@@ -261,7 +262,7 @@ class AttentionMap:
     def is_causal(self) -> bool:
         """Whether this is self-attention in which no query attends to a later token, and some query to an earlier one.
 
-        Fewer queries than keys are the last places, as with a cache.
+        Fewer queries than keys are the last positions, as with a cache.
         """
         later = len(self.key_tokens) - len(self.query_tokens) + 1
         if self.kind != "self" or later < 1 or np.triu(self.weights, later).any():
@@ -280,20 +281,19 @@ class AttentionMap:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttentionView:
-    """The attention maps to show together: several layers, and several examples if wanted.
+    """Attention maps to show together, of several layers and of one or several examples.
 
     Arguments:
-        title: what is shown, in a few words.
+        title: a short title.
         maps: at least one; an address occurs once for each example.
         note: a sentence shown under the title.
-        examples: a label for each example; where none are given they are numbered.
-        images: an image for each example, or None for one without: PNG bytes or a uint8 array (Y, X, 3), kept as
-            PNG bytes. Empty where no example has one.
-        tracks: what else is known of each step, on the axis of the maps' queries: see `regard.inspection.tracks`.
+        examples: a label for each example; by default they are numbered.
+        images: an image or None for each example: PNG bytes or a uint8 array (Y, X, 3), stored as PNG bytes. Empty = no images.
+        tracks: further values of each step, along the queries of the maps: see `regard.inspection.tracks`.
 
     Raises:
-        InputError: there is no map, two maps share an address and an example, or an example has no label; a
-            image is none; a track has not as many steps as its example's maps have queries.
+        InputError: if there is no map, two maps share an address and an example, or an example has no label; for something that
+            is not an image; or if a track does not have as many steps as the maps of its example have queries.
 
     >>> view = AttentionView.of([[0.9, 0.1], [0.2, 0.8]], ["la", "maison"], ["the", "house"], title="en-fr")
     >>> view.map("attention").weights.shape
@@ -311,7 +311,7 @@ class AttentionView:
     tracks: tuple[Track, ...] = ()
 
     def __post_init__(self) -> None:
-        """Number the examples that have no labels and check the maps against each other."""
+        """Number examples without labels, and check that the maps fit together."""
         for name in ("title", "note"):
             if not isinstance(getattr(self, name), str):
                 raise InputError(f"{name}: {getattr(self, name)!r} is not text; give a string")
@@ -348,11 +348,15 @@ class AttentionView:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Every address once, in the order of the maps."""
+        """All addresses without repetition, in the order of the maps."""
         return tuple(dict.fromkeys(item.address for item in self.maps))
 
     def map(self, address: str, example: int = 0) -> AttentionMap:
-        """The map at an address of an example; InputError naming the nearest address where there is none."""
+        """The map at an address of an example.
+
+        Raises:
+            InputError: if there is none; the message names the nearest address.
+        """
         for item in self.maps:
             if item.address == address and item.example == example:
                 return item
@@ -363,14 +367,14 @@ class AttentionView:
         )
 
     def with_heads(self, heads: Sequence[str]) -> Self:
-        """The view with some heads alone, in the order in which they are given, each as a map of its own: to compare them.
+        """The view with only some heads, in the given order, each as a separate map, to compare them.
 
         Arguments:
-            heads: `"3"` is head 3 of every layer, `"0.3"` that of layer 0; the layer may also be an address, with `*` for any
+            heads: `"3"` is head 3 of every layer, `"0.3"` head 3 of layer 0. The layer can also be an address, with `*` for any
                 part of it. Both are counted from 0.
 
         Raises:
-            InputError: for a head or a layer that is not there.
+            InputError: for a head or a layer that does not exist.
 
         >>> view = AttentionView.of(np.ones((4, 1, 1)), ["a"], ["b"], address="layers.0.attention")
         >>> [(item.address, item.heads) for item in view.with_heads(["0.3", "1"]).maps]
@@ -416,18 +420,18 @@ class AttentionView:
             weights: (L, S) or (H, L, S); an array, nested lists or a torch tensor of any dtype and device.
             query_tokens: L strings, the rows.
             key_tokens: S strings, the columns.
-            title: what is shown.
-            address: what to call the layer.
-            kind: "self" or "cross"; by default "self" where the two token sequences are equal.
+            title: a short title.
+            address: the name of the layer.
+            kind: "self" or "cross"; by default "self" if the two token sequences are equal.
             note: a sentence shown under the title.
-            image: an image that queries or keys are patches of: PNG bytes or a uint8 array (Y, X, 3).
+            image: the image whose patches are queries or keys: PNG bytes or a uint8 array (Y, X, 3).
             query_words: for each query token the number of its word.
-            key_words: the same of the keys.
-            query_patches: which query tokens are patches of the image.
-            key_patches: which key tokens are.
+            key_words: the same for the keys.
+            query_patches: the query tokens that are patches of the image.
+            key_patches: the same for the keys.
 
         Raises:
-            InputError: the shapes do not fit, or there is something that is not a finite number.
+            InputError: if the shapes do not fit, or a number is not finite.
 
         """
         array = _float32(weights, address)
@@ -451,12 +455,16 @@ class AttentionView:
         return cls(title=title, maps=(item,), note=note, images=() if image is None else (image,))
 
     def to_json(self) -> str:
-        """The view as JSON text; `from_json` gives back an equal view, every weight bit for bit."""
+        """The view as JSON text. `from_json` returns an equal view, with every weight bit for bit."""
         return written(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> AttentionView:
-        """The view that `to_json` wrote, also that of an earlier version; InputError where the text is not one."""
+        """The view in a text that `to_json` of this or an earlier version wrote.
+
+        Raises:
+            InputError: for another text.
+        """
         return read(text)
 
 
@@ -471,10 +479,10 @@ def _tokens(tokens: Any, name: str) -> tuple[str, ...]:
 
 
 def layer_and_head(head: int | str) -> tuple[str, int]:
-    """The layer and the number of a head such as `0.3`; the layer is empty where only the number is given.
+    """The layer and the number of a head such as `0.3`; the layer is empty if only the number is given.
 
     Raises:
-        InputError: where it is not written so.
+        InputError: for a text of another form.
 
     >>> layer_and_head("5.11"), layer_and_head(3), layer_and_head("decoder.layers.0.attention.1")
     (('5', 11), ('', 3), ('decoder.layers.0.attention', 1))
@@ -488,7 +496,7 @@ def layer_and_head(head: int | str) -> tuple[str, int]:
 
 
 def is_layer(address: str, layer: str) -> bool:
-    """Whether an address is a layer's, by its number or by a name with `*`; any is where no layer is named."""
+    """Whether an address is that of a layer, given by its number or by a name with `*`; an empty layer matches any address."""
     if not layer:
         return True
     return layer in address.split(".") if layer.isdigit() else fnmatchcase(address, layer)
@@ -528,7 +536,7 @@ HINT = "give what to_json wrote"
 
 
 def written(view: AttentionView) -> str:
-    """The text that `read` gives back an equal view from."""
+    """The view as JSON text, for `read`."""
     maps = [
         {
             "address": item.address,
@@ -561,7 +569,7 @@ def read(text: str | bytes) -> AttentionView:
     """The view in a text that this version or an earlier one wrote.
 
     Raises:
-        InputError: the text is not one.
+        InputError: for another text.
 
     """
     value = as_object(parse_json(text, "attention view", HINT), "attention view", HINT)

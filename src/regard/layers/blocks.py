@@ -1,7 +1,7 @@
-"""The Transformer's repeated blocks and their parts besides attention.
+"""The blocks of Transformers, and their parts besides attention.
 
-First the parts: activations, dropout, feed-forward nets, residual connections. Then the blocks of an encoder, of a decoder
-without a source (GPT's), and of a decoder with one. At the end low-rank adapters, which are in place of linear layers.
+The parts come first: activations, dropout, feed-forward networks, residual connections. Then come the blocks of an encoder, of a
+decoder-only model, and of a decoder with cross-attention, and at the end low-rank adapters (LoRA) of linear layers.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "swish": F.silu,
 }
-"""`gelu` is the exact one, `gelu_tanh` the approximation in the code of BERT's and GPT's authors."""
+"""`gelu` is the exact one, `gelu_tanh` the approximation in the code of the authors of BERT and GPT."""
 
 
 class Dropout(nn.Module):
     """Sets entries to zero with probability p in training and divides the others by 1 - p (Srivastava et al. 2014).
 
-    On a processor with cheaper random numbers than PyTorch's, see `regard.attention.kernels.dropped`.
+    On a processor it uses faster random numbers than PyTorch, see `regard.attention.kernels.dropped`.
 
     Arguments:
         p: in [0, 1).
@@ -63,7 +63,7 @@ class Dropout(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with a non-linearity between, at every position alike (Vaswani et al. 2017, section 3.3).
+    """Two linear maps with a non-linearity, applied to each position (Vaswani et al. 2017, section 3.3).
 
         FFN(x) = W2 f(W1 x + b1) + b2,   f = max(0, .) in the paper
 
@@ -71,7 +71,7 @@ class FeedForward(nn.Module):
         width: D, of the model; also the width of the output.
         inner_width: F, between the two maps (2048 in the base model).
         activation: f.
-        dropout: probability of dropping an inner entry in training (0 in the paper).
+        dropout: probability of dropping a hidden unit in training (0 in the paper).
         bias: whether there are b1 and b2; T5 has none.
     """
 
@@ -96,16 +96,16 @@ class FeedForward(nn.Module):
 
 
 class ChunkedFeedForward(FeedForward):
-    """The same, so many positions at a time (Kitaev et al. 2020, section 3).
+    """A feed-forward network computed in chunks of positions (Kitaev et al. 2020, section 3).
 
         FFN(X) = [FFN(X_1); ...; FFN(X_c)]
 
-    The F numbers of a position are in memory for one chunk alone, in the backward pass too, which computes them again.
+    Only the hidden units of one chunk are in memory, also in the backward pass, which computes them again.
 
     Arguments:
-        chunk: positions at a time; 0 = all.
+        chunk: the number of positions in a chunk; 0 = all.
 
-    The others are `FeedForward`'s.
+    The other arguments are those of `FeedForward`.
     """
 
     def __init__(
@@ -133,15 +133,15 @@ class ChunkedFeedForward(FeedForward):
 
 
 class GatedFeedForward(nn.Module):
-    """Two linear maps inside, one of which says how much of the other passes (Shazeer 2020, equation 6; T5 1.1).
+    """A gated feed-forward network, such as GEGLU and SwiGLU (Shazeer 2020, equation 6; T5 1.1).
 
         FFN(x) = W2 (f(Wg x) * W1 x),   f = GELU in GEGLU
 
     Arguments:
         width: D, of the model; also the width of the output.
-        inner_width: F; three matrices of it weigh as much as two of 1.5 F.
+        inner_width: F; the three matrices have as many parameters as the two of an ungated network with 1.5 F.
         activation: f.
-        dropout: probability of dropping an inner entry in training.
+        dropout: probability of dropping a hidden unit in training.
         bias: whether the three maps have biases.
     """
 
@@ -170,12 +170,12 @@ NormPlacement = Literal["post", "pre"]
 
 
 class Residual(nn.Module):
-    """A sub-layer's output added to its input, with norms in two slots.
+    """A residual connection around a sub-layer, with a norm before or after it.
 
         output = after(x + dropout(sublayer(before(x))))
 
-    Post-norm (Vaswani et al. 2017, section 3.1) fills `after`; pre-norm (tensor2tensor since 2018, GPT-2) fills `before`. They
-    are different modules with differently named parameters: weights of one do not fit the other.
+    Post-norm (Vaswani et al. 2017, section 3.1) has a norm as `after`, pre-norm (tensor2tensor since 2018, GPT-2) as `before`.
+    The parameters have different names, so weights of one do not fit the other.
 
     Arguments:
         before, after: norms over the last axis, or `nn.Identity()`.
@@ -192,7 +192,7 @@ class Residual(nn.Module):
     def with_norm(
         cls, placement: NormPlacement, width: int, *, dropout: float = 0.0, epsilon: float = 1e-5
     ) -> Residual:
-        """A layer norm in the slot that `placement` names."""
+        """A residual connection with a layer norm at `placement`."""
         norm = nn.LayerNorm(width, eps=epsilon)
         if placement == "pre":
             return cls(before=norm, after=nn.Identity(), dropout=dropout)
@@ -202,19 +202,19 @@ class Residual(nn.Module):
         """(B, L, D) to (B, L, D).
 
         Arguments:
-            x: what the sub-layer's output is added to.
+            x: the input, to which the sub-layer's output is added.
             sublayer: maps (B, L, D) to (B, L, D).
-            reads: (B, L, D), what the sub-layer reads; x where None.
+            reads: (B, L, D), the input of the sub-layer; None = x.
         """
         return self.after(x + self.dropout(sublayer(self.before(x if reads is None else reads))))
 
 
 class NoSkip(Residual):
-    """A sub-layer's output in the place of its input: what is left of a residual connection without its skip.
+    """A `Residual` without the skip connection.
 
         output = after(dropout(sublayer(before(x))))
 
-    It has the parameters of a `Residual`, under the same names, so one can be where the other stood.
+    It has the parameters of a `Residual` under the same names, so it can replace one.
     """
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], *, reads: Tensor | None = None) -> Tensor:
@@ -223,7 +223,7 @@ class NoSkip(Residual):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention and a feed-forward net, each with a residual connection (Vaswani et al. 2017, section 3.1).
+    """Self-attention and a feed-forward network, each with a residual connection (Vaswani et al. 2017, section 3.1).
 
     Arguments:
         attention: self-attention.
@@ -251,7 +251,7 @@ class EncoderBlock(nn.Module):
         Arguments:
             x: (B, L, D).
             mask: over (B, H, L, L), True = may attend.
-            positions: where each token is in its text; None for 0, 1, 2 and so on.
+            positions: the position of each token in its text; None = 0, 1, 2, ...
             record: as for `AttentionLayer`.
 
         Returns:
@@ -268,7 +268,7 @@ class EncoderBlock(nn.Module):
 
 
 class CausalBlock(nn.Module):
-    """Self-attention over a text so far and a feed-forward net: a decoder's block without a source (Radford et al. 2018).
+    """Causal self-attention and a feed-forward network: the block of a decoder-only model (Radford et al. 2018).
 
         y = x + attention(x);   output = y + ffn(y)         or, in parallel,   output = y + ffn(x)
 
@@ -276,8 +276,8 @@ class CausalBlock(nn.Module):
         attention: self-attention.
         feedforward: maps (B, L, D) to (B, L, D), position by position.
         residual: makes one residual connection, with its norm where the model wants it.
-        parallel: whether the feed-forward net reads what attention reads, each under a norm of its own, and not the sum after
-            attention (Wang, Komatsuzaki 2021, GPT-J; Black et al. 2022, section 2.1).
+        parallel: whether the feed-forward network has the same input as attention, each with its own norm, instead of the sum
+            after attention (Wang, Komatsuzaki 2021, GPT-J; Black et al. 2022, section 2.1).
     """
 
     def __init__(
@@ -303,13 +303,14 @@ class CausalBlock(nn.Module):
         *,
         positions: Positions | None = None,
     ) -> tuple[Tensor, KeysValues]:
-        """One block, over a whole text or over the tokens that follow a cached past.
+        """One block, over a whole text or over tokens after a cached past.
 
         Arguments:
             x: (B, L, D).
             mask: over (B, H, L, past + L), True = may attend.
-            past: keys and values of the tokens before.
-            positions: where the L tokens and the past + L keys are in their texts; None for the last of 0, 1, 2 and so on.
+            past: keys and values of the past tokens.
+            positions: the positions of the L tokens and of the past + L keys in their texts; None = 0, 1, 2, ... for the keys,
+                and the last L of them for the tokens.
 
         Returns:
             (B, L, D); keys and values of past and present tokens.
@@ -332,7 +333,7 @@ class CausalBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Self-attention over the target so far, attention over the source, a feed-forward net (same section).
+    """Causal self-attention, cross-attention and a feed-forward network (Vaswani et al. 2017, section 3.1).
 
     Arguments:
         attention: self-attention.
@@ -369,21 +370,22 @@ class DecoderBlock(nn.Module):
         source_positions: Positions | None = None,
         record: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor, KeysValues, Tensor]:
-        """One block, over a whole target or over the tokens that follow a cached past.
+        """One block, over a whole target or over tokens after a cached past.
 
         Arguments:
-            x: (B, L, D). In decoding the L hypotheses about one source, each at its newest token, are so many queries.
-            source: the encoder's output (B, S, D), or its keys and values projected beforehand.
+            x: (B, L, D). In decoding L is the number of hypotheses of a source, each with its newest token.
+            source: the encoder's output (B, S, D), or its projected keys and values.
             mask: over (B, H, L, past + L), True = may attend.
             source_mask: over (B, H, L, S), True = may attend.
-            past: keys and values of the tokens before.
-            positions: where the L tokens and the past + L keys are in the target; None for the last of 0, 1, 2 and so on.
-            source_positions: where the L tokens are in the target and the S keys in the source; None for where `positions` has
-                the former, and for 0, 1, 2 and so on.
-            record: what self-attention needs besides, as for `AttentionLayer`.
+            past: keys and values of the past tokens.
+            positions: the positions of the L tokens and of the past + L keys in the target; None = 0, 1, 2, ... for the keys, and
+                the last L of them for the tokens.
+            source_positions: the positions of the L tokens in the target and of the S keys in the source; None = those in
+                `positions`, and 0, 1, 2, ...
+            record: further tensors for self-attention, as for `AttentionLayer`.
 
         Returns:
-            (B, L, D); keys and values of past and present tokens; the query (B, H, L, E) of the attention over the source.
+            (B, L, D); keys and values of past and present tokens; the query (B, H, L, E) of the cross-attention.
         """
         standing = _after(past, x) if positions is None else positions
         if source_positions is None:
@@ -417,26 +419,26 @@ class DecoderBlock(nn.Module):
 
 
 def _after(past: KeysValues | None, x: Tensor) -> Positions:
-    """The positions of tokens (B, L, D) that follow a past, all in order."""
+    """The positions of tokens (B, L, D) after a past, all in order."""
     return Positions(x.shape[1], x.shape[1] + (0 if past is None else past.key.shape[2]), device=x.device)
 
 
 Block = EncoderBlock | CausalBlock | DecoderBlock
-"""What a deep model repeats: a group of its own for whatever treats a model part by part, sharding or recomputing."""
+"""The repeated blocks of a deep model: the units for sharding and for gradient checkpointing."""
 
 
 class LowRankLinear(nn.Linear):
-    """A linear map that is frozen, plus the product of two narrow matrices (Hu et al. 2021, section 4.1).
+    """A frozen linear map plus a low-rank product (LoRA, Hu et al. 2021, section 4.1).
 
         y = W x + b + (alpha / r) B A D(x),   A (r, I), B (O, r), D is dropout
 
-    A is sampled as PyTorch initialises a linear layer, B is zero, so at the start y is what it was. Of W (O, I) no gradient is
-    computed, and an optimiser keeps moments for r (I + O) numbers instead of I O.
+    A is initialised as PyTorch initialises a linear layer, and B is zero, so at the start y does not change. W (O, I) gets no
+    gradient, and an optimiser stores moments for r (I + O) numbers instead of I O.
 
     Arguments:
-        base: the map to adapt; its weight and bias are taken over, frozen, under the names that they have.
+        base: the map to adapt; its weight and bias are used under their names, and frozen.
         rank: r.
-        alpha: how much the adapter counts; with it fixed, another rank needs no other learning rate.
+        alpha: the scale of the adapter; with a fixed alpha the learning rate need not change with the rank.
         dropout: probability of dropping an entry of the adapter's input in training.
 
     >>> base = nn.Linear(6, 4)
@@ -465,7 +467,7 @@ class LowRankLinear(nn.Linear):
         return F.linear(input, self.weight, self.bias) + self.scale * beside
 
     def merged(self) -> nn.Linear:
-        """One ordinary map that does what the two do in evaluation, to within rounding: W + (alpha / r) B A."""
+        """One linear map that is equivalent in evaluation, up to rounding: W + (alpha / r) B A."""
         one = nn.Linear(self.in_features, self.out_features, bias=self.bias is not None, device="meta")
         one.weight = nn.Parameter(merged_weight(self.weight.detach(), self.down, self.up, self.scale))
         if self.bias is not None:
@@ -478,7 +480,7 @@ class LowRankLinear(nn.Linear):
 
 
 def merged_weight(weight: Tensor, down: Tensor, up: Tensor, scale: float) -> Tensor:
-    """W + scale B A, summed in float32 or wider and given in W's dtype.
+    """W + scale B A, computed in at least float32 and returned in the dtype of W.
 
     Arguments:
         weight: (O, I).
@@ -491,20 +493,20 @@ def merged_weight(weight: Tensor, down: Tensor, up: Tensor, scale: float) -> Ten
 
 
 def adapt(model: nn.Module, on: Sequence[str], *, rank: int, alpha: float, dropout: float = 0.0) -> list[str]:
-    """Give linear maps of a model adapters, in place, and freeze all its other parameters.
+    """Add adapters to linear maps of a model, in place, and freeze all its other parameters.
 
-    Maps in attention layers and feed-forward nets can have one; those of recurrent cells are multiplied in ways of their own.
+    Maps in attention layers and feed-forward networks can have one; those in recurrent cells cannot.
 
     Arguments:
-        on: names of maps, such as `query` or `layers.0.attention.query`: the ends of their full names, in which `*` stands for
-            what has no dot in it.
+        on: names of maps, such as `query` or `layers.0.attention.query`: the ends of their full names, in which `*` matches text
+            without a dot.
         rank, alpha, dropout: as in `LowRankLinear`.
 
     Returns:
-        The full names of the maps that have one.
+        The full names of the maps with an adapter.
 
     Raises:
-        InputError: where a name fits no map, with those there are.
+        InputError: if a name matches no map; the message lists the maps.
 
     >>> from regard.models import GPT2, GPT2Config
     >>> model = GPT2(GPT2Config(vocabulary=9, width=8, heads=2, feedforward_width=16, layers=2))

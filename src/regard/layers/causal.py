@@ -1,6 +1,7 @@
-"""The stack of blocks that the GPT family shares: a text read from the left, what it passed kept as keys and values.
+"""The causal stack of blocks that the GPT family shares, with its KV cache.
 
-`CausalTransformer` is the stack as a language model, `CausalClassifier` the stack with a head on the last token, for fine-tuning.
+`CausalTransformer` is the stack as a language model; `CausalClassifier` is the stack with a head on the last token, for
+fine-tuning.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from regard.layers.tokens import Tokens
 from regard.structure import renamed
 
 CHUNK = 512
-"""Tokens that a prompt is read in at a time, and of short ones so many together."""
+"""Tokens of a prompt that are read in one pass; short prompts are grouped up to this number."""
 
 
 class CausalConfig(Protocol):
-    """What the stack needs to know of its model."""
+    """The settings of a model that the stack needs."""
 
     @property
     def vocabulary(self) -> int:
@@ -59,18 +60,18 @@ class CausalConfig(Protocol):
 
     @property
     def end_id(self) -> int:
-        """The id that ends a text, and is before the first token of one."""
+        """The id that ends a text; it is also before the first token of a text."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CausalState(DecoderState):
-    """All that a decoder without a source carries: keys and values of the tokens it passed.
+    """The state of a decoder without a source: the keys and values of past tokens.
 
-    Its sources are the texts themselves: hypotheses that branched from one text share the memory of what it passed.
+    The sources of this state are the texts themselves: hypotheses that branched from one text share its cache.
 
     Arguments:
-        cache: keys and values of the tokens passed, and which columns are real tokens of which row.
+        cache: keys and values of past tokens, and the columns of each row.
     """
 
     cache: KVCache = field(default_factory=KVCache, metadata=CACHE)
@@ -78,13 +79,13 @@ class CausalState(DecoderState):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Entered:
-    """What the blocks of a stack are given.
+    """The inputs of the blocks of a stack.
 
     Arguments:
-        x: (B, L, D), the embedded tokens; (R, W, D) where each of W hypotheses about R texts takes one.
+        x: (B, L, D), the embedded tokens; (R, W, D) if each of W hypotheses of R texts takes one token.
         masks: one for each block, True = may attend.
-        positions: where the L tokens and all C + L columns are in their texts, the same for all blocks.
-        after: the state after, its cache still to be filled.
+        positions: the positions of the L tokens and of all C + L columns in their texts, the same for all blocks.
+        after: the next state, whose cache is not filled yet.
     """
 
     x: Tensor
@@ -95,17 +96,17 @@ class Entered:
 
 @renamed(bands="sliding_windows")
 class CausalStack(nn.Module):
-    """Embedding and blocks that look back, from a state to the next: what models of GPT's family have in common.
+    """Embedding and causal blocks, from one state to the next: the common part of models of the GPT family.
 
         hidden = norm(block_n(... block_1(E[x] + P))),   logits = hidden E^T
 
     Arguments:
         config: its sizes.
         embedding: tokens to vectors.
-        layers: the blocks, called as `CausalBlock`s are, or as `_through` of a stack of other blocks calls them.
-        norm: after the last of them; `nn.Identity()` for none.
-        sliding_windows: how many tokens back each block looks, itself included; None = all the way. One for each block.
-        output: the last map, from D to V; the embedding table where None.
+        layers: the blocks, with the interface of `CausalBlock`, or of the subclass's `_through`.
+        norm: after the last block; `nn.Identity()` = none.
+        sliding_windows: for each block the number of tokens that a query sees, itself included; None = all earlier tokens.
+        output: the output layer, from D to V; None = the embedding table.
     """
 
     length_setting: str = "model.maximum_positions"
@@ -131,33 +132,33 @@ class CausalStack(nn.Module):
 
     @property
     def counts_padding(self) -> bool:
-        """Whether masks have to tell the blocks of padding that only follows, which no token sees."""
+        """Whether masks must hide padding on the right too, which no token sees."""
         parts = (part for layer in self.layers for part in layer.children() if isinstance(part, AttentionLayer))
         return any(part.attention.declaration.counts_padding for part in parts)
 
     @property
     def batch_invariant_steps(self) -> bool:
-        """Whether a step's logits have the same bits alone and in any batch without the mode `BatchInvariant`."""
+        """Whether the logits of a step have the same bits alone and in any batch without `BatchInvariant`."""
         return False
 
     @property
     def maximum_length(self) -> int | None:
-        """The most tokens a text can have, the end token before it included; None where there is no limit."""
+        """The longest text in tokens, with the end token before it; None = no limit."""
         return self.config.maximum_positions
 
     def start(self, rows: int) -> CausalState:
-        """The state before the first token of so many texts: no source to look at, and nothing passed."""
+        """The state before the first token of this many texts: no source, and an empty cache."""
         nothing = torch.empty(rows, 0, dtype=torch.bool, device=self.embedding.tokens.weight.device)
         return CausalState(source_valid=nothing)
 
     def hidden(self, tokens: Tokens, state: CausalState) -> tuple[Tensor, CausalState]:
-        """The last block's vectors (B, L, D), normalised where the model does so, and the state after.
+        """The vectors of the last block, (B, L, D), after the norm if there is one, and the next state.
 
-        Where the tokens are of several documents, each sees its own alone, from position 0 on: as if each were read by itself.
-        The state after is that of the last one. Hypotheses about one text take one token each as so many queries over its memory.
+        If a row holds several documents, tokens see only their own document, with positions from 0, as if each were read alone.
+        The next state is that of the last document. Hypotheses of one text each take one token, as queries over its cache.
 
         Raises:
-            InputError: where a text is longer than the model has positions for.
+            InputError: if a text is longer than the model's positions.
             ValueError: for several documents after the first token.
         """
         if state.width > 1 and (tokens.ids.shape[1] != 1 or tokens.padding_side != "nowhere"):
@@ -170,21 +171,21 @@ class CausalStack(nn.Module):
 
     @property
     def packs_texts(self) -> bool:
-        """Whether several texts in one row are read as each by itself, bit for bit: where attention runs the fused kernel."""
+        """Whether texts packed in one row give the same bits as each alone, which needs fused attention."""
         layers = [[part for part in layer.children() if isinstance(part, AttentionLayer)] for layer in self.layers]
         return all(parts and all(part.attention.fuses_plainly for part in parts) for parts in layers)
 
     def read_texts(self, texts: Sequence[Tensor], before: CausalState | None = None) -> CausalState:
-        """The state after texts of different lengths, without padding: each is read as if it were alone.
+        """The state after texts of different lengths, without padding; each is read as if it were alone.
 
-        Short texts are read one after another in one row, long ones in chunks of `CHUNK` tokens. No gradient passes through it.
+        Short texts are packed in one row, long ones are read in chunks of `CHUNK` tokens. There is no gradient through it.
 
         Arguments:
-            texts: of each row (n,) int64.
-            before: the state, of one row, after what is before every text; none where None.
+            texts: the ids (n,) int64 of each row.
+            before: the state, of one row, after a common prefix of all texts; None = no prefix.
 
         Raises:
-            InputError: where a text is longer than the model has positions for.
+            InputError: if a text is longer than the model's positions.
         """
         packed = self.packs_texts and before is None
         states: list[CausalState] = []
@@ -205,7 +206,7 @@ class CausalStack(nn.Module):
         return state
 
     def _read_packed(self, texts: Sequence[Tensor]) -> list[CausalState]:
-        """The state after each of some texts that are in one row."""
+        """The state after each of several texts packed in one row."""
         lengths, nothing = [len(text) for text in texts], self.start(1)
         if self.maximum_length is not None:
             check_length(max(lengths), self.maximum_length, "text")
@@ -229,7 +230,7 @@ class CausalStack(nn.Module):
         return states
 
     def _entered(self, tokens: Tokens, state: CausalState) -> Entered:
-        """What the first block gets, and the state after, all but its keys and values."""
+        """The input of the first block, and the next state without its keys and values."""
         rows, length = tokens.ids.shape
         cache, passed, limit = state.cache, state.cache.columns, self.maximum_length
         valid = None if cache.seen is None and tokens.padding_side == "nowhere" else tokens.valid
@@ -281,7 +282,7 @@ class CausalStack(nn.Module):
         )
 
     def _through(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
-        """What entered through all blocks, each with its mask: (B, L, D), and keys and values of past and present tokens."""
+        """Apply all blocks, each with its mask: (B, L, D), and keys and values of past and present tokens."""
         x, present = entered.x, []
         for index, (layer, mask) in enumerate(zip(self.layers, entered.masks, strict=True)):
             before = None if past is None else past[index]
@@ -290,15 +291,15 @@ class CausalStack(nn.Module):
         return x, tuple(present)
 
     def output_map(self) -> tuple[Tensor, Tensor | None]:
-        """The last map (V, D) and its bias (V,), or None for no bias."""
+        """The matrix (V, D) of the output layer, and its bias (V,) or None."""
         return (self.embedding.tokens.weight, None) if self.output is None else (self.output.weight, self.output.bias)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(..., D) to (..., V), by the last map."""
+        """The output layer: (..., D) to (..., V)."""
         return F.linear(hidden, *self.output_map())
 
     def _mask(self, tokens: Tokens, state: CausalState, after: KVCache, window: int | None) -> Mask | None:
-        """What each new token may look at, laid out where it is more than the past; None = everything."""
+        """The mask of the new tokens, as a tensor if it is more than causal; None = all to all."""
         mask = self._rule(tokens, state, after, window)
         if mask is None or type(mask) in (Causal, Dense):
             return mask
@@ -307,7 +308,7 @@ class CausalStack(nn.Module):
         return mask.materialize(batch=texts, queries=queries, keys=after.columns, device=device)
 
     def _rule(self, tokens: Tokens, state: CausalState, after: KVCache, window: int | None) -> Mask | None:
-        """What each new token may look at; None = everything, where it is the only one and no padding came before."""
+        """The mask of the new tokens; None = all to all, for a single new token without earlier padding."""
         length, passed = tokens.ids.shape[1], state.cache.columns
         windowed = window is not None and state.length + length > window
         if state.width > 1:
@@ -336,14 +337,14 @@ class CausalStack(nn.Module):
 
 
 class CausalTransformer(CausalStack, LeftToRight[CausalState]):
-    """A language model of blocks with the embedding table once more at its end: GPT, and whatever differs from it in a part.
+    """A causal stack as a language model: GPT, and models that differ from it in some parts.
 
-    Its arguments are `CausalStack`'s.
+    It has the arguments of `CausalStack`.
     """
 
 
 def _grouped(lengths: Sequence[int], most: int) -> list[list[int]]:
-    """Rows in their order, in groups of at most so many tokens; a longer one has a group to itself.
+    """Consecutive rows in groups of at most this many tokens; a longer row is a group of its own.
 
     >>> _grouped([0, 3, 4, 9, 1], 8)
     [[0, 1, 2], [3], [4]]
@@ -360,11 +361,11 @@ def _grouped(lengths: Sequence[int], most: int) -> list[list[int]]:
 
 
 def _window(window: int, passed: int, places: Tensor | None) -> Mask:
-    """So many tokens back, its own included; padding between two tokens does not count.
+    """A mask of this many tokens back, itself included; padding between two tokens does not count.
 
     Arguments:
-        passed: columns before those of the new tokens.
-        places: (R, C), where the token of each column stands; None where that is its column.
+        passed: the number of columns before those of the new tokens.
+        places: (R, C), the position of the token of each column; None = the column.
     """
     if places is None:
         return Window(before=window - 1, after=0, offset=passed)
@@ -372,24 +373,24 @@ def _window(window: int, passed: int, places: Tensor | None) -> Mask:
 
 
 class CausalClassifierConfig(CausalConfig, EncoderConfig, Protocol):
-    """What the stack and the tasks need to know of the model."""
+    """The settings of the model that the stack and the tasks need."""
 
 
 @renamed(bands="sliding_windows")
 class CausalClassifier(CausalStack):
-    """The stack with a head on the last token of a text, the only one that has seen all of it (Radford et al. 2018, section 3.2).
+    """The stack with a head on the last token of a text, which has seen all others (Radford et al. 2018, section 3.2).
 
-        p(class | x_1 .. x_m) = softmax(W h_m),   h the last block's vectors, x_m the token that asks for the class
+        p(class | x_1 .. x_m) = softmax(W h_m),   h the last block's vectors, x_m the last token (`extract`)
 
-    In addition to the class it can predict the next token at any place, for the auxiliary loss.
+    It can also predict the next token at any position, for the auxiliary loss.
 
     Arguments:
         config: its sizes.
         embedding: tokens to vectors.
         layers: the blocks.
-        norm: after the last of them; `nn.Identity()` for none.
-        head: what it tells of the text, such as `layers.encoder.PooledHead`.
-        sliding_windows: how many tokens back each block looks; as in `CausalStack`.
+        norm: after the last block; `nn.Identity()` = none.
+        head: such as `layers.encoder.PooledHead`.
+        sliding_windows: as in `CausalStack`.
     """
 
     tells_next: bool = True
@@ -413,17 +414,17 @@ class CausalClassifier(CausalStack):
         """Vectors and logits of a batch of texts.
 
         Arguments:
-            tokens: (B x readings, L), special tokens included; padding may be on either side.
-            segments: not looked at: a token between two texts parts them.
-            at: (M,) int64, the places, as indices into rows x L, whose next token is predicted; None = none.
-            readings: how many rows, one after another, are the same example read in different ways, such as a pair in both
-                orders: the vectors at their ends are added (section 3.3).
+            tokens: (B x readings, L), special tokens included; padding can be on either side.
+            segments: ignored: a delimiter token separates two texts.
+            at: (M,) int64, the positions, as indices into rows x L, whose next token is predicted; None = none.
+            readings: the number of consecutive rows that are the same example, such as a pair in both orders; the vectors of
+                their last tokens are added (section 3.3).
 
         Returns:
-            `logits` (B, outputs) and, where asked for, `next_token` (M, V).
+            `logits` (B, outputs) and, with `at`, `next_token` (M, V).
 
         Raises:
-            InputError: where a text is longer than the model has positions for.
+            InputError: if a text is longer than the model's positions.
         """
         del segments
         hidden, _ = self.hidden(tokens, self.start(len(tokens)))
@@ -433,5 +434,5 @@ class CausalClassifier(CausalStack):
 
 
 def _last(valid: Tensor) -> Tensor:
-    """The place of the last real token of each row, (B, L) bool to (B,), on whichever side padding stands."""
+    """The column of the last real token of each row, (B, L) bool to (B,), with padding on either side."""
     return valid.shape[1] - 1 - valid.flip(1).long().argmax(dim=1)

@@ -1,6 +1,6 @@
-"""Models that read whole texts: the interface, the stack of BERT's family, the heads on it, and the choice of layers.
+"""Encoders: their interface, the stack of the BERT family, its heads, and the choice of layers.
 
-`LayerChoice` and `ScalarMix` make one vector of those of several layers, by choice or by a learned mixture.
+`LayerChoice` and `ScalarMix` combine the vectors of several layers, by a fixed choice or by a learned mixture.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ Combination = Literal["sum", "concatenate", "stack"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerChoice:
-    """Some layers, and how their vectors become one (Devlin et al. 2019, section 5.3 and table 7).
+    """A choice of layers, and how their vectors are combined (Devlin et al. 2019, section 5.3 and table 7).
 
     Arguments:
         layers: 0 is the embedding, 1 the first block; from the end -1 is the last block, -2 the one before.
-        combine: `sum`, weighted where there are weights; `concatenate`, in the order given; `stack`, kept apart on an axis of
-            their own.
+        combine: `sum`, weighted if there are weights; `concatenate`, in the given order; `stack`, on a further axis.
         weights: one for each layer, for a sum.
 
     Raises:
-        InputError: for no layer, or weights that do not fit.
+        InputError: if there is no layer, or weights do not fit.
 
     >>> LayerChoice(layers=(-2, -1)).combined([torch.ones(1, 2, 3), 2 * torch.ones(1, 2, 3)]).tolist()
     [[[3.0, 3.0, 3.0], [3.0, 3.0, 3.0]]]
@@ -53,10 +52,10 @@ class LayerChoice:
             raise InputError(f"{len(self.weights)} weights are given for {len(self.layers)} layers; give one for each")
 
     def numbers(self, depth: int) -> tuple[int, ...]:
-        """The layers counted from 0, the embedding, of a model with so many blocks.
+        """The numbers of the layers, counted from 0 (the embedding), for a model with this many blocks.
 
         Raises:
-            InputError: for a layer that it does not have.
+            InputError: for a layer that the model does not have.
         """
         for layer in self.layers:
             if not -depth - 1 <= layer <= depth:
@@ -67,7 +66,7 @@ class LayerChoice:
         return tuple(layer if layer >= 0 else depth + 1 + layer for layer in self.layers)
 
     def combined(self, states: Sequence[Tensor]) -> Tensor:
-        """Vectors (B, L, D) of each layer chosen to (B, L, D'), or to (B, L, layers, D) where they are stacked; in float32."""
+        """The vectors (B, L, D) of the chosen layers to (B, L, D'), or with `stack` to (B, L, layers, D); float32."""
         exact = [state if state.dtype == torch.float64 else state.float() for state in states]
         if self.combine == "concatenate":
             return torch.cat(exact, dim=-1)
@@ -83,11 +82,11 @@ class ScalarMix(nn.Module):
 
         mix = gamma sum_k s_k h_k,   s = softmax(w)
 
-    All layers weigh the same, and gamma is 1, before anything is learned.
+    Before training all layers have the same weight, and gamma is 1.
 
     Arguments:
-        layers: how many there are, the embedding among them.
-        normalise: whether each layer's vectors are brought to mean 0 and variance 1 over all tokens first (the same section).
+        layers: the number of layers, with the embedding.
+        normalise: whether the vectors of each layer are first normalised to mean 0 and variance 1 over all tokens (same section).
 
     >>> mix = ScalarMix(2)
     >>> mix([torch.zeros(1, 2, 3), torch.ones(1, 2, 3)]).unique().tolist()
@@ -105,7 +104,7 @@ class ScalarMix(nn.Module):
 
         Arguments:
             states: one for each layer.
-            valid: (B, L) bool, True = a real token, which alone mean and variance are of; None = all are.
+            valid: (B, L) bool, True = a real token; mean and variance are over real tokens; None = all.
         """
         shares = self.weights.softmax(dim=0)
         if self.normalise:
@@ -113,14 +112,14 @@ class ScalarMix(nn.Module):
         return self.gamma * sum(share * state for share, state in zip(shares, states, strict=True))
 
     def penalty(self) -> Tensor:
-        """|w|^2: added to a task's loss, times a lambda of 0.001 to 1, it pulls the mix towards the mean of all layers."""
+        """|w|^2, to add to the loss times a lambda of 0.001 to 1; it moves the mixture towards the mean of all layers."""
         return self.weights.square().sum()
 
     def choice(self) -> LayerChoice:
-        """What was learned, as a choice of layers with their weights.
+        """The learned mixture as a choice of layers with weights.
 
         Raises:
-            ValueError: where layers are normalised, which no choice of layers does.
+            ValueError: if layers are normalised, which a choice of layers cannot do.
         """
         if self.normalise:
             raise ValueError("a mix that normalises layers is no plain weighted sum of them; call the mix itself")
@@ -128,7 +127,7 @@ class ScalarMix(nn.Module):
         return LayerChoice(layers=tuple(range(len(weights))), weights=tuple(weights))
 
     def extra_repr(self) -> str:
-        """How many layers."""
+        """The number of layers."""
         return f"layers={len(self.weights)}" + (", normalise=True" if self.normalise else "")
 
 
@@ -138,13 +137,13 @@ def _standardised(state: Tensor, valid: Tensor | None) -> Tensor:
 
 
 class Encoded(NamedTuple):
-    """What an encoder makes of a batch of texts.
+    """The output of an encoder for a batch of texts.
 
     Arguments:
-        hidden: (B, L, D), the last layer's vector of each token; what is at padding means nothing.
-        pooled: (B, D), the vector of the whole text; None where the model has no pooler. Of several readings of an example one.
-        logits, next_sentence: as `HeadLogits`.
-        next_token: (M, V), of the token after each place asked for, from a decoder; None from others.
+        hidden: (B, L, D), the last layer's vector of each token; without meaning at padding.
+        pooled: (B, D), the vector of the text; None without a pooler. Several readings of an example have one.
+        logits, next_sentence: as in `HeadLogits`.
+        next_token: (M, V), logits of the token after each requested position, from a decoder; None from other models.
     """
 
     hidden: Tensor
@@ -155,7 +154,7 @@ class Encoded(NamedTuple):
 
 
 class EncoderConfig(Protocol):
-    """What the tasks need to know of an encoder."""
+    """The settings of an encoder that tasks need."""
 
     @property
     def vocabulary(self) -> int:
@@ -164,7 +163,7 @@ class EncoderConfig(Protocol):
 
     @property
     def width(self) -> int:
-        """D, of the vectors."""
+        """D, the width of the vectors."""
         ...
 
     @property
@@ -174,7 +173,7 @@ class EncoderConfig(Protocol):
 
     @property
     def segments(self) -> int:
-        """How many segments the model distinguishes; 0 where none."""
+        """The number of segment embeddings; 0 = none."""
         ...
 
     @property
@@ -189,17 +188,17 @@ class EncoderConfig(Protocol):
 
     @property
     def head(self) -> HeadKind:
-        """What the model tells of a text."""
+        """The head, see `Head`."""
         ...
 
     @property
     def outputs(self) -> int:
-        """How many numbers the head gives."""
+        """The number of outputs of the head."""
         ...
 
 
 def added(pooled: Tensor, readings: int) -> Tensor:
-    """The vectors of so many rows, one after another, summed: (B x readings, D) to (B, D)."""
+    """The sums over consecutive rows: (B x readings, D) to (B, D)."""
     return pooled if readings == 1 else pooled.unflatten(0, (-1, readings)).sum(dim=1)
 
 
@@ -210,12 +209,11 @@ class TextEmbedding(nn.Module):
 
     Arguments:
         tokens: E.
-        positions: P, learned, not sinusoids.
-        segments: S; None for a model that tells no segments apart. One that has a single vector for them distinguishes none
-            either.
+        positions: P, learned.
+        segments: S; None = no segment embeddings.
         epsilon: added to the variance in the layer norm.
         dropout: probability of dropping an entry in training.
-        projection: from vectors of the table's width to those of the blocks', after all else (ELECTRA); None where they are one.
+        projection: from the embedding width to the width of the blocks, after dropout (ELECTRA); None if they are equal.
         norm_bias: whether the layer norm has a bias.
     """
 
@@ -239,7 +237,7 @@ class TextEmbedding(nn.Module):
         self.projection = projection
 
     def forward(self, ids: Tensor, positions: Tensor, segments: Tensor | None) -> Tensor:
-        """(B, L) ids, positions and segments (all 0 where None) to (B, L, D)."""
+        """(B, L) ids, positions and segments (None = all 0) to (B, L, D)."""
         x = self.tokens(ids) + self.positions(positions)
         if self.segments is not None:
             given = segments is not None and self.segments.num_embeddings > 1
@@ -249,7 +247,7 @@ class TextEmbedding(nn.Module):
 
 
 class OneSegment(nn.Embedding):
-    """A table of segments of which every token has the first row: RoBERTa's, whose texts are not distinguished by it."""
+    """A segment table of which every token has the first row, as in RoBERTa."""
 
     def forward(self, input: Tensor) -> Tensor:
         """(B, L) of any integers to (B, L, D)."""
@@ -257,16 +255,16 @@ class OneSegment(nn.Embedding):
 
 
 class TextEncoder(nn.Module):
-    """Embedding, blocks that look both ways, and a head: BERT, and whatever differs from it in a part.
+    """Embedding, bidirectional blocks, and a head: BERT, and models that differ from it in some parts.
 
     Arguments:
         config: its sizes.
         embedding: tokens to vectors.
         layers: the blocks.
-        pooler: the vector of a whole text; None for none.
-        head: what it tells of the text, such as `layers.encoder.MaskedHead`.
-        norm: after the last block, where blocks are pre-norm; None for none.
-        windows: how many tokens to either side each block looks; None = all the way. One for each block, or none at all.
+        pooler: computes the vector of a text; None = no pooler.
+        head: such as `layers.encoder.MaskedHead`.
+        norm: after the last pre-norm block; None = no norm.
+        windows: for each block the number of tokens on either side that a token sees; None = all. Empty = all for every block.
     """
 
     length_setting: str = "model.maximum_positions"
@@ -294,7 +292,7 @@ class TextEncoder(nn.Module):
 
     @property
     def maximum_length(self) -> int:
-        """The most tokens a text can have, special ones included."""
+        """The longest text in tokens, with special tokens."""
         return self.config.maximum_positions
 
     def forward(
@@ -304,13 +302,13 @@ class TextEncoder(nn.Module):
 
         Arguments:
             tokens: (B, L), special tokens included.
-            segments: (B, L) int64, which text each token is of, from 0; None = all of the first.
-            at: (M,) int64, for heads over the vocabulary: the places, as indices into B x L, whose logits are wanted; None = all.
-            readings: how many rows, one after another, are the same example read in different ways: their pooled vectors are
-                added.
+            segments: (B, L) int64, the text of each token, from 0; None = all 0.
+            at: (M,) int64, for heads over the vocabulary: the positions, as indices into B x L, at which to compute logits;
+                None = all.
+            readings: the number of consecutive rows that are the same example; their pooled vectors are added.
 
         Raises:
-            InputError: where a text is longer than the model has positions for.
+            InputError: if a text is longer than the model's positions.
         """
         x, masks, positions = self._embedded(tokens, segments)
         for layer, mask in zip(self.layers, masks, strict=True):
@@ -322,12 +320,12 @@ class TextEncoder(nn.Module):
         return Encoded(x, pooled, found.logits, found.next_sentence)
 
     def hidden_states(self, tokens: Tokens, segments: Tensor | None = None) -> tuple[Tensor, ...]:
-        """The embedding's vectors and those of each layer, (B, L, D) each: one more than there are layers.
+        """The vectors after the embedding and after each layer: layers + 1 tensors (B, L, D).
 
         A norm after the last block is part of the last layer.
 
         Raises:
-            InputError: where a text is longer than the model has positions for.
+            InputError: if a text is longer than the model's positions.
         """
         x, masks, positions = self._embedded(tokens, segments)
         states = [x]
@@ -365,28 +363,28 @@ class TextEncoder(nn.Module):
 class SequenceClassifier(Protocol):
     """A model that predicts a class, or a number, of one or two texts: an encoder, or a decoder with a head.
 
-    The vector that the head reads is that of the first token in an encoder (`[CLS]`), and of the last in a decoder, which is the
-    only one there that has seen all.
+    The head reads the vector of the first token in an encoder (`[CLS]`), and of the last token in a decoder, the only one that
+    has seen the whole text.
     """
 
     @property
     def config(self) -> EncoderConfig:
-        """Its sizes, and what it tells."""
+        """The sizes and the head."""
         ...
 
     @property
     def maximum_length(self) -> int:
-        """The most tokens of one input, special ones included."""
+        """The longest input in tokens, with special tokens."""
         ...
 
     @property
     def length_setting(self) -> str:
-        """What raises this limit in a recipe, for messages."""
+        """The recipe setting that raises this limit, for messages."""
         ...
 
     @property
     def tells_next(self) -> bool:
-        """Whether it can be asked for next tokens too, which an auxiliary loss needs."""
+        """Whether it can also predict next tokens, which an auxiliary loss needs."""
         ...
 
     def __call__(
@@ -396,9 +394,9 @@ class SequenceClassifier(Protocol):
 
         Arguments:
             tokens: (B x readings, L), special tokens included.
-            segments: (B x readings, L) int64, which text each token is of, for models that distinguish them.
-            at: (M,) int64, places as indices into rows x L, whose logits over the vocabulary are wanted next to the head's.
-            readings: how many rows, one after another, are one example; what the head reads is the sum of their vectors.
+            segments: (B x readings, L) int64, the text of each token, for models with segment embeddings.
+            at: (M,) int64, positions, as indices into rows x L, at which to compute logits over the vocabulary too.
+            readings: the number of consecutive rows that are one example; the head reads the sum of their vectors.
         """
         ...
 
@@ -406,33 +404,33 @@ class SequenceClassifier(Protocol):
 HeadKind = Literal[
     "none", "masked", "next_sentence", "pretraining", "replaced", "sequence", "tokens", "spans", "choice"
 ]
-"""What a model's head tells of:
+"""The prediction of a head:
 
-`none`            nothing: the model gives vectors.
-`masked`          which token is where one is masked.
+`none`            nothing: the model outputs vectors.
+`masked`          the token at each masked position.
 `next_sentence`   whether the second text followed the first.
-`pretraining`     both of these.
-`replaced`        whether each token was put in place of another (ELECTRA alone).
+`pretraining`     both `masked` and `next_sentence`.
+`replaced`        whether each token is a replacement (ELECTRA only).
 `sequence`        a class, or a number, of the whole text.
 `tokens`          a class of every token.
-`spans`           where an answer starts and where it ends.
-`choice`          how well a text answers, one number, to be compared with those of other texts.
+`spans`           start and end of an answer.
+`choice`          a score of the text, to compare with those of other texts.
 """
 
 POOLED: frozenset[str] = frozenset({"next_sentence", "pretraining", "sequence", "choice"})
-"""The heads that read the vector pooled from the whole text."""
+"""The heads that read the pooled vector of a text."""
 
 FIXED_OUTPUTS = {"none": 0, "masked": 0, "next_sentence": 2, "pretraining": 2, "replaced": 1, "spans": 2, "choice": 1}
-"""How many numbers a head gives where the task does not decide it; `masked` gives one for each token of the vocabulary."""
+"""The number of outputs of a head, if the task does not decide it; `masked` has one for each token of the vocabulary."""
 
 
 class HeadLogits(NamedTuple):
-    """What a head makes of a batch.
+    """The output of a head for a batch.
 
     Arguments:
-        logits: (M, V) at the M places asked for from `masked` and `pretraining`, (B, L, V) where none were; (B, outputs) from
-            `sequence`, `next_sentence` and `choice`; (B, L, outputs) from `tokens` and `spans`; None from `none`.
-        next_sentence: (B, 2) from `pretraining`: that the second text followed, and that it did not.
+        logits: from `masked` and `pretraining` (M, V) at M requested positions, or (B, L, V); from `sequence`, `next_sentence`
+            and `choice` (B, outputs); from `tokens` and `spans` (B, L, outputs); None from `none`.
+        next_sentence: (B, 2) from `pretraining`: the second text followed, or did not.
     """
 
     logits: Tensor | None = None
@@ -440,7 +438,7 @@ class HeadLogits(NamedTuple):
 
 
 class NoHead(nn.Module):
-    """No logits: the model gives vectors."""
+    """No logits: the model outputs vectors."""
 
     def forward(self, hidden: Tensor, pooled: Tensor | None, at: Tensor | None) -> HeadLogits:
         """Nothing."""
@@ -449,7 +447,7 @@ class NoHead(nn.Module):
 
 
 class MaskedHead(nn.Module):
-    """Logits of the token that is at each place (Devlin et al. 2019, section 3.1, task 1).
+    """Logits of the token at each position (Devlin et al. 2019, section 3.1, task 1).
 
         t = LayerNorm(f(W h + b)),   logits = t E^T + c,   E the embedding table itself, c a number for each token
 
@@ -457,9 +455,9 @@ class MaskedHead(nn.Module):
         table: E.
         activation: f.
         epsilon: added to the variance in the layer norm.
-        inner: D of h, where it is another than the table's (ELECTRA).
-        bias, norm_bias, output_bias: whether there are b, the layer norm's, and c.
-        tied: whether the output's table is E, or another of its shape.
+        inner: D of h, if it is not the width of the table (ELECTRA).
+        bias, norm_bias, output_bias: whether there are b, the bias of the layer norm, and c.
+        tied: whether the output layer shares E, or has its own table of the same shape.
     """
 
     def __init__(
@@ -484,7 +482,7 @@ class MaskedHead(nn.Module):
             self.output.weight = table.weight
 
     def forward(self, hidden: Tensor, pooled: Tensor | None, at: Tensor | None) -> HeadLogits:
-        """Hidden (B, L, D) to (M, V): only the places `at`, (M,) indices into B x L, are computed; all without it."""
+        """Hidden (B, L, D) to (M, V) at the positions `at`, (M,) indices into B x L, or to (B, L, V) without `at`."""
         del pooled
         if at is not None:
             hidden = hidden.flatten(0, 1).index_select(0, at)
@@ -496,9 +494,9 @@ class PooledHead(nn.Module):
 
     Arguments:
         width: D.
-        outputs: how many.
+        outputs: the number of outputs.
         dropout: probability of dropping an entry of the pooled vector in training.
-        bias: whether the map has one.
+        bias: whether the map has a bias.
     """
 
     def __init__(self, width: int, outputs: int, *, dropout: float, bias: bool = True) -> None:
@@ -519,7 +517,7 @@ class TokenHead(nn.Module):
 
     Arguments:
         width: D.
-        outputs: how many for each token.
+        outputs: the number of outputs for each token.
         dropout: probability of dropping an entry of the vectors in training.
     """
 
@@ -535,7 +533,7 @@ class TokenHead(nn.Module):
 
 
 class ReplacedHead(nn.Module):
-    """Whether each token was put in place of another (Clark et al. 2020, section 2): above 0 where it was.
+    """Whether each token is a replacement (Clark et al. 2020, section 2): the logit is above 0 if it is.
 
         logit = w f(W h + b) + c
 
@@ -557,7 +555,7 @@ class ReplacedHead(nn.Module):
 
 
 class PretrainingHead(nn.Module):
-    """Both of BERT's own tasks: the masked tokens, and whether the second text followed the first.
+    """Both pre-training tasks of BERT: the masked tokens, and whether the second text followed the first.
 
     Arguments:
         masked: the head of the first task.
@@ -578,7 +576,7 @@ class PretrainingHead(nn.Module):
 
 
 class Pooler(nn.Module):
-    """The vector of a whole text, from that of its first token (Devlin et al. 2019; a layer the paper leaves out).
+    """The vector of a text, from that of its first token (in the code of Devlin et al. 2019; not in the paper).
 
         pooled = f(W h_0 + b),   f = tanh in BERT
 
@@ -597,7 +595,7 @@ class Pooler(nn.Module):
         self.activation = activation
 
     def forward(self, hidden: Tensor, valid: Tensor) -> Tensor:
-        """Hidden (B, L, D) and valid (B, L) to (B, D): the first real token's, on whichever side padding stands."""
+        """Hidden (B, L, D) and valid (B, L) to (B, D), from the first real token, with padding on either side."""
         first = valid.long().argmax(dim=1)
         rows = torch.arange(hidden.shape[0], device=hidden.device)  # len() would fix B where the model is exported
         chosen = self.dropout(hidden[rows, first])
@@ -617,9 +615,9 @@ def build_head(
 
     Arguments:
         table: the embedding table, which the output over the vocabulary shares.
-        outputs: how many numbers `sequence` and `tokens` give.
-        activation: of the masked head, and of `replaced`.
-        dropout: in front of the linear map.
+        outputs: the number of outputs of `sequence` and `tokens`.
+        activation: of the heads `masked` and `replaced`.
+        dropout: before the linear map.
         epsilon: of the masked head's layer norm.
     """
     width = table.embedding_dim

@@ -1,12 +1,12 @@
-"""Recurrent cells, one step from a state and an input to the next state, and reading with them from one end or from both.
+"""Recurrent cells, which map a state and an input to the next state, and networks that read a sequence with them.
 
-Three conventions of the gated recurrent unit are in circulation, and weights of one do not fit another:
+There are three conventions of the gated recurrent unit, and weights of one do not fit another:
 
 - `ChoCell`, Cho et al. 2014: z is the share of the OLD state; the reset gate acts on the state before the matrix product.
 - `GatedRecurrentCell`, Bahdanau et al. 2015: z is the share of the NEW state; reset before the product.
 - `ResetAfterCell`, as in `torch.nn.GRU` (run by `BidirectionalGRU`): z is the share of the old state; reset AFTER it.
 
-`TanhCell` has no gates at all.
+`TanhCell` has no gates.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from regard.layers.tokens import in_order, put_back, reading_order
 
 
 class RecurrentCell(nn.Module, ABC):
-    """What all cells share: an input projection that can be computed for all steps at once, before the first.
+    """The base class of cells, with an input projection that can be computed for all steps at once.
 
     Arguments:
         input_width: size of x.
         width: n, size of the state.
-        parts: how many times n the projected input is wide.
+        parts: the width of the projected input divided by n.
     """
 
     def __init__(self, input_width: int, width: int, parts: int) -> None:
@@ -37,10 +37,10 @@ class RecurrentCell(nn.Module, ABC):
     @property
     @abstractmethod
     def recurrent(self) -> tuple[nn.Linear, ...]:
-        """The layers from state to state, their (n, n) matrices stacked."""
+        """The recurrent layers, with their (n, n) matrices stacked."""
 
     def reset_parameters(self) -> None:
-        """Recurrent matrices orthogonal, as in both papers; the input's as PyTorch samples them; biases zero."""
+        """Initialise recurrent matrices orthogonal, as in both papers, input matrices as PyTorch does, and biases zero."""
         self.input.reset_parameters()
         nn.init.zeros_(self.input.bias)
         for layer in self.recurrent:
@@ -55,12 +55,12 @@ class RecurrentCell(nn.Module, ABC):
 
     @abstractmethod
     def advance(self, projected: Tensor, state: Tensor, real: Tensor | None = None) -> Tensor:
-        """The next state from an input that `self.input` has projected already, for all its steps at once.
+        """The next state from an input that was already projected by `self.input`.
 
         Arguments:
             projected: (B, parts * n).
             state: (B, n).
-            real: (B, 1), 1 = a real token, 0 = padding, over which the state stays exactly as it is; None = all real.
+            real: (B, 1), 1 = a real token, 0 = padding, at which the state does not change; None = all real.
         """
 
 
@@ -118,14 +118,14 @@ class ChoCell(GatedRecurrentCell):
 
 
 class ResetAfterCell(RecurrentCell):
-    """One step of the gated recurrent unit as `torch.nn.GRU` computes it.
+    """One step of the gated recurrent unit of `torch.nn.GRU`.
 
         r  = sigmoid(Wr x + Ur h + br)
         z  = sigmoid(Wz x + Uz h + bz)             the share of the old state
         h~ = tanh(W x + r * (U h + b))             reset AFTER the product
         h' = z * h + (1 - z) * h~
 
-    `input` and `hidden` hold what PyTorch calls weight_ih and weight_hh, in its order.
+    `input` and `hidden` hold PyTorch's weight_ih and weight_hh, in its order.
 
     Arguments:
         input_width: size of x.
@@ -148,7 +148,7 @@ class ResetAfterCell(RecurrentCell):
         """The next state from a projected input (B, 3n), see `RecurrentCell.advance`.
 
         Arguments:
-            inside: (B, n), added to U h + b, so that the reset gate acts on it too; nothing where None.
+            inside: (B, n), added to U h + b, so that the reset gate acts on it too; None = nothing.
         """
         gates_x, candidate_x = projected.split((2 * self.width, self.width), dim=-1)
         gates_h, candidate_h = self.hidden(state).split((2 * self.width, self.width), dim=-1)
@@ -158,7 +158,7 @@ class ResetAfterCell(RecurrentCell):
 
 
 class TanhCell(RecurrentCell):
-    """One step of the plain recurrent net (Elman 1990): h' = tanh(W x + U h).
+    """One step of the simple recurrent network (Elman 1990): h' = tanh(W x + U h).
 
     Arguments:
         input_width: size of x.
@@ -182,13 +182,13 @@ class TanhCell(RecurrentCell):
 
 
 def blended(state: Tensor, candidate: Tensor, update: Tensor, real: Tensor | None) -> Tensor:
-    """(1 - z) * s + z * s~, with z = 0 over padding."""
+    """(1 - z) * s + z * s~, with z = 0 at padding."""
     share = update if real is None else update * real
     return torch.lerp(state, candidate.to(state.dtype), share.to(state.dtype))
 
 
 def read(cell: RecurrentCell, x: Tensor, valid: Tensor) -> Tensor:
-    """The state after the last real token, starting from zeros; over padding on either side it stays as it is.
+    """The state after the last real token, starting from zeros; padding on either side does not change it.
 
         h_t = f(x_t, h_{t-1}),   h_0 = 0
 
@@ -207,16 +207,15 @@ def read(cell: RecurrentCell, x: Tensor, valid: Tensor) -> Tensor:
 
 
 class BidirectionalReader(nn.Module):
-    """Two gated recurrent nets read the sequence, one from each end (Bahdanau et al. 2015, section 3.2).
+    """A bidirectional gated recurrent network (Bahdanau et al. 2015, section 3.2).
 
         h_j = [forward_j ; backward_j]
 
-    Padding on either side changes nothing: over it a state stays as it is. The two directions do not depend on each other,
-    so they run side by side, as a batch of two.
+    Padding on either side does not change a state. Both directions are computed together, as a batch of two.
 
     Arguments:
         input_width: size of one embedded token.
-        width: n, size of each direction's state; annotations are 2n wide.
+        width: n, size of each direction's state; annotations have width 2n.
     """
 
     def __init__(self, input_width: int, width: int) -> None:
@@ -233,8 +232,8 @@ class BidirectionalReader(nn.Module):
             valid: (B, S) bool, True = a real token.
 
         Returns:
-            The annotations (B, S, 2n); the last forward state (B, n), which has read up to the last word; the last
-            backward state (B, n), which has read down to the first.
+            The annotations (B, S, 2n); the forward state at the last word (B, n); the backward state at the first word
+            (B, n).
         """
         # The backward direction reads the sequence flipped. Both in one product per gate: (2, S*B, m) with (2, m, 2n or n).
         there = x.transpose(0, 1)
@@ -271,18 +270,18 @@ class BidirectionalReader(nn.Module):
 
 
 class BidirectionalGRU(nn.Module):
-    """Two gated recurrent nets read the sequence, one from each end, by PyTorch's kernel.
+    """A bidirectional gated recurrent network, computed by PyTorch's kernel.
 
         r  = sigmoid(Wr x + Ur h + br)
         z  = sigmoid(Wz x + Uz h + bz)             the share of the old state
         h~ = tanh(W x + b + r * (U h + b'))        reset AFTER the product
-        h' = (1 - z) * h~ + z * h                  both directions side by side: [forward ; backward]
+        h' = (1 - z) * h~ + z * h                  the output is [forward ; backward]
 
-    Papers that write z for the share of the new state mean the same nets with the signs of Wz, Uz and bz turned.
+    With z as the share of the new state, as in some papers, it is the same network with the signs of Wz, Uz and bz changed.
 
     Arguments:
         input_width: size of x.
-        width: n, size of each direction's state; what is given is 2n wide.
+        width: n, size of each direction's state; the output has width 2n.
 
     >>> reader = BidirectionalGRU(4, 3)
     >>> reader(torch.randn(2, 5, 4), torch.tensor([[True] * 5, [False, False, True, True, True]])).shape
@@ -303,7 +302,7 @@ class BidirectionalGRU(nn.Module):
             valid: (B, S) bool, True = real; a row without any is allowed.
 
         Returns:
-            (B, S, 2n) in the dtype of the parameters, zeros at padding.
+            (B, S, 2n) in the dtype of the parameters; zeros at padding.
         """
         x = x.to(next(self.parameters()).dtype)
         if (
@@ -318,32 +317,32 @@ class BidirectionalGRU(nn.Module):
 
 
 def _read(gru: nn.GRU, x: Tensor, order: Tensor | None) -> Tensor:
-    """The states next to their tokens: in the order of reading padding comes last, where it reaches no real token."""
+    """The states in the order of their tokens: in reading order padding comes last, and so affects no real token."""
     return put_back(gru(in_order(x, order))[0], order)
 
 
 class TransducerConfig(Protocol):
-    """What the task needs to know of a model's sizes."""
+    """The sizes of the model that the task needs."""
 
     @property
     def inputs(self) -> int:
-        """I, the numbers read at each step."""
+        """I, the width of the input vectors."""
         ...
 
     @property
     def outputs(self) -> int:
-        """O, the numbers given at each step."""
+        """O, the width of the output vectors."""
         ...
 
 
 class Transducer(Protocol):
-    """A model that reads vectors one after another and gives one at each step, from what it has read so far alone."""
+    """A causal model of sequences of vectors: the output at each step depends only on the inputs so far."""
 
     @property
     def config(self) -> TransducerConfig:
-        """Its sizes."""
+        """The sizes of the model."""
         ...
 
     def __call__(self, x: Tensor) -> Tensor:
-        """X (B, T, I) to logits (B, T, O). Padding may only follow what is read: no step depends on those after it."""
+        """X (B, T, I) to logits (B, T, O). Padding must be on the right: no step depends on later ones."""
         ...

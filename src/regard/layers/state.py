@@ -1,9 +1,9 @@
-"""What carries decoding from step to step, and the interfaces of models that write: decoders and language models.
+"""The decoding state, and the interfaces of models that generate: decoders and language models.
 
-`start(source) -> state`, `step(tokens, state) -> (logits, state)`, and `alignment(state)`, the last step's weights over the
-source: greedy search, sampling and beam search are written once over these, for recurrent nets and Transformers alike. The
-state is passed in and handed back, so two searches over one model never meet. A language model (`CausalLM`) has no source;
-`LeftToRight` is the base class of those that map a state and tokens to vectors.
+A decoder has `start(source) -> state`, `step(tokens, state) -> (logits, state)`, and `alignment(state)`, the last step's weights
+over the source. Greedy search, sampling and beam search are written once for this interface, for recurrent networks and
+Transformers. The state is an argument and a return value, so two searches with one model do not affect each other. A language
+model (`CausalLM`) has no source; `LeftToRight` is the base class of those that map a state and tokens to vectors.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from regard.layers.embeddings import Reduction
 from regard.layers.tokens import Tokens
 
 SOURCE: Mapping[str, Any] = MappingProxyType({"side": "source"})
-"""Marks a state's field as belonging to the source: R rows, kept once however many hypotheses there are about each."""
+"""Marks a field of the state as part of the source: R rows, stored once for all hypotheses of a source."""
 SOURCE_TOKENS: Mapping[str, Any] = MappingProxyType({"side": "source", "tokens": True})
-"""Marks a source field with an entry for each source token on the second axis."""
+"""Marks a source field that has an entry for each source token on the second axis."""
 TARGET: Mapping[str, Any] = MappingProxyType({"side": "target"})
-"""Marks a state's field as belonging to what was decoded so far: N rows, one for each hypothesis."""
+"""Marks a field of the state as part of the target so far: N rows, one for each hypothesis."""
 LAST_STEP: Mapping[str, Any] = MappingProxyType({"side": "target", "last_step": True})
-"""Marks a target field that only speaks of the last step, so cropping forgets it."""
+"""Marks a target field about the last step only; cropping removes it."""
 CACHE: Mapping[str, Any] = MappingProxyType({"side": "cache"})
-"""Marks a state's `KVCache`: kept once for each source, with a table of which columns are whose."""
+"""Marks a `KVCache` of the state: stored once for each source, with a table of the columns of each hypothesis."""
 
 T = TypeVar("T")
 D = TypeVar("D", bound="DecoderState")
 
 
 def _changed(value: T, change: Callable[[Any], Any]) -> T:
-    """`value` with every part passed through `change`; a state is made of tensors, tuples, `KeysValues` and `KVCache`."""
+    """`value` with `change` applied to every part; a state consists of tensors, tuples, `KeysValues` and `KVCache`."""
     if value is None:
         return value
     if isinstance(value, tuple):
@@ -48,19 +48,18 @@ def _changed(value: T, change: Callable[[Any], Any]) -> T:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DecoderState:
-    """All that decoding carries from one step to the next: N hypotheses about R sources.
+    """The state of decoding between two steps: N hypotheses for R sources.
 
-    A model's own state adds its fields, each marked `SOURCE` (tensors with R rows on the first axis), `TARGET` (with N)
-    or `CACHE`. The hypotheses about one source are next to one another, `width` of them, so N = R * width. A model whose
-    step reads the source brings the two together with `by_source` or `for_each_row`: hypotheses about one sentence are so
-    many queries over one and the same memory.
+    The state of a model adds fields, each marked `SOURCE` (tensors with R rows on the first axis), `TARGET` (N rows) or
+    `CACHE`. The `width` hypotheses of a source are next to each other, so N = R * width. A model whose step reads the source
+    uses `by_source` or `for_each_row` to combine the two: hypotheses of one sentence are queries over the same keys.
 
     Arguments:
-        length: slots so far, the same for every row: each step takes one, for a token or padding. A stored number, never
-            inferred from contents.
-        width: hypotheses about each source; 1 at the start.
+        length: the number of slots so far, the same for every row; each step adds one, for a token or padding. It is stored,
+            not inferred from contents.
+        width: the number of hypotheses per source; 1 at the start.
         source_valid: (R, S) bool, True = a real source token.
-        lengths: (R,) int64, the tokens that each source's hypotheses have consumed; None where that is `length` for all.
+        lengths: (R,) int64, the number of tokens that the hypotheses of each source have consumed; None = `length` for all.
     """
 
     length: int = 0
@@ -75,59 +74,59 @@ class DecoderState:
 
     @property
     def longest(self) -> int:
-        """The most tokens that a row has consumed."""
+        """The largest number of tokens that a row has consumed."""
         return self.length if self.lengths is None else int(self.lengths.max())
 
     def places(self, back: int = 0) -> Tensor:
-        """(R, width) int64: where the next token of each hypothesis stands, or the one so many `back` from there."""
+        """(R, width) int64, the position of the next token of each hypothesis, minus `back`."""
         sources = len(self.source_valid)
         if self.lengths is None:
             return self.source_valid.new_full((sources, self.width), self.length - back, dtype=torch.long)
         return (self.lengths - back)[:, None].expand(-1, self.width)
 
     def by_source(self, x: Tensor) -> Tensor:
-        """(N, ...) to (R, width, ...): the hypotheses about each source; `flatten(0, 1)` is the way back."""
+        """(N, ...) to (R, width, ...): the hypotheses of each source; `flatten(0, 1)` is the inverse."""
         return x.unflatten(0, (-1, self.width))
 
     def for_each_row(self, x: Tensor) -> Tensor:
-        """(R, ...) to (N, ...): what belongs to a source, repeated for every hypothesis about it."""
+        """(R, ...) to (N, ...): source values, repeated for every hypothesis of the source."""
         return x if self.width == 1 else x.repeat_interleave(self.width, dim=0)
 
     def no_alignment(self) -> Tensor:
-        """(N, S) float32 zeros: the alignment where nothing was looked at."""
+        """(N, S) float32 zeros: the alignment without attention."""
         return self.for_each_row(torch.zeros_like(self.source_valid, dtype=torch.float32))
 
     def select(self, rows: Tensor) -> Self:
-        """The state of these rows: rows may leave, repeat or change places. Each new row has its source to itself.
+        """The state of these rows, each with its own copy of the source. Rows may be dropped, repeated or reordered.
 
         Arguments:
-            rows: (M,) int64, the row each new row continues.
+            rows: (M,) int64, the old row that each new row continues.
         """
         sources = rows if self.width == 1 else rows // self.width
         return self._moved(rows, sources, 1)
 
     def apart(self) -> Self:
-        """The state in which every row has its source to itself."""
+        """The state with a copy of the source for every row."""
         if self.width == 1:
             return self
         return self.select(torch.arange(self.rows, device=self.source_valid.device))
 
     def reserved(self, columns: int) -> Self:
-        """The same state with room for so many columns of keys and values more, where it keeps any."""
+        """The same state with memory for this many more columns of keys and values, if it has a cache."""
         return self._apply("cache", lambda part: part.reserved(columns))
 
     def reorder(self, rows: Tensor, sources: Tensor | None = None) -> Self:
-        """Each new row continues the past of row `rows[i]`, which must stand among those about its own source.
+        """New row i continues the past of row `rows[i]`, which must be a hypothesis of the same source.
 
-        What belongs to the source stays where it is, so a beam search that branches, or shuffles hypotheses of one sentence,
-        does not copy the sentence.
+        Source fields are not copied, so a beam search that branches or reorders hypotheses of a sentence does not copy the
+        sentence.
 
         Arguments:
-            rows: (M,) int64, in groups of equal size, one group for each source.
-            sources: (Q,) int64, the sources that stay, in their order; all where None.
+            rows: (M,) int64, in groups of equal size, one group per source.
+            sources: (Q,) int64, the sources to keep, in order; None = all.
 
         Raises:
-            ValueError: where the rows do not divide by the sources.
+            ValueError: if the number of rows is not a multiple of the number of sources.
         """
         count = len(self.source_valid if sources is None else sources)
         if not count or len(rows) % count:
@@ -138,12 +137,12 @@ class DecoderState:
         """The state as it was after `length` tokens.
 
         Raises:
-            ValueError: for a recurrent state, which does not remember, or a length it has not reached.
+            ValueError: for a recurrent state, which does not store earlier states, or a length that it has not reached.
         """
         return self._cut(length, lambda part, slots: part.crop(slots))
 
     def rewound(self, length: int) -> Self:
-        """As `crop`, and the longer state is given up: what it holds may be written over by what is read next.
+        """As `crop`, but the memory of the longer state is reused, and overwritten by the next tokens.
 
         Raises:
             ValueError: as `crop`.
@@ -153,7 +152,7 @@ class DecoderState:
         )
 
     def _cut(self, length: int, cut: Callable[[Any, int], Any]) -> Self:
-        """As it was after `length` tokens, `cut` shortening what it is given to so many slots: `crop` or `rewound`."""
+        """The state after `length` tokens; `cut` shortens caches to a number of slots: `crop` or `rewound`."""
         if length == self.length:
             return self
         if not 0 <= length < self.length:
@@ -164,12 +163,12 @@ class DecoderState:
         return shorter if self.lengths is None else replace(shorter, lengths=shorter._counted())
 
     def _counted(self) -> Tensor | None:
-        """How many tokens each source's hypotheses have consumed, counted in the cache."""
+        """The number of tokens that the hypotheses of each source have consumed, counted in the cache."""
         caches = (part for each in fields(self) if isinstance(part := getattr(self, each.name), KVCache))
         return next((cache.lengths(len(self.source_valid)) for cache in caches), None)
 
     def read(self, tokens: Tokens, **changes: Any) -> Self:
-        """The state after tokens (N, L), of which padding does not count, with the fields in `changes` replaced."""
+        """The state after tokens (N, L), without counting padding, with the fields in `changes` replaced."""
         lengths, count = self.lengths, tokens.ids.shape[1]
         if tokens.padding_side != "nowhere" or lengths is not None:
             here = tokens.valid.sum(dim=1)[:: self.width]
@@ -183,7 +182,7 @@ class DecoderState:
 
     @classmethod
     def _joined(cls, states: Sequence[Any]) -> Self:
-        """As `join`, of states whose rows have their sources to themselves."""
+        """As `join`, for states with a copy of the source for every row."""
         first = states[0]
         counts = [len(state.source_valid) for state in states]
         made: dict[str, Any] = {"length": max(state.length for state in states), "width": 1}
@@ -221,7 +220,7 @@ class DecoderState:
 
 
 def _in_place(rows: Tensor, count: int) -> bool:
-    """Whether every row continues where it stands, so that nothing is copied; not asked on a GPU, which would wait."""
+    """Whether every row continues itself, so that nothing has to be copied; False on a GPU, where the test would synchronise."""
     return rows.device.type == "cpu" and len(rows) == count and torch.equal(rows, torch.arange(count))
 
 
@@ -239,28 +238,26 @@ def _cropped(part: Any, length: int, cut: Callable[[Any, int], Any]) -> Any:
 
 @torch.no_grad()
 def join(states: Sequence[D]) -> D:
-    """One state of all rows of several, which may have come to different lengths; what each continues is as alone.
+    """One state with the rows of several states, which can have different lengths; each row continues as it would alone.
 
-    No gradient passes through it.
-
-    Rows join a batch by this and leave it by `DecoderState.select`. Each hypothesis gets its source to
-    itself.
+    There is no gradient through it. Rows join a batch with `join`, and leave it with `DecoderState.select`. Each hypothesis gets
+    its own copy of the source.
 
     Arguments:
         states: of one model.
 
     Raises:
-        ValueError: where one has read what another has still to read, or keeps keys and values that tell no columns apart.
+        ValueError: if only some of the states have read their prompts completely, or a cache has no table of columns.
     """
     return type(states[0])._joined([state.apart() for state in states])
 
 
 def _together(name: str, values: Sequence[Any], counts: Sequence[int], source: int | None) -> Any:
-    """A field of several states as one of all their rows.
+    """A field of several states, joined along the rows.
 
     Arguments:
-        counts: rows of each state.
-        source: S of the longest source, for what belongs to sources; None for what does not.
+        counts: the number of rows of each state.
+        source: S of the longest source, for source fields; None for other fields.
     """
     like = next((value for value in values if value is not None), None)
     if like is None:
@@ -280,7 +277,7 @@ def _together(name: str, values: Sequence[Any], counts: Sequence[int], source: i
 
 
 def side_by_side(values: Sequence[KeysValues]) -> KeysValues:
-    """Keys and values of several batches of sources as one, zeros behind those of shorter sources."""
+    """Keys and values of several batches of sources, joined, with zeros after those of shorter sources."""
     columns = max(value.key.shape[2] for value in values)
 
     def of(parts: Sequence[Tensor]) -> Tensor:
@@ -290,7 +287,7 @@ def side_by_side(values: Sequence[KeysValues]) -> KeysValues:
 
 
 def _of_tokens(values: Sequence[Tensor | None], valid: Sequence[Tensor], columns: int) -> Tensor | None:
-    """(R, S) of all rows, zeros behind those that are shorter; None where nobody says otherwise than the columns."""
+    """(R, S) of all rows, with zeros after shorter ones; None if all positions are the columns."""
     if all(value is None for value in values):
         return None
     said = [
@@ -301,7 +298,7 @@ def _of_tokens(values: Sequence[Tensor | None], valid: Sequence[Tensor], columns
 
 
 class DecoderConfig(Protocol):
-    """What search needs to know of a model's vocabulary."""
+    """The special tokens of a model that a search needs."""
 
     @property
     def target_vocabulary(self) -> int:
@@ -328,35 +325,35 @@ S = TypeVar("S", bound=DecoderState)
 
 
 class Decoder(Protocol[S]):
-    """What search asks of a model that generates tokens given a source."""
+    """The interface of a model that generates tokens for a source, for all decoding methods."""
 
     @property
     def config(self) -> DecoderConfig:
-        """The ids that matter."""
+        """The vocabulary size and the special tokens."""
         ...
 
     @property
     def has_alignment(self) -> bool:
-        """Whether `alignment` says anything: false for a model without attention, whose alignment is zero throughout."""
+        """Whether the model has attention; if not, `alignment` is always zero."""
         ...
 
     @property
     def maximum_source_length(self) -> int | None:
-        """The most tokens a source can have, end token included; None where there is no limit."""
+        """The longest source in tokens, with the end token; None = no limit."""
         ...
 
     @property
     def maximum_target_length(self) -> int | None:
-        """The most tokens a target can have, end token included; None where there is no limit."""
+        """The longest target in tokens, with the end token; None = no limit."""
         ...
 
     @property
     def length_setting(self) -> str:
-        """What raises these limits in a recipe, for messages, such as `model.maximum_positions`; empty without a limit."""
+        """The recipe setting that raises these limits, for messages, such as `model.maximum_positions`; empty without a limit."""
         ...
 
     def start(self, source: Any) -> S:
-        """Read the source, `Tokens` or whatever else the model is about: B of them to a state of B rows."""
+        """Read a batch of B sources, `Tokens` or `Images`; return a state of B rows."""
         ...
 
     def step(self, tokens: Tensor, state: S) -> tuple[Tensor, S]:
@@ -364,12 +361,12 @@ class Decoder(Protocol[S]):
         ...
 
     def alignment(self, state: S) -> Tensor:
-        """(N, S) float32: the last step's attention weights over the source; zeros before the first, and without attention."""
+        """The last step's attention weights over the source, (N, S) float32; zeros before a step, and without attention."""
         ...
 
 
 class CausalLMConfig(Protocol):
-    """What the task needs to know of a model's vocabulary."""
+    """The vocabulary size and special tokens of a language model."""
 
     @property
     def vocabulary(self) -> int:
@@ -383,34 +380,34 @@ class CausalLMConfig(Protocol):
 
     @property
     def end_id(self) -> int:
-        """The id that ends a text, and is before the first token of one."""
+        """The id that ends a text; it is also before the first token of a text."""
         ...
 
 
 class CausalLM(Protocol[S]):
-    """A language model: p(x_t | x_1 .. x_{t-1}) for every place t of a text.
+    """A language model: p(x_t | x_1 .. x_{t-1}) for every position t of a text.
 
-    `forward` reads whole texts, `read` continues from a state and hands the next one back, `prefill` hands back that alone,
-    `step` reads one token; all are the same function.
+    `forward` reads whole texts, `read` continues from a state and also returns the next state, `prefill` returns only the next
+    state, and `step` reads one token. All compute the same function.
     """
 
     @property
     def config(self) -> CausalLMConfig:
-        """The ids that matter."""
+        """The vocabulary size and the special tokens."""
         ...
 
     @property
     def maximum_length(self) -> int | None:
-        """The most tokens a text can have; None where there is no limit."""
+        """The longest text in tokens; None = no limit."""
         ...
 
     @property
     def length_setting(self) -> str:
-        """What raises this limit in a recipe, for messages; empty without a limit."""
+        """The recipe setting that raises this limit, for messages; empty without a limit."""
         ...
 
     def __call__(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
-        """Logits (B, L, V): place t tells of the token after x_t; what `reduce` makes of them, where it is given."""
+        """Logits (B, L, V), at position t for the token after x_t; or the result of `reduce`, if it is given."""
         ...
 
     def start(self, rows: int) -> S:
@@ -418,19 +415,19 @@ class CausalLM(Protocol[S]):
         ...
 
     def hidden(self, tokens: Tokens, state: S) -> tuple[Tensor, S]:
-        """`read` without the last map: vectors (B, L, D), and the state after the last token."""
+        """`read` without the output layer: vectors (B, L, D), and the state after the last token."""
         ...
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """The last map: vectors (..., D) to logits (..., V)."""
+        """The output layer: vectors (..., D) to logits (..., V)."""
         ...
 
     def read(self, tokens: Tokens, state: S) -> tuple[Tensor, S]:
-        """`forward` from a state on: logits (B, L, V) and the state after the last token."""
+        """`forward` from a state: logits (B, L, V) and the state after the last token."""
         ...
 
     def prefill(self, tokens: Tokens, state: S) -> S:
-        """The state that `read` gives, where nobody asks what the model expected: no logits are computed."""
+        """The next state of `read`, without computing logits."""
         ...
 
     def step(self, tokens: Tensor, state: S) -> tuple[Tensor, S]:
@@ -439,7 +436,7 @@ class CausalLM(Protocol[S]):
 
 
 class LeftToRight(nn.Module, Generic[S]):
-    """All that a language model does once it goes from a state over tokens to vectors and the state after.
+    """A language model defined by `hidden`, which maps a state and tokens to vectors and the next state.
 
     h, state' = hidden(tokens, state),   p(x_{t+1} | x_1 .. x_t) = softmax(logits(h_t))
     """
@@ -450,38 +447,38 @@ class LeftToRight(nn.Module, Generic[S]):
 
     @abstractmethod
     def hidden(self, tokens: Tokens, state: S) -> tuple[Tensor, S]:
-        """Go on reading from a state: vectors (B, L, D) from which the next tokens are predicted, and the state after, L longer.
+        """Continue from a state: vectors (B, L, D) that predict the next tokens, and the state after these L tokens.
 
         Raises:
-            InputError: where a text is longer than the model has positions for.
+            InputError: if a text is longer than the model's positions.
         """
 
     @abstractmethod
     def logits(self, hidden: Tensor) -> Tensor:
-        """(..., D) to (..., V), by the last map."""
+        """The output layer: (..., D) to (..., V)."""
 
     @abstractmethod
     def output_map(self) -> tuple[Tensor, Tensor | None]:
-        """The last map, from D to V, (V, D), and its bias, (V); None for none."""
+        """The matrix (V, D) of the output layer, and its bias (V,) or None."""
 
     def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
-        """Logits of every next token, or what becomes of them.
+        """Logits of every next token, or the result of `reduce`.
 
         Arguments:
-            tokens: (B, L), the end token of the text before first; padding may be on either side.
-            reduce: applied in place of the last projection, so that the logits need not be in memory.
+            tokens: (B, L), starting with the end token; padding can be on either side.
+            reduce: called instead of the output layer, so that the logits need not be in memory.
 
         Returns:
-            (B, L, V); place t tells of token t + 1. Where `reduce` is given, what it returns.
+            (B, L, V), at position t for token t + 1; or the result of `reduce`, if it is given.
 
         Raises:
-            InputError: where a text is longer than the model has positions for.
+            InputError: if a text is longer than the model's positions.
         """
         hidden, _ = self.hidden(tokens, self.start(len(tokens)))
         return self.logits(hidden) if reduce is None else reduce(hidden, *self.output_map())
 
     def read(self, tokens: Tokens, state: S) -> tuple[Tensor, S]:
-        """Go on reading from a state: logits (B, L, V), and the state after, L tokens longer.
+        """Continue from a state: logits (B, L, V), and the state after these L tokens.
 
         Raises:
             InputError: as `forward`.
@@ -490,7 +487,7 @@ class LeftToRight(nn.Module, Generic[S]):
         return self.logits(hidden), after
 
     def prefill(self, tokens: Tokens, state: S) -> S:
-        """Go on reading from a state: the state after, L tokens longer, without logits.
+        """Continue from a state: the state after these L tokens, without logits.
 
         Raises:
             InputError: as `forward`.

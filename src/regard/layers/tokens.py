@@ -1,4 +1,4 @@
-"""What models read: a batch of token ids and which of them are real, the order they are read in, the sentences among them."""
+"""Batches of token ids with their padding mask, the reading order of tokens, and the sentences of documents."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from regard.structure import renamed
 
 
 class Source(Protocol):
-    """A batch of what answers are about: `Tokens` for most models, `Pictures` for captioners."""
+    """A batch of sources: `Tokens` for most models, `Images` for captioners."""
 
     @property
     def lengths(self) -> Tensor:
-        """(B,) int64, how long each is: real tokens, or frames."""
+        """(B,) int64, the length of each: the number of real tokens, or of frames."""
         ...
 
     @property
     def device(self) -> torch.device:
-        """Where it is."""
+        """The device of the tensors."""
         ...
 
     def select(self, rows: Tensor) -> Self:
@@ -37,7 +37,7 @@ class Source(Protocol):
 
 
 PaddingSide = Literal["nowhere", "right", "somewhere"]
-"""Where padding is in a batch, as far as its maker knows."""
+"""The side of padding in a batch, if it is known."""
 
 PADDING_SIDES = get_args(PaddingSide)
 
@@ -48,15 +48,15 @@ class Tokens:
     """A padded batch of token sequences.
 
     Arguments:
-        ids: (B, L) int64; what is at padding is never looked at.
-        valid: (B, L) bool, True = a real token, False = padding. Padding may be on either side.
-        padding_side: where padding stands, as far as is known without reading `valid`, which on a GPU would mean to
-            wait. What reads from the left needs no mask where padding only follows.
-        documents: (B, L) integers that never fall, the document that each token is of, where several are in one row and none is
-            to see another; None where a row is one. For models whose `parts_documents` is true.
+        ids: (B, L) int64; ids at padding are ignored.
+        valid: (B, L) bool, True = a real token, False = padding. Padding can be on either side.
+        padding_side: the side of padding, if it is known without reading `valid`, which on a GPU would synchronise. Causal models
+            need no mask for padding on the right.
+        documents: (B, L) integers in ascending order, the document of each token, if a row holds several documents that must not
+            see each other; None = one document per row. For models whose `parts_documents` is true.
 
     Raises:
-        ValueError: where the two shapes differ, a dtype is wrong, or `padding_side` is none of the three.
+        ValueError: if the shapes differ, a dtype is wrong, or `padding_side` is none of the three.
     """
 
     ids: Tensor
@@ -84,10 +84,10 @@ class Tokens:
         side: Literal["left", "right"] = "right",
         device: torch.device | str | None = None,
     ) -> Tokens:
-        """Sequences of different lengths side by side.
+        """A padded batch of sequences of different lengths.
 
         Raises:
-            ValueError: for another side.
+            ValueError: for an unknown side.
 
         >>> Tokens.pad([[5, 6], [7]], side="left").ids.tolist()
         [[5, 6], [0, 7]]
@@ -115,7 +115,7 @@ class Tokens:
         return Tokens(self.ids.index_select(0, rows), self.valid.index_select(0, rows), self.padding_side, documents)
 
     def parted(self, end_id: int) -> Tokens:
-        """The same tokens, each row parted into documents: one begins at every end token, which is before its first.
+        """The same tokens, with each row divided into documents: a document begins at every end token.
 
         >>> Tokens.pad([[7, 8, 2, 5, 6, 2, 9]]).parted(2).documents.tolist()
         [[0, 0, 1, 1, 1, 2, 2]]
@@ -124,17 +124,17 @@ class Tokens:
 
     @property
     def places(self) -> Tensor | None:
-        """(B, L) int64, where each token is in its sequence; None where that is known to be its column, or it is padding."""
+        """(B, L) int64, the position of each token in its sequence; None if it is known to be the column for all real tokens."""
         return positions_of(self.valid) if self.padding_side == "somewhere" else None
 
     @property
     def lengths(self) -> Tensor:
-        """(B,) int64, real tokens in each row."""
+        """(B,) int64, the number of real tokens in each row."""
         return self.valid.sum(dim=1)
 
     @property
     def device(self) -> torch.device:
-        """Where they are."""
+        """The device of the tensors."""
         return self.ids.device
 
     def __len__(self) -> int:
@@ -142,16 +142,16 @@ class Tokens:
 
 
 def reading_order(valid: Tensor, *, backwards: bool = False) -> Tensor | None:
-    """For every row the places of its tokens in the order they are read; padding, on whichever side it stands, last.
+    """The columns of each row's tokens in reading order; padding, on either side, comes last.
 
-    Only real tokens are turned round by `backwards`: reversing a padded row as it stands would put the padding in front.
+    With `backwards` only real tokens are reversed: reversing a padded row would move the padding to the front.
 
     Arguments:
         valid: (B, S) bool, True = a real token.
-        backwards: from the last real token to the first.
+        backwards: read from the last real token to the first.
 
     Returns:
-        (B, S) int64, a permutation of each row's places; None where the batch is in that order already.
+        (B, S) int64, a permutation of each row's columns; None if the batch is already in this order.
 
     >>> valid = torch.tensor([[True, True, True], [False, True, True]])
     >>> reading_order(valid, backwards=True).tolist()
@@ -167,7 +167,7 @@ def reading_order(valid: Tensor, *, backwards: bool = False) -> Tensor | None:
 
 
 def in_order(x: Tensor, order: Tensor | None) -> Tensor:
-    """What is at the places of `order` (B, S), in that order: x (B, S, ...) to the same shape; x itself where it is None."""
+    """Reorder x (B, S, ...) by the columns in `order` (B, S); x itself if `order` is None."""
     if order is None:
         return x
     rows = torch.arange(len(order), device=order.device).unsqueeze(1) * order.shape[1]
@@ -185,10 +185,10 @@ class SentencesOf:
     """The sentences of a batch of documents.
 
     Arguments:
-        words: (B, L) bool, True = a word: a real token that does not be between sentences.
-        number: (B, L) int64, the sentence that each word is of, from 0; of no meaning elsewhere.
-        places: (B, L) int64, the place of each word in its sentence, from 0; of no meaning elsewhere.
-        counts: (B,) int64, sentences of each document; none is empty.
+        words: (B, L) bool, True = a word: a real token that is not a boundary between sentences.
+        number: (B, L) int64, the sentence of each word, from 0; without meaning elsewhere.
+        places: (B, L) int64, the position of each word in its sentence, from 0; without meaning elsewhere.
+        counts: (B,) int64, the number of sentences of each document; no sentence is empty.
 
     >>> tokens = Tokens.pad([[1, 7, 8, 2, 9, 2], [1, 5, 2]])
     >>> found = SentencesOf.tokens(tokens, boundaries=(1, 2))
@@ -205,11 +205,11 @@ class SentencesOf:
 
     @classmethod
     def tokens(cls, tokens: Tokens, boundaries: Sequence[int]) -> SentencesOf:
-        """The sentences of documents in which some tokens part them.
+        """The sentences of documents with boundary tokens.
 
         Arguments:
             tokens: (B, L), padding on either side.
-            boundaries: ids that are no words: a sentence is what is between two of them.
+            boundaries: the ids of boundary tokens, which are not words; a sentence is the words between two of them.
         """
         words = tokens.valid & ~torch.isin(tokens.ids, torch.tensor(boundaries, device=tokens.ids.device))
         begins = words.clone()
@@ -226,14 +226,14 @@ class SentencesOf:
         return torch.arange(most, device=self.counts.device) < self.counts.unsqueeze(1)
 
     def members(self) -> Tensor:
-        """(B, S, L) bool, True = the word is of the sentence."""
+        """(B, S, L) bool, True = the word belongs to the sentence."""
         sentences = torch.arange(self.valid.shape[1], device=self.number.device)
         return (self.number.unsqueeze(1) == sentences.unsqueeze(1)) & self.words.unsqueeze(1)
 
     def read(self, x: Tensor, reader: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """What a reader makes of every sentence by itself, next to its words: x (B, L, D) to (B, L, H), zeros elsewhere.
+        """Apply a reader to each sentence separately: x (B, L, D) to (B, L, H), zeros where there is no word.
 
-        Sentences of like length are read together, so that a long one does not make all others as long.
+        Sentences of similar length are batched together, to keep padding small.
 
         Arguments:
             reader: sentences (N, W, D) and which of them are words (N, W) bool, True = a word, to (N, W, H).
@@ -259,13 +259,13 @@ class SentencesOf:
         return beside.view(*self.words.shape, states.shape[1])
 
     def _sentence_of_each(self) -> tuple[Tensor, Tensor]:
-        """Of each word, documents in their order: the number of its sentence among all of the batch, and its place there."""
+        """For each word of the batch, in order: the number of its sentence in the batch, and its position there."""
         before = self.counts.cumsum(dim=0) - self.counts
         return (before.unsqueeze(1) + self.number)[self.words], self.places[self.words]
 
 
 def _of_like_length(lengths: Tensor) -> list[tuple[Tensor, int]]:
-    """Rows of like length: up to 16 together, then up to 32, 64 and so on, each group with its longest.
+    """Groups of rows by length: up to 16, then up to 32, 64 and so on, each with the longest length in it.
 
     >>> [(rows.tolist(), longest) for rows, longest in _of_like_length(torch.tensor([3, 40, 16, 17]))]
     [([0, 2], 16), ([3], 17), ([1], 40)]

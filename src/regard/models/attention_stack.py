@@ -1,4 +1,4 @@
-"""Attention is not all you need (Dong et al. 2021): stacks of self-attention, with and without what keeps up their rank."""
+"""Attention is not all you need (Dong et al. 2021): self-attention with and without the parts that prevent rank collapse."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ from regard.structure import renamed
 @renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttentionStackConfig:
-    """The sizes of a stack of self-attention, and which of its other parts it has; the defaults are the paper's for sorting.
+    """The sizes of a stack of self-attention, and its other parts. The defaults are the paper's for sorting.
 
     Arguments:
         vocabulary: V, number of tokens.
         width: D, of the model.
         heads: H; divides the width.
-        feedforward_width: F, inside the feed-forward nets.
+        feedforward_width: F, inside the feed-forward networks.
         layers: number of blocks.
         maximum_positions: the longest text, in tokens.
         skips: whether a sub-layer has a skip connection.
-        feedforward: whether a feed-forward net follows each attention.
-        norm: `post` normalises after each sub-layer; `none` nowhere but in the embedding.
-        activation: of the feed-forward nets and the masked head.
+        feedforward: whether a feed-forward network follows each attention.
+        norm: `post` normalises after each sub-layer; `none` only in the embedding.
+        activation: of the feed-forward networks and the masked head.
         dropout: probability of dropping an entry of the embeddings and of each sub-layer's output in training.
         attention_dropout: of attention weights.
-        head_dropout: in front of the head of a task; as `dropout` where null.
+        head_dropout: before the head of a task; null = `dropout`.
         norm_epsilon: added to the variance in layer norms.
-        init_std: standard deviation of the normal distribution, cut at two of it, that all matrices are sampled from; where
-            null 1/sqrt(D), which keeps vectors about as long as they are where no skip connection does.
+        init_std: standard deviation of the normal distribution, truncated at two standard deviations, of all initial matrices;
+            null = 1/sqrt(D), which keeps the length of vectors about constant without skip connections.
         padding_id: the id that fills padding.
-        pruned_heads: (layer, head) of each head that is not there.
-        head: what the model outputs for a text: `none`, `masked`, `sequence`, `tokens`, `spans` or `choice`. Set by the task.
-        outputs: how many numbers the heads `sequence` and `tokens` give. Filled in by the task.
+        pruned_heads: (layer, head) of each pruned head.
+        head: the output for a text: `none`, `masked`, `sequence`, `tokens`, `spans` or `choice`. Set by the task.
+        outputs: the number of outputs of the heads `sequence` and `tokens`. Filled in by the task.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -92,19 +92,19 @@ class AttentionStackConfig:
 
     @property
     def segments(self) -> Literal[0]:
-        """Segments are not distinguished."""
+        """0: there are no segment embeddings."""
         return 0
 
 
 class AttentionStack(TextEncoder):
-    """Blocks of self-attention whose skip connections and feed-forward nets may be left out, with the head of one task.
+    """Blocks of self-attention with optional skip connections and feed-forward networks, and the head of one task.
 
         x = LayerNorm(E[token] + P[position])
         with skips:     x = norm(x + SA(x));   x = norm(x + FFN(x))
         without:        x = norm(SA(x));       x = norm(FFN(x))
         SA(X) = sum_h P_h X W_h + 1 b^T,   P_h = softmax(X W_QK,h X^T / sqrt(E))   (section 2)
 
-    Without feed-forward nets the second line of each is not there; without norms `norm` is nothing.
+    Without feed-forward networks the second equation of each line is left out; with `norm: none`, `norm` is the identity.
 
     Arguments:
         config: its sizes and parts.
@@ -151,7 +151,7 @@ def _connection(config: AttentionStackConfig) -> Callable[[], Residual]:
 
 
 def without_feedforward(attention: AttentionLayer, residual: Callable[[], Residual]) -> EncoderBlock:
-    """A block of attention alone: in the place of the feed-forward net nothing, straight through.
+    """A block of attention without a feed-forward network.
 
     Arguments:
         attention: self-attention.

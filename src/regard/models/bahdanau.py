@@ -43,13 +43,13 @@ class BahdanauConfig:
 
     Arguments:
         source_vocabulary, target_vocabulary: numbers of tokens.
-        embedding_width: m, size of a token's vector.
+        embedding_width: m, the size of a token embedding.
         hidden_width: n, size of each recurrent state; annotations are 2n wide.
         attention_width: n', size of the alignment network's hidden layer.
         maxout_width: l, outputs of the maxout layer.
-        score: how a state matches an annotation. `additive` is the paper's; the others are there to be compared with it; or a
-            score or mechanism of your own, between projections n' wide.
-        alignment: how scores become weights: `softmax`, or an alignment of your own.
+        score: how a state matches an annotation: `additive`, as in the paper, one of the other scores for comparison, or your own
+            score or mechanism, between projections of width n'.
+        alignment: how scores become weights: `softmax`, or your own alignment.
         dropout: probability of dropping an entry of embeddings and of the maxout layer in training; 0 in the paper.
         initialization: `paper` initialises weights N(0, 0.01^2) and the alignment network's N(0, 0.001^2) as published, which
             barely trains in a short run; `standard` initialises linear layers as PyTorch does. Recurrent matrices are
@@ -94,11 +94,11 @@ class BahdanauConfig:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BahdanauState(AttendingState):
-    """What the decoder carries: s_{i-1}, and the source it attends to.
+    """The decoder's state: s_{i-1}, and the source that it attends to.
 
     Arguments:
         hidden: (N, n), the decoder's state.
-        memory: keys Ua h_j, n' wide, and values h_j, 2n wide.
+        memory: keys Ua h_j of width n', and values h_j of width 2n.
     """
 
     hidden: Tensor = field(metadata=TARGET)
@@ -120,7 +120,7 @@ class BahdanauEncoder(nn.Module):
 
 
 class BahdanauDecoder(nn.Module):
-    """Words so far and annotations to the next word (section 3.1, appendix A)."""
+    """Previous words and annotations to the next word (section 3.1, appendix A)."""
 
     def __init__(self, config: BahdanauConfig) -> None:
         super().__init__()
@@ -154,9 +154,10 @@ class BahdanauDecoder(nn.Module):
         target_places: Tensor,
         source_places: Tensor | None,
     ) -> tuple[Tensor, Tensor, AttentionInputs]:
-        """One step: from y_{i-1} as the cell projects it (N, 3n) and s_{i-1} (N, n) to s_i, c_i (N, 2n) and what was seen.
+        """One step: y_{i-1}, projected by the cell (N, 3n), and s_{i-1} (N, n) to s_i, c_i (N, 2n) and the query.
 
-        States about one sentence, next to one another, are so many queries over its annotations, at `target_places` (R, N / R).
+        The states of one sentence, which are next to each other, are queries over its annotations, at the positions
+        `target_places` (R, N / R).
         """
         inputs = self.attention.inputs(
             hidden.unflatten(0, (len(memory.key), -1)),
@@ -191,7 +192,7 @@ class BahdanauDecoder(nn.Module):
 
 
 class Bahdanau(RecurrentEncoderDecoder[BahdanauConfig, BahdanauEncoder, BahdanauDecoder, BahdanauState]):
-    """RNNsearch: a bidirectional encoder, additive attention, and a decoder with a maxout output.
+    """RNNsearch: a bidirectional encoder, additive attention, and a decoder with maxout output (Bahdanau et al. 2015).
 
         h_j  = [forward_j ; backward_j]                          annotations
         e_ij = va^T tanh(Wa s_{i-1} + Ua h_j)                    with the state BEFORE the step
@@ -215,7 +216,7 @@ class Bahdanau(RecurrentEncoderDecoder[BahdanauConfig, BahdanauEncoder, Bahdanau
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights as `config.initialization` says; recurrent matrices and va are left as their layers draw them."""
+        """Initialise the weights by `config.initialization`; recurrent matrices and va keep that of their layers."""
         for module in (self.encoder.embedding, self.decoder.embedding):
             nn.init.normal_(module.weight, std=0.01 if self.config.initialization == "paper" else 0.1)
         if self.config.initialization != "paper":
@@ -258,10 +259,10 @@ class Bahdanau(RecurrentEncoderDecoder[BahdanauConfig, BahdanauEncoder, Bahdanau
 
 
 def alignment_layer(config: BahdanauConfig) -> AttentionLayer:
-    """The layer e_ij and c_i come from: projections of the state and the annotations around the configured score.
+    """The layer that computes e_ij and c_i: projections of the state and of the annotations, and the configured score.
 
-    `general` projects the state to the annotations' width and takes the inner product (Luong et al. 2015); `dot` and
-    `scaled_dot` need equal widths, so there the 2n-wide annotations are projected to n.
+    `general` projects the state to the width of the annotations, and takes the inner product (Luong et al. 2015). `dot` and
+    `scaled_dot` need equal widths, so the annotations of width 2n are projected to n.
     """
     state, annotation = config.hidden_width, 2 * config.hidden_width
     if config.score == "additive":

@@ -1,6 +1,6 @@
 """BERT: pre-training of deep bidirectional Transformers (Devlin et al. 2019).
 
-Below it, DistilBERT, a distilled version of BERT (Sanh et al. 2019): half the layers, no segments, no pooler.
+DistilBERT is below, a distilled version of BERT (Sanh et al. 2019): half the layers, no segments, no pooler.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ from regard.models.config import check, check_outputs, check_shares, check_sizes
 from regard.structure import renamed
 
 NORM_EPSILON = 1e-12
-"""TensorFlow's default, which the released models were trained with."""
+"""TensorFlow's default, with which the released models were trained."""
 
 
 @renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BertConfig:
-    """The sizes of a BERT and what it outputs for a text; the defaults are the base model's.
+    """The sizes and the head of a BERT. The defaults are those of the base model.
 
-    Multilingual BERT is this with a larger vocabulary.
+    Multilingual BERT has the same sizes with a larger vocabulary.
 
     Arguments:
         vocabulary: V, number of tokens: 30,522 uncased, 28,996 cased, 119,547 multilingual.
         width: D, of the model.
         heads: H; divides the width.
-        feedforward_width: F, inside the feed-forward nets: 4 D in every released model.
+        feedforward_width: F, the hidden width of the feed-forward networks: 4 D in every released model.
         layers: number of blocks.
-        maximum_positions: the longest text, in tokens; each position has a vector that is learned.
-        segments: how many texts of one input have segment embeddings of their own.
-        activation: of the feed-forward nets and the head: `gelu` is the exact one, `gelu_tanh` the approximation in the authors'
-            later code.
+        maximum_positions: the longest text, in tokens; each position has a learned vector.
+        segments: the number of segment embeddings, one for each text of an input.
+        activation: of the feed-forward networks and the head: `gelu` is the exact one, `gelu_tanh` the approximation in the
+            authors' later code.
         dropout: probability of dropping an entry of the embeddings and of each sub-layer's output in training.
         attention_dropout: of attention weights.
-        head_dropout: in front of the head of a task; where null none for spans and next sentences, and as `dropout` for the
-            others, as published.
+        head_dropout: before the head of a task; null = 0 for spans and next sentences, and `dropout` for the others, as
+            published.
         norm_epsilon: added to the variance in layer norms.
-        init_std: standard deviation of the normal distribution, cut at two of it, that all matrices are sampled from.
+        init_std: standard deviation of the normal distribution, truncated at two standard deviations, of all initial matrices.
         padding_id: the id that fills padding.
-        pruned_heads: (layer, head) of each head that was taken out for good, counted as before any was.
-        pooler: whether a tanh layer makes one vector of the whole text; heads that need it have it in any case, others of a task
-            never.
-        head: what the model outputs for a text: `none`, `masked`, `next_sentence`, `pretraining` (both), `sequence`, `tokens`,
-            `spans` or `choice`. Filled in by the task.
-        outputs: how many numbers the heads `sequence` and `tokens` give. Filled in by the task.
+        pruned_heads: (layer, head) of each pruned head, numbered as before any pruning.
+        pooler: whether a tanh layer computes one vector of the text, for a model without a task head. With a head, the head
+            decides.
+        head: the output for a text: `none`, `masked`, `next_sentence`, `pretraining` (both), `sequence`, `tokens`, `spans` or
+            `choice`. Filled in by the task.
+        outputs: the number of outputs of the heads `sequence` and `tokens`. Filled in by the task.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -95,30 +95,30 @@ class BertConfig:
 
     @property
     def has_pooler(self) -> bool:
-        """Whether there is a vector of the whole text."""
+        """Whether the model has a pooler, which computes one vector of the text."""
         return self.head in POOLED or (self.head == "none" and self.pooler)
 
     @classmethod
     def base(cls, vocabulary: int = 30_522) -> BertConfig:
-        """The base model: 109,482,240 parameters at the uncased vocabulary."""
+        """The base model: 109,482,240 parameters with the uncased vocabulary."""
         return cls(vocabulary=vocabulary)
 
     @classmethod
     def large(cls, vocabulary: int = 30_522) -> BertConfig:
-        """The large model: 335,141,888 parameters at the uncased vocabulary."""
+        """The large model: 335,141,888 parameters with the uncased vocabulary."""
         return cls(vocabulary=vocabulary, width=1024, heads=16, feedforward_width=4096, layers=24)
 
     @classmethod
     def small(cls, vocabulary: int = 8_000) -> BertConfig:
-        """A model that a laptop pre-trains: 4 layers of width 256."""
+        """A model that can be pre-trained on a laptop: 4 layers of width 256."""
         return cls(vocabulary=vocabulary, width=256, heads=4, feedforward_width=1024, layers=4, maximum_positions=256)
 
 
 class Bert(TextEncoder):
-    """BERT, with the head of one task.
+    """BERT with the head of one task (Devlin et al. 2019, section 3).
 
         x = LayerNorm(E[token] + P[position] + S[segment])
-        block:  self-attention without a mask but padding's, then a feed-forward net, each in LayerNorm(x + Dropout(sublayer(x)))
+        block:  self-attention with a padding mask, then feed-forward, each as LayerNorm(x + Dropout(sublayer(x)))
         pooled = tanh(W x_[CLS] + b)
 
     Arguments:
@@ -151,7 +151,7 @@ class Bert(TextEncoder):
 
 
 def check_encoder(config: Any, *, discriminator: bool = False) -> None:
-    """Refuse what no encoder of BERT's family can be.
+    """Refuse settings that are not allowed for an encoder of the BERT family.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -191,12 +191,12 @@ def check_encoder(config: Any, *, discriminator: bool = False) -> None:
 
 
 def heads_left(config: Any, layer: int) -> list[int]:
-    """The heads of a layer that were not taken out, counted as before any was."""
+    """The heads of a layer that were not pruned, numbered as before any pruning."""
     return [head for head in range(config.heads) if (layer, head) not in config.pruned_heads]
 
 
 def encoder_blocks(config: Any) -> list[EncoderBlock]:
-    """The blocks of an encoder of BERT's family: post-norm, every projection with a bias."""
+    """The blocks of an encoder of the BERT family: post-norm, every projection has a bias."""
     return [
         EncoderBlock(
             attention=self_attention(config, layer),
@@ -210,7 +210,7 @@ def encoder_blocks(config: Any) -> list[EncoderBlock]:
 
 
 def self_attention(config: Any, layer: int) -> AttentionLayer:
-    """The attention of one block, every projection with a bias, without the heads that were taken out."""
+    """The attention of one block without pruned heads; every projection has a bias."""
     heads = len(heads_left(config, layer))
     inner = heads * (config.width // config.heads)
     return AttentionLayer(
@@ -224,7 +224,7 @@ def self_attention(config: Any, layer: int) -> AttentionLayer:
 
 
 def head_of(config: Any, tokens: nn.Embedding) -> nn.Module:
-    """The head that a config asks for, over the model's embedding table."""
+    """The head that the config names, with the model's embedding table."""
     published = 0.0 if config.head in ("spans", "next_sentence") else config.dropout
     return build_head(
         config.head,
@@ -237,7 +237,7 @@ def head_of(config: Any, tokens: nn.Embedding) -> nn.Module:
 
 
 def draw(model: nn.Module, std: float) -> None:
-    """Draw all matrices from a normal distribution cut at two standard deviations, as the authors' code does; biases are zero."""
+    """Sample all matrices from a normal distribution truncated at two deviations, as in the authors' code; biases are zero."""
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding | LearnedPositions):
             nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
@@ -248,26 +248,25 @@ def draw(model: nn.Module, std: float) -> None:
 @renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DistilBertConfig:
-    """The sizes of a DistilBERT and what it outputs for a text; the defaults are the published model's.
+    """The sizes and the head of a DistilBERT. The defaults are those of the published model.
 
     Arguments:
         vocabulary: V, number of tokens.
         width: D, of the model.
         heads: H; divides the width.
-        feedforward_width: F, inside the feed-forward nets.
+        feedforward_width: F, the hidden width of the feed-forward networks.
         layers: number of blocks.
         maximum_positions: the longest text, in tokens.
-        activation: of the feed-forward nets and the masked head.
+        activation: of the feed-forward networks and the masked head.
         dropout: probability of dropping an entry of the embeddings and of each sub-layer's output in training.
         attention_dropout: of attention weights.
-        head_dropout: in front of the head of a task; where null 0.2 for whole texts, 0.1 for spans and as `dropout` for tokens,
-            as published.
+        head_dropout: before the head of a task; null = 0.2 for whole texts, 0.1 for spans and `dropout` for tokens, as published.
         norm_epsilon: added to the variance in layer norms.
-        init_std: standard deviation of the matrices at the start.
+        init_std: standard deviation of the initial matrices.
         padding_id: the id that fills padding.
-        pruned_heads: (layer, head) of each head that was taken out for good.
-        head: what the model outputs for a text, as for `BertConfig`; it was not trained on `next_sentence`, and has none.
-        outputs: how many numbers the heads `sequence` and `tokens` give.
+        pruned_heads: (layer, head) of each pruned head, numbered as before any pruning.
+        head: the output for a text, as in `BertConfig`, without `next_sentence`, on which the model was not trained.
+        outputs: the number of outputs of the heads `sequence` and `tokens`.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -305,15 +304,15 @@ class DistilBertConfig:
 
     @property
     def segments(self) -> Literal[0]:
-        """Segments are not distinguished."""
+        """0: there are no segment embeddings."""
         return 0
 
 
 class DistilBert(TextEncoder):
-    """DistilBERT, with the head of one task.
+    """DistilBERT with the head of one task (Sanh et al. 2019).
 
-        x = LayerNorm(E[token] + P[position]);   blocks as BERT's
-        in front of a head of the whole text:  pooled = max(0, W x_[CLS] + b), which belongs to the task and is not pre-trained
+        x = LayerNorm(E[token] + P[position]);   blocks as in BERT
+        before a head for whole texts:  pooled = max(0, W x_[CLS] + b), which is trained with the task and not pre-trained
 
     Arguments:
         config: its sizes.

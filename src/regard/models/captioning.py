@@ -1,4 +1,4 @@
-"""What the captioners share: their interface, their outputs, and checks of their configs."""
+"""The interface of captioners, their outputs, and checks of their configs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 
-from regard.layers import DecoderState, PictureEncoder, Pictures, Tokens
+from regard.layers import DecoderState, ImageEncoder, Images, Tokens
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 
 S = TypeVar("S", bound=DecoderState)
@@ -16,12 +16,12 @@ S = TypeVar("S", bound=DecoderState)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """What hard attention drew.
+    """The positions that hard attention sampled.
 
     Arguments:
-        places: (B, L) int64, the place each word looked at.
-        valid: (B, L) bool, True = it was sampled; a word that took the mean of all places drew none.
-        baseline: a scalar of the model's, moved in place by whoever knows the loss; see `regard.tasks.caption_data`.
+        places: (B, L) int64, the image position that each word attended to.
+        valid: (B, L) bool, True = it was sampled; a word that used the mean of all positions has no sample.
+        baseline: a scalar buffer of the model, updated in place with the loss; see `regard.tasks.caption_data`.
     """
 
     places: Tensor
@@ -31,14 +31,14 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Captioned:
-    """What a captioner outputs for given captions.
+    """The output of a captioner for given captions.
 
     Arguments:
         logits: (B, L, V); row l predicts word l + 1.
-        weights: (B, L, S) float32, alpha_ti: how probable each place is for each word, before anything is sampled, with a
-            gradient; None where they were not asked for, or there is no attention.
-        places: (B, S) bool, True = a place of a real frame; where there are weights.
-        drawn: what was sampled, by hard attention in training.
+        weights: (B, L, S) float32, alpha_ti: the probability of each image position for each word, before sampling, with a
+            gradient; None if they were not requested, or there is no attention.
+        places: (B, S) bool, True = a position of a real frame; None without weights.
+        drawn: the samples of hard attention in training.
     """
 
     logits: Tensor
@@ -47,19 +47,19 @@ class Captioned:
     drawn: Drawn | None = None
 
 
-class PictureDecoder(nn.Module, ABC, Generic[S]):
-    """A model that reads images and writes: a `Decoder` whose source is `Pictures`.
+class ImageDecoder(nn.Module, ABC, Generic[S]):
+    """A model that predicts captions of images: a `Decoder` whose source is `Images`.
 
     Arguments:
         config: the model's sizes.
-        encoder: what reads the images.
+        encoder: the network that reads the images.
     """
 
     has_alignment: bool = False
     maximum_target_length: int | None = None  # a recurrent net has no positions to run out of
     length_setting: str = "model.frames"
 
-    def __init__(self, config: Any, encoder: PictureEncoder) -> None:
+    def __init__(self, config: Any, encoder: ImageEncoder) -> None:
         super().__init__()
         self.config = config
         self.encoder = encoder
@@ -71,21 +71,21 @@ class PictureDecoder(nn.Module, ABC, Generic[S]):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of places in one frame."""
+        """Rows and columns of positions in one frame."""
         return self.encoder.grid
 
     @abstractmethod
-    def forward(self, pictures: Pictures, target: Tokens, *, attended: bool = False) -> Captioned:
-        """Logits of every next word, given the true ones before it.
+    def forward(self, images: Images, target: Tokens, *, attended: bool = False) -> Captioned:
+        """Logits of every next word, given the true previous words (teacher forcing).
 
         Arguments:
-            pictures: B of them.
+            images: B images or sequences of frames.
             target: (B, L) tokens, shifted right: the start token first.
-            attended: whether to give the weights too, with a gradient.
+            attended: whether to return the weights too, with a gradient.
         """
 
     @abstractmethod
-    def start(self, source: Pictures) -> S:
+    def start(self, source: Images) -> S:
         """Read the images."""
 
     @abstractmethod
@@ -93,25 +93,25 @@ class PictureDecoder(nn.Module, ABC, Generic[S]):
         """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
 
     def alignment(self, state: S) -> Tensor:
-        """(N, S) float32: how much the last step looked at each place; zeros before the first, and without attention."""
+        """The attention weights of the last step, (N, S) float32; zeros before the first step, and without attention."""
         return state.no_alignment()
 
 
-def encoder_of(config: Any) -> PictureEncoder:
+def encoder_of(config: Any) -> ImageEncoder:
     """The encoder that a config describes."""
-    return PictureEncoder(
-        config.picture_channels,
+    return ImageEncoder(
+        config.image_channels,
         config.convolutions,
         config.feature_width,
-        height=config.picture_height,
-        picture_width=config.picture_width,
+        height=config.image_height,
+        image_width=config.image_width,
         frames=config.frames,
         dropout=config.dropout,
     )
 
 
 def check_captioner(config: Any, *sizes: str) -> None:
-    """Refuse what no captioner can be.
+    """Refuse settings that are not allowed for a captioner.
 
     Arguments:
         sizes: further settings that are at least 1.
@@ -120,7 +120,7 @@ def check_captioner(config: Any, *sizes: str) -> None:
         InputError: naming the field, its value and what is allowed.
     """
     check_types(config)
-    common = ("target_vocabulary", "picture_height", "picture_width", "picture_channels", "frames", "feature_width")
+    common = ("target_vocabulary", "image_height", "image_width", "image_channels", "frames", "feature_width")
     check_sizes(config, *common, *sizes)
     check(
         bool(config.convolutions) and min(config.convolutions) > 0,
@@ -130,7 +130,7 @@ def check_captioner(config: Any, *sizes: str) -> None:
         "such as [16, 32, 64]",
     )
     halved = 2 ** len(config.convolutions)
-    for name in ("picture_height", "picture_width"):
+    for name in ("image_height", "image_width"):
         value = getattr(config, name)
         check(
             value % halved == 0,

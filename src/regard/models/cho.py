@@ -1,4 +1,4 @@
-"""Learning phrase representations using RNN encoder-decoder (Cho et al. 2014): a sentence through one vector, no attention.
+"""Learning phrase representations using RNN encoder-decoder (Cho et al. 2014): a sentence as one vector, without attention.
 
 The names in the comments are the paper's: encoder state h_t and the gates r, z (section 2.3), the summary c, decoder state h'_t
 (section 2.2 and the appendix), the maxout output s'_t.
@@ -34,15 +34,15 @@ from regard.models.encoder_decoder import RecurrentEncoderDecoder
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChoConfig:
-    """The sizes of an RNN encoder-decoder; the defaults are the paper's, as recalled.
+    """The sizes of an RNN encoder-decoder. The defaults are the paper's, as far as known.
 
     Arguments:
         source_vocabulary, target_vocabulary: numbers of tokens.
-        embedding_width: m, size of a token's vector.
+        embedding_width: m, the size of a token embedding.
         hidden_width: n, size of each recurrent state and of the summary.
         maxout_width: l, outputs of the maxout layer.
-        cell: `gru` is the paper's gated unit; `gru_after` resets after the matrix product, as `torch.nn.GRU` does; `tanh` has no
-            gates. The last two are there to be compared with it.
+        cell: `gru` is the paper's gated unit; `gru_after` applies the reset gate after the matrix product, as `torch.nn.GRU`
+            does; `tanh` has no gates. The last two are for comparison.
         dropout: probability of dropping an entry of embeddings and of the maxout layer in training; 0 in the paper.
         initialization: `paper` initialises weights N(0, 0.01^2) as published; `standard` initialises linear layers as PyTorch
             does and embeddings N(0, 0.1^2). Recurrent matrices are orthogonal in both.
@@ -75,12 +75,12 @@ class ChoConfig:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChoState(DecoderState):
-    """What the decoder carries: h'_t, and the part that c has in every step.
+    """The decoder's state: h'_t, and the terms of c in every step.
 
     Arguments:
         hidden: (N, n), the decoder's state.
         context: (R, 3n), or (R, n) without gates: Cr c, Cz c and C c, computed once per sentence.
-        readout: (R, 2l), Oc c, likewise.
+        readout: (R, 2l), Oc c, computed once per sentence.
     """
 
     hidden: Tensor = field(metadata=TARGET)
@@ -106,15 +106,15 @@ class ChoEncoder(nn.Module):
 
 
 class ChoDecoder(nn.Module):
-    """Words so far and the summary to the next word.
+    """Previous words and the summary to the next word.
 
-    The gates read c and the embedding: z' = sigmoid(Wz e(y_{t-1}) + Uz h'_{t-1} + Cz c). For the candidate of the decoder the
-    paper's appendix, as recalled, lets the reset gate act on the whole bracket,
+    The gates read c and the embedding: z' = sigmoid(Wz e(y_{t-1}) + Uz h'_{t-1} + Cz c). In the paper's appendix, as far as
+    known, the reset gate of the decoder multiplies the whole bracket
 
         h~' = tanh(W e(y_{t-1}) + r' * (U h'_{t-1} + C c)),
 
-    after the product, where in the encoder it acts before it. So does `cell: gru` here. With `gru_after` and `tanh` c is part of
-    the input, as it would be for PyTorch's own cells.
+    after the matrix product, while in the encoder it acts before the product. `cell: gru` does the same. With `gru_after` and
+    `tanh` c is part of the input, as with PyTorch's cells.
     """
 
     def __init__(self, config: ChoConfig) -> None:
@@ -131,7 +131,7 @@ class ChoDecoder(nn.Module):
         self.inside = width if config.cell == "gru" else 0
 
     def begin(self, summary: Tensor, valid: Tensor) -> ChoState:
-        """h'_0 = tanh(V' c), and all else that c is needed for."""
+        """h'_0 = tanh(V' c), and the other terms of c."""
         return ChoState(
             source_valid=valid,
             hidden=torch.tanh(self.initial(summary)),
@@ -140,7 +140,7 @@ class ChoDecoder(nn.Module):
         )
 
     def states(self, projected: Tensor, state: ChoState) -> Tensor:
-        """From y_{t-1} as the cell projects it (B, L, 3n or n) to h'_t (B, L, n)."""
+        """y_{t-1}, projected by the cell (B, L, 3n or n), to h'_t (B, L, n)."""
         context = state.for_each_row(state.context)
         outside, inside = context.unsqueeze(1), None
         if self.inside:  # C c is the last n of the three
@@ -170,7 +170,7 @@ class ChoDecoder(nn.Module):
 
 
 class Cho(RecurrentEncoderDecoder[ChoConfig, ChoEncoder, ChoDecoder, ChoState]):
-    """RNN encoder-decoder: one vector stands for the whole source, and enters every step of the decoder.
+    """RNN encoder-decoder: the source is one vector, which is an input of every decoder step (Cho et al. 2014, section 2.2).
 
         h_t  = f(h_{t-1}, x_t),   c = tanh(V h_N)                summary
         h'_0 = tanh(V' c),   h'_t = f'(h'_{t-1}, y_{t-1}, c)
@@ -189,7 +189,7 @@ class Cho(RecurrentEncoderDecoder[ChoConfig, ChoEncoder, ChoDecoder, ChoState]):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialise the weights as `config.initialization` says; recurrent matrices are left as their cells sample them."""
+        """Initialise the weights by `config.initialization`; recurrent matrices keep the initialisation of their cells."""
         paper = self.config.initialization == "paper"
         for module in (self.encoder.embedding, self.decoder.embedding):
             nn.init.normal_(module.weight, std=0.01 if paper else 0.1)

@@ -232,7 +232,7 @@ def vector_head(config: Any, hidden_width: int) -> nn.Module:
     return LayeredHead(width, hidden_width, config.outputs, dropout=config.dropout)
 
 
-def check_picture_classifier(config: Any, *sizes: str, least: int = 1) -> None:
+def check_image_classifier(config: Any, *sizes: str, least: int = 1) -> None:
     """Refuse what no such model can be.
 
     Arguments:
@@ -243,7 +243,7 @@ def check_picture_classifier(config: Any, *sizes: str, least: int = 1) -> None:
         InputError: naming the field, its value and what is allowed.
     """
     check_types(config)
-    check_sizes(config, "picture_height", "picture_width", "picture_channels", *sizes)
+    check_sizes(config, "image_height", "image_width", "image_channels", *sizes)
     check(config.outputs >= least, "outputs", config.outputs, f"at least {least}", "there is one for each class")
     dropout = getattr(config, "dropout", 0.0)
     check(0 <= dropout < 1, "dropout", dropout, "in [0, 1)", "0.1 is usual")
@@ -259,7 +259,7 @@ def check_divides(config: Any, name: str, step: int, why: str) -> None:
     Raises:
         InputError: naming the side that does not divide.
     """
-    for side in ("picture_height", "picture_width"):
+    for side in ("image_height", "image_width"):
         size = getattr(config, side)
         check(
             size % step == 0,

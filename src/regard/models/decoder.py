@@ -1,9 +1,9 @@
-"""A decoder whose parts are settings: the stack of GPT-2, of GPT-NeoX and of Llama, and every step between them.
+"""A decoder-only Transformer whose parts are settings, from GPT-2 over GPT-NeoX to Llama.
 
-From GPT-2 to Llama a few parts changed: positions from learned to rotary, layer norms to root mean squares, feed-forward nets to
-gated ones, full heads of keys to grouped ones, biases to none. Here each is a field, so that `regard compare` measures one change
-at a time (`recipes/comparisons/decoder-parts.yaml`). No other library has this layout: to exchange a model, train a `gpt2` or a
-`llama`.
+From GPT-2 to Llama a few parts changed: learned positions became rotary, layer norm became RMS norm, feed-forward networks became
+gated, multi-head attention became grouped-query attention, and biases were removed. Here each part is a setting, so
+`regard compare` can measure one change at a time (`recipes/comparisons/decoder-parts.yaml`). Other libraries do not read this
+layout: to exchange a model, train a `gpt2` or a `llama`.
 """
 
 from __future__ import annotations
@@ -39,42 +39,43 @@ from regard.models.config import check, check_shares, check_sizes, check_tokens,
 from regard.models.gpt import draw_causal
 
 ADDED = {"learned": LearnedPositions, "sinusoidal": SinusoidalPositions}
-"""Positions that are added to the embeddings; the others act inside of attention."""
+"""Positions that are added to the embeddings; the others act inside attention."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecoderConfig:
-    """The sizes and parts of a decoder; the default parts are GPT-2's.
+    """The sizes and parts of a decoder. The default parts are those of GPT-2.
 
     Arguments:
         vocabulary: V, number of tokens.
         width: D, of the model.
         heads: H, query heads; divides the width.
-        key_heads: G, heads of keys and values, each shared by a group of query heads (Ainslie et al. 2023); divides `heads`. As
-            many as `heads` where null (multi-head attention); 1 is multi-query attention (Shazeer 2019).
-        feedforward_width: F, inside the feed-forward nets. A gated net of 2/3 F has as many parameters as a plain one of F.
+        key_heads: G, the number of key and value heads, each shared by a group of query heads (Ainslie et al. 2023); divides
+            `heads`. null = `heads` (multi-head attention); 1 is multi-query attention (Shazeer 2019).
+        feedforward_width: F, the hidden width of the feed-forward networks. A gated one of 2/3 F has as many parameters as an
+            ungated one of F.
         layers: number of blocks.
         maximum_positions: the longest text, in tokens.
-        positions: how attention knows where tokens stand. `learned`: a vector for each position, added to the embedding (GPT-2);
-            `sinusoidal`: fixed vectors, added to sqrt(D) times the embedding (Vaswani et al. 2017, section 3.4); `rotary`:
-            queries and keys are turned by their positions (Su et al. 2021); `relative`: a learned vector for each distance,
-            scored with the query (Shaw et al. 2018); `none`: the causal mask alone tells the order.
+        positions: the position encoding. `learned`: a vector for each position, added to the embedding (GPT-2); `sinusoidal`:
+            fixed vectors, added to sqrt(D) times the embedding (Vaswani et al. 2017, section 3.4); `rotary`: queries and keys are
+            rotated by their positions (Su et al. 2021); `relative`: a learned vector for each distance, whose product with the
+            query is added to the score (Shaw et al. 2018); `none`: only the causal mask depends on the order.
         rotary_base: of the rotary frequencies, base^(-2k / E), for `positions: rotary`.
-        maximum_distance: tokens back from which on all share the last vector, for `positions: relative`.
-        norm: `layer` (Ba et al. 2016) or `rms`, which neither centres nor shifts (Zhang, Sennrich 2019).
-        norm_placement: `pre` or `post`: before each sub-layer, with one more norm at the end, or after each sum.
-        parallel: whether the feed-forward net reads what attention reads, under a norm of its own, and not the sum after
+        maximum_distance: the distance in tokens from which on all keys share the last vector, for `positions: relative`.
+        norm: `layer` (Ba et al. 2016), or `rms`, without centring and bias (Zhang, Sennrich 2019).
+        norm_placement: `pre` = before each sub-layer, with one more norm at the end; `post` = after each residual sum.
+        parallel: whether the feed-forward network has the same input as attention, with its own norm, instead of the sum after
             attention (GPT-NeoX); for `norm_placement: pre`.
-        gated: whether feed-forward nets are gated (Shazeer 2020): W2 (f(Wg x) * W1 x) in place of W2 f(W1 x).
-        activation: f, of the feed-forward nets; SwiGLU is `gated: true` with `activation: swish`.
+        gated: whether feed-forward networks are gated (Shazeer 2020): W2 (f(Wg x) * W1 x) instead of W2 f(W1 x).
+        activation: f, of the feed-forward networks; SwiGLU is `gated: true` with `activation: swish`.
         bias: whether linear maps have biases.
-        tied_output: whether the output's table is the embedding's.
+        tied_output: whether the output layer shares the embedding table.
         dropout: probability of dropping an entry of each sub-layer's output and of the embeddings in training.
         attention_dropout: of attention weights.
         norm_epsilon: added to the variance or the mean square in norms.
         init_std: standard deviation of the normal distribution that matrices are sampled from.
         padding_id: the token that fills padding.
-        end_id: the token that ends a text, and is before the first of one.
+        end_id: the token that ends a text; it is also before the first token of a text.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -128,12 +129,12 @@ class DecoderConfig:
 
 
 class Decoder(CausalTransformer):
-    """A decoder with the parts its config names.
+    """A decoder with the parts of its config.
 
-        x = E[token] + P[position]                                        P learned or none; sqrt(D) E where P is sinusoidal
-        x = x + attention(norm(x));   x = x + ffn(norm(x))                n times; norm(x + ...) where post
-        x = x + attention(norm(x)) + ffn(norm'(x))                        where parallel
-        logits = norm(x) O^T                                              without the norm where post; O = E where tied
+        x = E[token] + P[position]                                        P learned or none; sqrt(D) E if P is sinusoidal
+        x = x + attention(norm(x));   x = x + ffn(norm(x))                n times; `post`: norm(x + ...)
+        x = x + attention(norm(x)) + ffn(norm'(x))                        `parallel`
+        logits = norm(x) O^T                                              `post`: without the norm; `tied_output`: O = E
 
     Arguments:
         config: its sizes and parts.

@@ -18,22 +18,22 @@ from regard.models.config import check_sizes
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ElectraConfig:
-    """The sizes of an ELECTRA and what it outputs for a text; the defaults are the small discriminator's.
+    """The sizes and the head of an ELECTRA. The defaults are those of the small discriminator.
 
     Arguments:
         vocabulary: V, number of tokens.
-        embedding_width: E, of the tables of tokens, positions and segments; a linear map takes them to D where it is another.
+        embedding_width: E, of the embeddings of tokens, positions and segments; if E is not D, a linear map projects them to D.
         width: D, of the blocks.
         heads: H; divides the width.
-        feedforward_width: F, inside the feed-forward nets.
+        feedforward_width: F, inside the feed-forward networks.
         layers: number of blocks.
         maximum_positions: the longest text, in tokens.
-        segments: how many texts of one input have segment embeddings of their own.
-        activation: of the feed-forward nets and the discriminator's head; other heads have the exact GELU.
+        segments: the number of segment embeddings, one for each text of an input.
+        activation: of the feed-forward networks and the discriminator's head; other heads have the exact GELU.
         dropout, attention_dropout, norm_epsilon, init_std, padding_id, pruned_heads: as for `BertConfig`.
-        head_dropout: in front of the head of a task; where null none for spans, 0.1 for choices, and as `dropout` for the others.
-        head: what the model outputs for a text, as for `BertConfig`; `masked` is the generator's.
-        outputs: how many numbers the heads `sequence` and `tokens` give.
+        head_dropout: before the head of a task; where null none for spans, 0.1 for choices, and as `dropout` for the others.
+        head: the output for a text, as in `BertConfig`; `masked` is the generator's.
+        outputs: the number of outputs of the heads `sequence` and `tokens`.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -70,10 +70,10 @@ class ElectraConfig:
 
 
 class Electra(TextEncoder):
-    """ELECTRA, with the head of one task.
+    """ELECTRA with the head of one task (Clark et al. 2020, section 2).
 
-        x = W LayerNorm(E[token] + P[position] + S[segment]) + b;   blocks as BERT's
-        in front of a head of the whole text:  pooled = GELU(W x_[CLS] + b), which belongs to the task and is not pre-trained
+        x = W LayerNorm(E[token] + P[position] + S[segment]) + b;   blocks as in BERT
+        before a head for whole texts:  pooled = GELU(W x_[CLS] + b), which is trained with the task and not pre-trained
 
     Arguments:
         config: its sizes.

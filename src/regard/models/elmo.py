@@ -1,8 +1,7 @@
 """Deep contextualized word representations (Peters et al. 2018): ELMo.
 
-The names in the comments are the paper's (section 3): x_k the vector of word k that hangs on its letters alone, h_{k,j} its
-vector from layer j, 0 being x_k twice, and ELMo_k the mixture of all of them. A model is called with the bytes of words, as
-`regard.text.bpe` has them.
+The names in the comments are the paper's (section 3): x_k the character-based vector of word k, h_{k,j} its vector in layer j
+(h_{k,0} is x_k twice), and ELMo_k the mixture of all layers. The input tokens are the bytes of words, as in `regard.text.bpe`.
 """
 
 from __future__ import annotations
@@ -31,36 +30,36 @@ from regard.layers.encoder import added
 from regard.models.config import check, check_shares, check_sizes, check_types
 
 VOCABULARY, PADDING = 259, 258
-"""Of the tokenizer `spelling`: 256 bytes, what begins and ends a text, and padding."""
+"""The tokens of the tokenizer `spelling`: 256 bytes, begin and end of a text, and padding."""
 
 HEADS: tuple[HeadKind, ...] = ("none", "sequence", "tokens", "choice")
-"""What ELMo can predict of texts, besides the words before and after each."""
+"""The heads of ELMo, besides its two language models."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ELMoConfig:
-    """The sizes of an ELMo and what it outputs for a text; the defaults are the published model's.
+    """The sizes and the head of an ELMo. The defaults are those of the published model.
 
     Arguments:
-        projection: of each direction's output, and of x_k; a word's vectors are twice as wide.
-        cells: of each LSTM.
-        layers: L, of LSTMs in each direction.
+        projection: the width of each direction's output, and of x_k; the vectors of words are twice as wide.
+        cells: the number of cells of each LSTM.
+        layers: L, the number of LSTM layers in each direction.
         residual: whether a layer's input is added to its output, from the second layer on.
-        cell_clip, projection_clip: what cells and outputs are kept within; null for no limit.
-        character_width: of a letter's vector.
-        filters: (width, how many) of the convolutions over letters.
-        highways: highway layers behind them.
+        cell_clip, projection_clip: the limits to which cells and outputs are clipped; null = no limit.
+        character_width: the width of a character embedding.
+        filters: (width, number) of the convolutions over characters.
+        highways: the number of highway layers after them.
         activation: of convolutions and highway layers.
-        maximum_characters: letters of a word, its begin and end among them; the rest of a longer one is cut.
-        dropout: probability of dropping, in training, an entry of what a layer reads, and of what the words are predicted from.
-        words: how many different words both language models predict; 0 for a model that predicts none. Filled in by the task.
-        mix_normalise: whether each layer's vectors are brought to mean 0 and variance 1 before they are mixed for a head.
-        reader_width: of an LSTM in each direction between the mixture and the head, as taggers have it; 0 for none.
-        head_dropout: of the mixture and of what the head reads.
-        maximum_positions: the longest text read at once, in tokens, which are bytes; a matter of memory alone.
+        maximum_characters: the longest word in characters, including begin and end; longer words are cut.
+        dropout: probability of dropping, in training, an entry of a layer's input, and of the input of the word prediction.
+        words: the number of words that both language models predict; 0 = the model predicts none. Filled in by the task.
+        mix_normalise: whether the vectors of each layer are normalised to mean 0 and variance 1 before they are mixed.
+        reader_width: the width of a bidirectional LSTM between the mixture and the head, as in taggers; 0 = none.
+        head_dropout: of the mixture and of the input of the head.
+        maximum_positions: the longest text that is read in one pass, in tokens (bytes); it only limits memory.
         vocabulary, padding_id: those of the tokenizer of kind `spelling`, no other.
         head: what the model outputs for a text from the mixture: `sequence`, `tokens` or `choice`; with `none` it gives vectors.
-        outputs: how many numbers the heads `sequence` and `tokens` give.
+        outputs: the number of outputs of the heads `sequence` and `tokens`.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -123,25 +122,25 @@ class ELMoConfig:
 
     @property
     def width(self) -> int:
-        """D, of a word's vectors: both directions."""
+        """D, the width of a word's vectors, both directions together."""
         return 2 * self.projection
 
     @property
     def segments(self) -> Literal[0]:
-        """Segments are not distinguished."""
+        """0: there are no segment embeddings."""
         return 0
 
 
 class ELMo(nn.Module):
-    """Two language models over the words of a text, one from each end, and the mixture of their layers.
+    """A forward and a backward language model over the words of a text, and the mixture of their layers (Peters et al. 2018).
 
         h_{k,0} = [x_k ; x_k],   h_{k,j} = [forward_{k,j} ; backward_{k,j}],   j = 1 .. L
         log p(t_k | t_1 .. t_{k-1}) from forward_{k-1,L},   log p(t_k | t_{k+1} .. t_N) from backward_{k+1,L}
         ELMo_k = gamma sum_j s_j h_{k,j},   s = softmax(w)
 
-    Tokens are bytes. The vector of a word is that of each of its tokens, so whatever takes an encoder's vectors of tokens takes
-    these: a tagger reads a word's first token, the mean over a word's pieces is the word's vector. No state is kept from text to
-    text: the same text always gives the same vectors, to the bit.
+    Tokens are bytes. Each token has the vector of its word, so heads for an encoder's token vectors work here too: a tagger reads
+    the first token of a word, and the mean over the tokens of a word is the word's vector. No state is kept between texts: the
+    same text always gives the same vectors, bit for bit.
 
     Arguments:
         config: its sizes.
@@ -184,7 +183,7 @@ class ELMo(nn.Module):
 
     @property
     def maximum_length(self) -> int:
-        """The most tokens a text can have, special ones included."""
+        """The longest text in tokens, special tokens included."""
         return self.config.maximum_positions
 
     def forward(
@@ -200,15 +199,14 @@ class ELMo(nn.Module):
 
         Arguments:
             tokens: (B, L), the bytes of words.
-            segments, at: not looked at; encoders have them.
-            readings: how many rows, one after another, are the same example: their pooled vectors are added.
-            reduce: for a model that predicts words: what becomes of its logits, a function of the vectors that predict
-                (B, 2, W - 1, P), the matrix (V, P) and the bias (V,). In the first row of the second axis the vector at k is the
-                forward net's of word k and tells of word k + 1; in the second it is the backward net's of word k + 1 and tells of
-                word k.
+            segments, at: ignored; other encoders use them.
+            readings: the number of consecutive rows that are the same example; their pooled vectors are added.
+            reduce: for a model that predicts words: a function that computes a result from the predicting vectors (B, 2, W - 1,
+                P), the matrix (V, P) and the bias (V,) instead of logits. [:, 0, k] is the forward vector of word k, which
+                predicts word k + 1; [:, 1, k] is the backward vector of word k + 1, which predicts word k.
 
         Returns:
-            `Encoded`, whose `hidden` is (B, L, D) from the top layer; what `reduce` returns, where it is given.
+            `Encoded`, whose `hidden` is (B, L, D) of the top layer; or the result of `reduce`, if it is given.
         """
         del segments, at
         words = self.words_of(tokens)
@@ -224,11 +222,11 @@ class ELMo(nn.Module):
         return Encoded(hidden, pooled, words.to_tokens(logits) if pooled is None else logits, None)
 
     def words_of(self, tokens: Tokens) -> SpeltWords:
-        """The words that tokens are of, each with its letters."""
+        """The words of the tokens, each with its characters."""
         return spelt_words(tokens, self.config.maximum_characters)
 
     def word_states(self, words: SpeltWords) -> tuple[Tensor, ...]:
-        """h_{k,j} for j = 0 .. L, (B, W, D) each; of no meaning where there is no word."""
+        """h_{k,j} for j = 0 .. L, (B, W, D) each; without meaning at padding."""
         different = self.embedding(words.letters)
         x = (
             different[words.which]
@@ -241,23 +239,23 @@ class ELMo(nn.Module):
         return tuple(states)
 
     def hidden_states(self, tokens: Tokens, segments: Tensor | None = None) -> tuple[Tensor, ...]:
-        """The same of every token, (B, L, D) each: one more than there are layers."""
+        """The same for every token: L + 1 tensors (B, L, D)."""
         del segments
         words = self.words_of(tokens)
         return tuple(words.to_tokens(state) for state in self.word_states(words))
 
     def counted(self, tokens: Tokens) -> Tensor:
-        """(B, L) bool: one token of each word, so that in a mean over a text long words count no more than short ones."""
+        """(B, L) bool, True for one token of each word, so that in a mean over a text every word counts once."""
         return self.words_of(tokens).begins
 
 
 class WordsHead(nn.Module):
-    """What both language models predict words by: one matrix for the two of them (section 3.1).
+    """The output layer of both language models, with one shared matrix (section 3.1).
 
     Arguments:
         width: P.
         words: V.
-        dropout: probability of dropping an entry of the vectors that predict, in training.
+        dropout: probability of dropping an entry of the predicting vectors in training.
     """
 
     def __init__(self, width: int, words: int, *, dropout: float) -> None:
@@ -268,14 +266,14 @@ class WordsHead(nn.Module):
         nn.init.zeros_(self.words.bias)
 
     def forward(self, top: Tensor, reduce: Reduction) -> Any:
-        """The top layer's (B, W, 2P) to what `reduce` makes of the vectors that predict, (B, 2, W - 1, P)."""
+        """The top layer (B, W, 2P) to the result of `reduce` on the predicting vectors (B, 2, W - 1, P)."""
         ahead, behind = top.chunk(2, dim=-1)
         telling = torch.stack((ahead[:, :-1], behind[:, 1:]), dim=1)
         return reduce(self.dropout(telling), self.words.weight, self.words.bias)
 
 
 class MixtureHead(nn.Module):
-    """ELMo_k, perhaps read once more from both ends, and a linear map to the task's outputs (section 3.2).
+    """ELMo_k, optionally a bidirectional LSTM, and a linear map to the outputs of the task (section 3.2).
 
     Arguments:
         config: its sizes.
@@ -292,10 +290,10 @@ class MixtureHead(nn.Module):
         self.output = nn.Linear(2 * inner or config.width, config.outputs)
 
     def forward(self, states: tuple[Tensor, ...], valid: Tensor, readings: int) -> tuple[Tensor | None, Tensor]:
-        """Every layer's word embeddings (B, W, D) to the vector of the text, the mean over words, and logits.
+        """The word vectors of every layer, (B, W, D), to the vector of the text (the mean over words) and logits.
 
         Returns:
-            None and (B, W, outputs) of a head for words; (B, D') and (B, outputs) of one for texts.
+            None and (B, W, outputs) with a head for words; (B, D') and (B, outputs) with a head for texts.
         """
         x = self.dropout(self.mix(states, valid))
         if self.forwards is not None and self.backwards is not None:

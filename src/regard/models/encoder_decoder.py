@@ -1,6 +1,6 @@
-"""Base classes of encoder-decoders: first those of recurrent nets, then those of attention blocks.
+"""Base classes of encoder-decoders: recurrent ones first, then those of attention blocks.
 
-Each gives the interface of `regard.layers.Decoder` and finds the alignment of the last step in the decoder's state.
+Each implements the interface of `regard.layers.Decoder`, and reads the alignment of the last step from the decoder's state.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ S = TypeVar("S", bound=DecoderState)
 
 
 class RecurrentEncoderDecoder(nn.Module, ABC, Generic[C, E, D, S]):
-    """An encoder that reads a source, and a decoder that continues from its state word by word.
+    """A recurrent encoder-decoder: the encoder reads a source, and the decoder predicts the target token by token.
 
-    A paper's model, of its own types of config, encoder, decoder and state, adds `start` and `step`, and `alignment` where
-    it has attention. Its decoder, called with a state and a target, is teacher forcing.
+    The model of a paper defines `start` and `step`, and `alignment` if it has attention. Calling its decoder with a state and a
+    target is teacher forcing.
 
     Arguments:
         config: the model's sizes.
-        encoder: what `start` reads the source with.
-        decoder: called with a state and the true words before (B, L), gives logits (B, L, V).
+        encoder: the module with which `start` reads the source.
+        decoder: maps a state and the true previous tokens (B, L) to logits (B, L, V).
     """
 
     has_alignment: bool = False
@@ -46,11 +46,11 @@ class RecurrentEncoderDecoder(nn.Module, ABC, Generic[C, E, D, S]):
 
     @property
     def maximum_source_length(self) -> int | None:
-        """None: a recurrent net has no positions to run out of."""
+        """None: a recurrent network has no longest source."""
         return None
 
     def forward(self, source: Tokens, target: Tokens) -> Tensor:
-        """Logits of every next target token, given the true ones before it.
+        """Logits of every next target token, given the true previous tokens (teacher forcing).
 
         Arguments:
             source: (B, S) tokens.
@@ -60,7 +60,7 @@ class RecurrentEncoderDecoder(nn.Module, ABC, Generic[C, E, D, S]):
             (B, L, V); row l predicts target token l + 1.
 
         Raises:
-            InputError: where the source is longer than `maximum_source_length`.
+            InputError: if the source is longer than `maximum_source_length`.
         """
         return self.decoder(self.start(source), target)
 
@@ -73,18 +73,18 @@ class RecurrentEncoderDecoder(nn.Module, ABC, Generic[C, E, D, S]):
         """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
 
     def alignment(self, state: S) -> Tensor:
-        """(N, S) float32: how much the last step looked at each source token; zeros before the first, and without attention."""
+        """The attention weights of the last step, (N, S) float32; zeros before the first step, and without attention."""
         return state.no_alignment()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AttendingState(DecoderState):
-    """A recurrent decoder's state that attends to the source.
+    """The state of a recurrent decoder that attends to the source.
 
     Arguments:
         memory: keys (R, 1, S, E) and values (R, 1, S, Ev) of the source, computed once per sentence.
-        source_places: (R, S), the place of each source token; None where that is its column.
-        query: (N, 1, E), the last step's projected query; None before the first.
+        source_places: (R, S), the position of each source token; None = its column.
+        query: (N, 1, E), the projected query of the last step; None before the first step.
     """
 
     memory: KeysValues = field(metadata=SOURCE)
@@ -93,11 +93,11 @@ class AttendingState(DecoderState):
 
 
 def last_alignment(layer: AttentionLayer, state: AttendingState) -> Tensor:
-    """The weights behind the last step's context, (N, S) float32; zeros before the first.
+    """The attention weights of the last step, (N, S) float32; zeros before the first step.
 
     Arguments:
-        layer: where that step attended.
-        state: after it.
+        layer: the attention layer of the decoder.
+        state: the state after the step.
     """
     if state.query is None:
         return state.no_alignment()
@@ -114,13 +114,13 @@ def last_alignment(layer: AttentionLayer, state: AttendingState) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TransformerState(DecoderState):
-    """What the decoder carries: per block, the target's keys and values so far, and the source's.
+    """The decoder's state: for each block, keys and values of the source and of the target so far.
 
     Arguments:
-        memory: per block, keys and values of the source (R, H, S, E), computed once.
-        source_places: (R, S), the place of each source token; None where that is its column.
-        cache: keys and values of all that was written about each source so far, the tokens of all its hypotheses side by side.
-        query: (N, H, E), the alignment block's last query over the source; None before the first step.
+        memory: for each block, keys and values of the source (R, H, S, E), computed once.
+        source_places: (R, S), the position of each source token; None = its column.
+        cache: keys and values of the target tokens so far, those of all hypotheses of a source in one row.
+        query: (N, H, E), the last query over the source in the alignment block; None before the first step.
     """
 
     memory: tuple[KeysValues, ...] = field(metadata=SOURCE)
@@ -136,29 +136,29 @@ class DecoderStack(nn.Module, ABC):
 
     @abstractmethod
     def embedded(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Tokens (B, L) at their positions (B, L), to what the first block reads, (B, L, D)."""
+        """The input of the first block: tokens (B, L) at positions (B, L) to (B, L, D)."""
 
     @abstractmethod
     def finished(self, x: Tensor) -> Tensor:
-        """What the last block gives, (B, L, D), to what the logits are made of."""
+        """The output of the last block, (B, L, D), to the input of the output layer."""
 
     def record_of_step(self, here: Tensor, places: Tensor) -> Mapping[str, Tensor] | None:
-        """What self-attention needs besides; nothing, if not overridden.
+        """Further tensors for the record of self-attention. By default there are none.
 
         Arguments:
-            here: (R, 1), where the queries about each source stand; (1, 1) where all are at one place.
-            places: (R, C) or (1, C) likewise, where each key stands.
+            here: (R, 1), the position of the queries of each source; (1, 1) if all have the same.
+            places: (R, C) or (1, C), the position of each key.
         """
         return None
 
     def memory(self, source: Tensor, places: Tensor | None = None) -> tuple[KeysValues, ...]:
-        """Per block, keys and values of the encoder's output (B, S, D), whose tokens are at (B, S); None: in order."""
+        """For each block, keys and values of the encoder's output (B, S, D), with positions (B, S); None = in order."""
         return tuple(layer.cross_attention.keys_values(source, places) for layer in self.layers)  # type: ignore[union-attr, operator]
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState, list[Tensor]]:
-        """Tokens (N,) after the state's past to (N, D), the state after them, and each block's query over the source.
+        """One step: tokens (N,) to (N, D), the state after them, and the query of each block over the source.
 
-        The hypotheses about one source are so many queries over one memory: of the source, and of what was written about it.
+        The hypotheses of a source are queries over the same keys: those of the source, and those of the target tokens so far.
         """
         ids = state.by_source(tokens)
         here = state.places()
@@ -194,14 +194,14 @@ class DecoderStack(nn.Module, ABC):
 
 
 class AttentionEncoderDecoder(nn.Module, ABC):
-    """A stack that reads a source, and a stack that writes about it token by token.
+    """An encoder stack that reads a source, and a decoder stack that predicts the target token by token.
 
-    A paper's model builds the two and says how a source is read and logits are made.
+    The model of a paper builds both stacks, and defines `encoded` and `logits`.
     """
 
     has_alignment: bool = True
     config: Any
-    """Has `alignment_layer`, the decoder block whose attention over the source is the alignment."""
+    """Has `alignment_layer`, the decoder block whose cross-attention is the alignment."""
     decoder: DecoderStack
 
     @abstractmethod
@@ -224,7 +224,7 @@ class AttentionEncoderDecoder(nn.Module, ABC):
         return self.logits(x), replace(after, query=query)
 
     def alignment(self, state: TransformerState) -> Tensor:
-        """The alignment block's last weights over the source, averaged over heads: (N, S) float32; zeros before a step."""
+        """The last cross-attention weights of the alignment block, averaged over heads: (N, S) float32; zeros before a step."""
         if state.query is None:
             return state.no_alignment()
         layer = self.decoder.layers[self.config.alignment_layer]

@@ -1,4 +1,4 @@
-"""The families of models by name, with what each is called with; a family's module is imported when its classes are asked for."""
+"""The model families by name, and the inputs of each. The module of a family is imported when its classes are first used."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ Interface = Literal[
     "captioner",
     "transducer",
     "few_shot",
-    "picture_classifier",
+    "image_classifier",
 ]
-"""What a model is called with:
+"""The interfaces of models, that is the inputs and outputs of each kind:
 
 - `encoder_decoder`: a source and a target (`regard.layers.Decoder`);
 - `language_model`: one text from its beginning (`regard.layers.CausalLM`);
-- `encoder`: one or two texts seen as a whole (`regard.layers.TextEncoder`);
-- `whole_text`: these for a class or a number alone (`regard.layers.SequenceClassifier`), which an encoder gives too;
-- `text_vectors`: one text for one vector (`regard.layers.SentenceEncoderModel`), which an encoder gives too; with a head a
-  class or a number;
-- `bidirectional_language_model`: an encoder that also predicts every word from those before it, and from those after it;
-- `captioner`: images to write about (`regard.models.captioning.PictureDecoder`);
-- `transducer`: vectors one after another, for one at each step (`regard.layers.Transducer`);
-- `few_shot`: a few labelled images and one more (`regard.layers.FewShotLearner`);
-- `picture_classifier`: images to give the class of (`regard.layers.PictureClassifier`)."""
+- `encoder`: one or two texts, each token with its context on both sides (`regard.layers.TextEncoder`);
+- `whole_text`: one or two texts in, a class or a number out (`regard.layers.SequenceClassifier`); an encoder has this one too;
+- `text_vectors`: one text in, one vector out, or with a head a class or a number (`regard.layers.SentenceEncoderModel`); an
+  encoder has this one too;
+- `bidirectional_language_model`: an encoder that also predicts every word from the words before it, and from those after it;
+- `captioner`: images in, captions out (`regard.models.captioning.ImageDecoder`);
+- `transducer`: a sequence of vectors in, one vector out for each step (`regard.layers.Transducer`);
+- `few_shot`: a few labelled images and one without label in, its class out (`regard.layers.FewShotLearner`);
+- `image_classifier`: images in, classes out (`regard.layers.ImageClassifier`)."""
 
 
 ALSO_SERVES: Mapping[Interface, tuple[Interface, ...]] = MappingProxyType(
@@ -48,22 +48,21 @@ ALSO_SERVES: Mapping[Interface, tuple[Interface, ...]] = MappingProxyType(
         "bidirectional_language_model": ("encoder", "whole_text", "text_vectors"),
     }
 )
-"""What else a model of an interface can be called with."""
+"""The further interfaces that a model of an interface has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A family's two classes, the model and its config, and what the model is called with.
+    """The two classes of a family, the model and its config, and the interface of the model.
 
     Arguments:
-        home: "module:Class" of the model, which is imported when it is asked for; its config class is `ClassConfig` of the same
-            module. Or the two classes themselves, the model first.
-        with_head: the family of the same model with a head in place of its own output; empty for one that has heads itself, or
+        home: "module:Class" of the model, imported on first use; the config class is `ClassConfig` in the same module. Or the two
+            classes themselves, the model first.
+        with_head: the family of the same model with a task head in place of its output; empty if the family has heads itself or
             can have none.
-        spelling: whether it reads words by their letters, for which there is one tokenizer alone.
-        sentences: whether it reads a text sentence by sentence, with a token between two of them.
-        input_tokens: whether it reads its inputs between tokens of their own, learned with the task: GPT's start, delimiter and
-            extract.
+        spelling: whether it reads words as characters; then only the tokenizer `spelling` fits.
+        sentences: whether it reads a text sentence by sentence, with a separator token between two sentences.
+        input_tokens: whether its inputs have special tokens that are learned with the task: GPT's start, delimiter and extract.
     """
 
     home: str | tuple[type[nn.Module], type[Any]]
@@ -75,12 +74,12 @@ class Family:
 
     @property
     def model(self) -> type[Any]:
-        """The model's class."""
+        """The class of the model."""
         return self._class("") if isinstance(self.home, str) else self.home[0]
 
     @property
     def config(self) -> type[Any]:
-        """The frozen dataclass that configures it."""
+        """The class of the config, a frozen dataclass."""
         return self._class("Config") if isinstance(self.home, str) else self.home[1]
 
     def _class(self, suffix: str) -> type[Any]:
@@ -88,15 +87,15 @@ class Family:
         return getattr(importlib.import_module(module), name + suffix)
 
     def serves(self, interface: Interface) -> bool:
-        """Whether a model of this family can be called so."""
+        """Whether a model of this family has the given interface."""
         return interface in (self.interface, *ALSO_SERVES.get(self.interface, ()))
 
 
 def _own_family(part: Part) -> Family:
-    """The family of a model of the user's own.
+    """The family of a model that the user defined.
 
     Raises:
-        InputError: where the config of a model of whole texts lacks what tasks fill in or ask for.
+        InputError: if the config of a model of whole texts lacks fields that tasks fill in or read.
     """
     config = part.settings["config"]
     if part.settings["interface"] in ("whole_text", "encoder"):
@@ -124,7 +123,7 @@ MODELS: WithOwn[Family] = WithOwn(
         "modernbert": Family("regard.models.modernbert:ModernBert", interface="encoder"),
         "cho": Family("regard.models.cho:Cho"),
         "convolutional_network": Family(
-            "regard.models.lambda_network:ConvolutionalNetwork", interface="picture_classifier"
+            "regard.models.lambda_network:ConvolutionalNetwork", interface="image_classifier"
         ),
         "elmo": Family("regard.models.elmo:ELMo", interface="bidirectional_language_model", spelling=True),
         "lstm_language_model": Family(
@@ -153,8 +152,8 @@ MODELS: WithOwn[Family] = WithOwn(
         "ntm": Family("regard.models.ntm:NTM", interface="transducer"),
         "han": Family("regard.models.han:HAN", interface="text_vectors", sentences=True),
         "infersent": Family("regard.models.infersent:InferSent", interface="text_vectors"),
-        "lambda_network": Family("regard.models.lambda_network:LambdaNetwork", interface="picture_classifier"),
-        "lecture_network": Family("regard.models.lecture_network:LectureNetwork", interface="picture_classifier"),
+        "lambda_network": Family("regard.models.lambda_network:LambdaNetwork", interface="image_classifier"),
+        "lecture_network": Family("regard.models.lecture_network:LectureNetwork", interface="image_classifier"),
         "use_transformer": Family("regard.models.universal_sentence_encoder:USETransformer", interface="text_vectors"),
         "use_averaging": Family("regard.models.universal_sentence_encoder:USEAveraging", interface="text_vectors"),
         "luong": Family("regard.models.luong:Luong"),
@@ -166,7 +165,7 @@ MODELS: WithOwn[Family] = WithOwn(
         "sutskever": Family("regard.models.sutskever:Sutskever"),
         "t5": Family("regard.models.t5:T5"),
         "transformer": Family("regard.models.transformer:Transformer"),
-        "vit": Family("regard.models.vit:ViT", interface="picture_classifier"),
+        "vit": Family("regard.models.vit:ViT", interface="image_classifier"),
     },
     _own_family,
 )
@@ -174,9 +173,9 @@ MODELS: WithOwn[Family] = WithOwn(
 
 
 def is_packaged(model: nn.Module) -> bool:
-    """Whether a module is a model of one of the package's own families, all of whose attention is in `AttentionLayer`s.
+    """Whether a module is a model of one of the package's families, whose attention is all in `AttentionLayer`s.
 
-    So is one for inference that was made of such a model (`regard.quantization.models`).
+    Models for inference that were made from such a model (`regard.quantization.models`) count too.
     """
     family = MODELS.packaged.get(getattr(getattr(model, "config", None), "model_type", ""))
     return family is not None and (

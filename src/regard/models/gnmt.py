@@ -1,7 +1,7 @@
 """Google's neural machine translation system (Wu et al. 2016), GNMT: deep LSTM stacks with residual connections and attention.
 
-The names in the comments are the paper's (section 3): x_t^i what layer i hands up, m_t^i and c_t^i its state, a_t the attention
-context, y_{t-1} the output of the bottom decoder layer at the step before. Its length and coverage terms of beam search
+The names in the comments are the paper's (section 3): x_t^i the output of layer i, m_t^i and c_t^i its state, a_t the attention
+context, y_{t-1} the output of the bottom decoder layer at the previous step. The length and coverage penalties of beam search
 (section 7) are `GnmtLength` and `CoveragePenalty` in `regard.generation`, for every model.
 """
 
@@ -38,17 +38,17 @@ from regard.models.encoder_decoder import AttendingState, RecurrentEncoderDecode
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GNMTConfig:
-    """The sizes of a GNMT model; the defaults are the paper's, as recalled.
+    """The sizes of a GNMT model. The defaults are the paper's, as far as known.
 
     Arguments:
         source_vocabulary, target_vocabulary: numbers of tokens.
-        embedding_width: m, size of a token's vector.
+        embedding_width: m, the size of a token embedding.
         hidden_width: n, size of each layer's m and c.
         attention_width: n', size of the alignment network's hidden layer.
-        layers: of the encoder, its bidirectional layer counted once, and of the decoder; at least 2.
-        residual: add to each layer's output its input, from the third layer from the bottom on; false to compare.
-        dropout: probability of dropping, in training, an entry of embeddings, of what goes from one layer up to the next, and of
-            what the output reads.
+        layers: the number of layers of the encoder, whose bidirectional layer counts once, and of the decoder; at least 2.
+        residual: whether the input of a layer is added to its output, from the third layer on; false for comparison.
+        dropout: probability of dropping, in training, an entry of embeddings, of the outputs between layers, and of
+            the input of the output layer.
         initialization: `paper` initialises every parameter U(-0.04, 0.04); `standard` initialises LSTM and linear layers as
             PyTorch does, with forget biases of 1, and embeddings N(0, 0.1^2).
         padding_id, start_id, end_id: special tokens of the target.
@@ -84,7 +84,7 @@ class GNMTConfig:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GNMTState(AttendingState):
-    """What the decoder carries: the states of its layers, and the source it attends to.
+    """The decoder's state: the states of its layers, and the source that it attends to.
 
     Arguments:
         bottom: m and c of the bottom layer, (N, n) each; the next step's query is its m.
@@ -97,7 +97,7 @@ class GNMTState(AttendingState):
 
 
 def upper_layers(config: GNMTConfig, input_width: int, context_width: int = 0) -> LSTMStack:
-    """All layers but the bottom one; residual from the third of the whole, which is layer 1 of these."""
+    """All layers above the bottom one. Residual connections start at the third layer of all, which is layer 1 of these."""
     return LSTMStack(
         input_width,
         config.hidden_width,
@@ -109,7 +109,7 @@ def upper_layers(config: GNMTConfig, input_width: int, context_width: int = 0) -
 
 
 class GNMTEncoder(nn.Module):
-    """Words to the top layer's outputs: the bottom layer reads from both ends, the others from the first word on."""
+    """Words to the outputs of the top layer: the bottom layer is bidirectional, the others read forwards."""
 
     def __init__(self, config: GNMTConfig) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class GNMTEncoder(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, source: Tokens) -> tuple[Tensor, LSTMStates]:
-        """Source (B, S) to outputs (B, S, n) and a state of every layer, of the bottom one that of its backward half."""
+        """Source (B, S) to outputs (B, S, n) and the last state of every layer; of the bottom layer that of its backward LSTM."""
         embedded = self.dropout(self.embedding(source.ids))
         ahead, _ = self.forwards.read(embedded, source.valid)
         behind, bottom = self.backwards.read(embedded, source.valid, backwards=True)
@@ -129,11 +129,10 @@ class GNMTEncoder(nn.Module):
 
 
 class GNMTDecoder(nn.Module):
-    """Words so far and the encoder's outputs to the next word.
+    """Previous words and the encoder's outputs to the next word.
 
-    Each layer starts from the encoder's state at the same height, the bottom one from that of the backward half, which has read
-    down to the first word. The paper, as recalled, does not say how the decoder starts; its implementation in tensorflow/nmt
-    starts so.
+    Each layer starts from the last state of the encoder layer with the same number; the bottom one from that of the backward
+    LSTM. The paper, as far as known, does not say how the decoder starts; this follows the implementation in tensorflow/nmt.
     """
 
     def __init__(self, config: GNMTConfig) -> None:
@@ -154,7 +153,7 @@ class GNMTDecoder(nn.Module):
         self.output = nn.Linear(width, config.target_vocabulary)
 
     def begin(self, outputs: Tensor, states: LSTMStates, source: Tokens) -> GNMTState:
-        """From the encoder's outputs (B, S, n) and its states; the keys do not depend on the decoder, so they come here."""
+        """The first state, from the encoder's outputs (B, S, n) and its states. The keys are computed here, once per sentence."""
         return GNMTState(
             source_valid=source.valid,
             source_places=source.places,
@@ -174,14 +173,14 @@ class GNMTDecoder(nn.Module):
         target_places: Tensor,
         source_places: Tensor | None,
     ) -> tuple[LSTMState, Tensor, AttentionInputs]:
-        """One step of the bottom layer: to its next state, a_t (N, n) and what was seen. The query is its output BEFORE.
+        """One step of the bottom layer: its next state, a_t (N, n) and the query, which is its output BEFORE the step.
 
         Arguments:
-            projected: (N, 4n), the previous word as the cell's `input` projects it.
-            bottom: m and c, (N, n) each; those about one sentence, next to one another, are so many queries over its outputs.
+            projected: (N, 4n), the previous word, projected by the cell's `input`.
+            bottom: m and c, (N, n) each; the states of one sentence, next to each other, are queries over its outputs.
             real: (N, 1), 1 = a real token, 0 = padding; None = all real.
-            target_places: (R, N / R), where each state is in its target.
-            source_places: (R, S), the place of each source token; None where that is its column.
+            target_places: (R, N / R), the target position of each state.
+            source_places: (R, S), the position of each source token; None = its column.
         """
         inputs = self.attention.inputs(
             bottom[0].unflatten(0, (len(memory.key), -1)),
@@ -196,8 +195,8 @@ class GNMTDecoder(nn.Module):
     def forward(self, state: GNMTState, target: Tokens) -> Tensor:
         """Teacher forcing: the true previous words (B, L) to logits (B, L, V).
 
-        Only the bottom layer and the attention wait for each other, word by word; then all contexts are known, and the layers
-        above are read one after another, each over the whole sequence.
+        Only the bottom layer and the attention are computed word by word. Then all contexts are known, and each layer above
+        processes the whole sequence.
         """
         embedded = self.dropout(self.embedding(target.ids))
         batch, length = state.source_valid.shape
@@ -218,15 +217,15 @@ class GNMTDecoder(nn.Module):
 
 
 class GNMT(RecurrentEncoderDecoder[GNMTConfig, GNMTEncoder, GNMTDecoder, GNMTState]):
-    """GNMT: a deep LSTM encoder and decoder with residual connections, joined by additive attention.
+    """GNMT: a deep LSTM encoder and decoder with residual connections and additive attention (Wu et al. 2016, section 3).
 
-        x_t^1 = [forward_t ; backward_t] in the encoder                      the bottom layer reads from both ends
+        x_t^1 = [forward_t ; backward_t] in the encoder                      the bottom layer is bidirectional
         c_t^i, m_t^i = LSTM_i(c_{t-1}^i, m_{t-1}^i, x_t^{i-1})               in the decoder [x_t^{i-1} ; a_t]
         x_t^i = m_t^i + x_t^{i-1} from the third layer on, m_t^i below       the state itself is not residual
         a_t = sum_s softmax_s(va^T tanh(Wa y_{t-1} + Ua x_s)) x_s            y_{t-1}: bottom decoder layer, the step BEFORE
         p(y_t) = softmax(W x_t^top + b)
 
-    Each decoder layer starts from the encoder's state at its own height, see `GNMTDecoder`.
+    Each decoder layer starts from the state of the encoder layer with the same number, see `GNMTDecoder`.
 
     Arguments:
         config: its sizes.
@@ -278,5 +277,5 @@ class GNMT(RecurrentEncoderDecoder[GNMTConfig, GNMTEncoder, GNMTDecoder, GNMTSta
         return decoder.output(decoder.dropout(top)), state.advanced(bottom=bottom, upper=upper, query=query)
 
     def alignment(self, state: GNMTState) -> Tensor:
-        """The weights behind the last step's context, (N, S) float32; zeros before the first."""
+        """The attention weights of the last step, (N, S) float32; zeros before the first step."""
         return last_alignment(self.decoder.attention, state)

@@ -1,7 +1,7 @@
 """GPT (Radford et al. 2018), GPT-2 (Radford et al. 2019) and GPT-3 (Brown et al. 2020): one stack of causal blocks.
 
-GPT has its norms after each sum, GPT-2 before each sub-layer, and GPT-3 is GPT-2 in which every second block looks back over a
-sliding window. The configs come first with their models, then what the three share: embedding, blocks and initialization.
+GPT has post-norm blocks, GPT-2 pre-norm blocks, and GPT-3 is GPT-2 with sliding-window attention in every second block. The
+configs and models come first, then the parts that they share: embedding, blocks and initialisation.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from regard.models.config import check, check_shares, check_sizes, check_tokens,
 from regard.structure import renamed
 
 POSITION_SHARE = 0.5
-"""Positions are sampled with this times the standard deviation of the matrices: 0.01 and 0.02 in the authors' code."""
+"""The standard deviation of initial positions, divided by that of the matrices: 0.01 and 0.02 in the authors' code."""
 
 
 @renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GPTConfig:
-    """The sizes of a GPT; the defaults are the published model's: 116,534,784 parameters at its 40,478 tokens.
+    """The sizes of a GPT. The defaults are those of the published model: 116,534,784 parameters with its 40,478 tokens.
 
     Arguments:
         vocabulary: V, number of tokens.
         width: D, of the model.
         heads: H; divides the width.
-        feedforward_width: F, inside the feed-forward nets.
+        feedforward_width: F, the hidden width of the feed-forward networks.
         layers: number of blocks.
-        maximum_positions: the longest text, in tokens; each position has a vector that is learned.
-        activation: of the feed-forward nets; the authors' code has the approximate GELU.
+        maximum_positions: the longest text, in tokens; each position has a learned vector.
+        activation: of the feed-forward networks; the authors' code has the approximate GELU.
         dropout: probability of dropping an entry of each sub-layer's output in training.
         embedding_dropout: of the embeddings.
         attention_dropout: of attention weights.
         norm_epsilon: added to the variance in layer norms.
         init_std: standard deviation of the normal distribution that matrices are sampled from.
-        scaled_residuals: whether the maps at the end of each sub-layer are sampled 1/sqrt(N) times as large, N the number of
-            sub-layers, as in GPT-2; not in the paper.
+        scaled_residuals: whether the last linear map of each sub-layer is initialised 1/sqrt(N) times as large, with N the number
+            of sub-layers, as in GPT-2; not in the paper.
         padding_id: the token that fills padding.
-        end_id: the token that ends a text, and is before the first of one.
+        end_id: the token that ends a text; it is also before the first token of a text.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -83,7 +83,7 @@ class GPTConfig:
 
 
 class GPT(CausalTransformer):
-    """GPT: the Transformer's decoder without a source, its norms after each sum as there.
+    """GPT: the Transformer decoder without cross-attention, post-norm (Radford et al. 2018, section 3.1).
 
         x = E[token] + P[position]
         x = norm(x + attention(x));   x = norm(x + mlp(x))         n times, attention causal, scaled by 1/sqrt(D/H)
@@ -110,12 +110,12 @@ class GPT(CausalTransformer):
 @renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GPT2Config:
-    """The sizes of a GPT-2; the defaults are the small model's.
+    """The sizes of a GPT-2. The defaults are those of the small model.
 
     Arguments:
         vocabulary, width, heads, feedforward_width, layers, maximum_positions, activation, dropout, embedding_dropout: as in
             `GPTConfig`.
-        attention_dropout, norm_epsilon, init_std, scaled_residuals, padding_id, end_id: likewise.
+        attention_dropout, norm_epsilon, init_std, scaled_residuals, padding_id, end_id: as in `GPTConfig`.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -170,7 +170,7 @@ class GPT2Config:
 
 
 class GPT2(CausalTransformer):
-    """GPT-2: norms before each sub-layer and one at the end.
+    """GPT-2: pre-norm blocks, and a norm at the end (Radford et al. 2019, section 2.3).
 
         x = E[token] + P[position]
         x = x + attention(norm(x));   x = x + mlp(norm(x))         n times, attention causal, scaled by 1/sqrt(D/H)
@@ -209,22 +209,22 @@ SIZES = MappingProxyType(
         "175b": (96, 12288, 96),
     }
 )
-"""Layers, width and heads of the eight models (table 2.1). Two rows of it do not multiply out: 24 heads of 128 are not the 2048
-of the 1.3B model, which has 16 here, and 40 heads of 128 are 5120 and not 5140 in the 13B model."""
+"""Layers, width and heads of the eight models (table 2.1). Two rows of the table are inconsistent: 24 heads of 128 do not give
+the width 2048 of the 1.3B model, which has 16 heads here; and 40 heads of 128 give 5120, not the 5140 of the 13B model."""
 
 
 @renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GPT3Config:
-    """The sizes of a GPT-3; the defaults are the smallest model's, `GPT3Config.named` has all eight.
+    """The sizes of a GPT-3. The defaults are those of the smallest model; `GPT3Config.named` has all eight.
 
     Arguments:
-        vocabulary: V, number of tokens; GPT-2's.
+        vocabulary: V, number of tokens; that of GPT-2.
         width, heads, feedforward_width, layers, maximum_positions: as in `GPT2Config`.
-        band: how many tokens back every second block looks, from the second on, its own included; null for all the way
-            everywhere. The paper says that dense and locally banded blocks alternate, not how wide the bands were.
+        band: the number of tokens that a query sees in every second block, itself included; null = all earlier tokens in every
+            block. The paper says that dense and locally banded blocks alternate, but not how wide the bands are.
         activation, dropout, embedding_dropout, attention_dropout, norm_epsilon, init_std: as in `GPT2Config`.
-        padding_id, end_id: likewise.
+        padding_id, end_id: as in `GPT2Config`.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -278,7 +278,7 @@ class GPT3Config:
 
 
 class GPT3(CausalTransformer):
-    """GPT-3: GPT-2 whose blocks look all the way back and a band back in turn (section 2.1).
+    """GPT-3: GPT-2 with alternating dense and locally banded attention (Brown et al. 2020, section 2.1).
 
     Arguments:
         config: its sizes.
@@ -303,7 +303,7 @@ class GPT3(CausalTransformer):
 
 
 def check_causal(config: Any) -> None:
-    """Refuse what no decoder of GPT's family can be.
+    """Refuse settings that are not allowed for a decoder of the GPT family.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -319,7 +319,7 @@ def check_causal(config: Any) -> None:
 
 
 def causal_embedding(config: Any) -> PositionedEmbedding:
-    """Token and position vectors, summed as they are, then dropout."""
+    """The sum of token and position embeddings, without scaling, then dropout."""
     return PositionedEmbedding(
         nn.Embedding(config.vocabulary, config.width),
         LearnedPositions(config.width, config.maximum_positions),
@@ -329,7 +329,7 @@ def causal_embedding(config: Any) -> PositionedEmbedding:
 
 
 def causal_blocks(config: Any, norm: NormPlacement) -> list[CausalBlock]:
-    """The blocks of a decoder of GPT's family: every projection with a bias."""
+    """The blocks of a decoder of the GPT family: every projection has a bias."""
     return [
         CausalBlock(
             attention=MultiHeadAttention(
@@ -348,8 +348,8 @@ def draw_causal(model: CausalStack, config: Any, *, scaled_residuals: bool) -> N
     """Sample all matrices from a normal distribution; biases are zero.
 
     Arguments:
-        scaled_residuals: sample the last map of each of the N = 2 n sub-layers 1/sqrt(N) times as large, so that the sum of
-            what they add does not grow with the depth (section 2.3).
+        scaled_residuals: initialise the last map of each of the N = 2 n sub-layers 1/sqrt(N) times as large, so that the sum of
+            the sub-layers' outputs does not grow with the depth (GPT-2, section 2.3).
     """
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
@@ -365,10 +365,10 @@ def draw_causal(model: CausalStack, config: Any, *, scaled_residuals: bool) -> N
 
 
 def _released(vocabulary: int) -> dict[str, Any]:
-    """The released vocabulary's last token, <|endoftext|>, is all it has for ends, beginnings and padding."""
+    """The last token of the released vocabulary, <|endoftext|>, marks ends, beginnings and padding; there is no other."""
     return {"padding_id": vocabulary - 1, "end_id": vocabulary - 1}
 
 
 def bands_of(config: GPT3Config) -> list[int | None]:
-    """How far back each block looks: all the way and a band in turn."""
+    """The attention window of each block: none for even blocks, and the band for odd ones."""
     return [config.band if index % 2 else None for index in range(config.layers)]

@@ -13,12 +13,12 @@ from regard.models.gpt import GPT2Config, GPT3Config, GPTConfig, bands_of, causa
 from regard.structure import renamed
 
 Head = Literal["sequence", "choice"]
-"""A class or a number of the whole text; or how well a text answers, to be compared with others."""
+"""`sequence`: a class or a number of the whole text; `choice`: a score of a text, to compare with those of other texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Headed:
-    """What a config with a head has besides its body's: no slots, so that it can be before any body's config."""
+    """The settings that a head adds to the config of the body. It has no slots, so that it can be the first base class."""
 
     head: Head = "sequence"
     outputs: int = 2
@@ -26,7 +26,7 @@ class Headed:
 
     @property
     def segments(self) -> int:
-        """Segments are not distinguished."""
+        """0: there are no segment embeddings."""
         return 0
 
     def check_head(self) -> None:
@@ -44,12 +44,12 @@ class Headed:
 class GPTClassifierConfig(Headed, GPTConfig):
     """The sizes of a GPT with a head.
 
-    Its arguments are `GPTConfig`'s and these:
+    It has the arguments of `GPTConfig`, and these:
 
     Arguments:
-        head: what the model outputs for a text: `sequence` or `choice`. Filled in by the task.
-        outputs: how many numbers the head gives. Filled in by the task.
-        head_dropout: in front of the head, as published.
+        head: the output for a text: `sequence` or `choice`. Filled in by the task.
+        outputs: the number of outputs of the head. Filled in by the task.
+        head_dropout: before the head, as published.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -67,7 +67,7 @@ class GPTClassifierConfig(Headed, GPTConfig):
 class GPT2ClassifierConfig(Headed, GPT2Config):
     """The sizes of a GPT-2 with a head.
 
-    Its arguments are `GPT2Config`'s and these:
+    It has the arguments of `GPT2Config`, and these:
 
     Arguments:
         head, outputs, head_dropout: as in `GPTClassifierConfig`.
@@ -88,7 +88,7 @@ class GPT2ClassifierConfig(Headed, GPT2Config):
 class GPT3ClassifierConfig(Headed, GPT3Config):
     """The sizes of a GPT-3 with a head.
 
-    Its arguments are `GPT3Config`'s and these:
+    It has the arguments of `GPT3Config`, and these:
 
     Arguments:
         head, outputs, head_dropout: as in `GPTClassifierConfig`.

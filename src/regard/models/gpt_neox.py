@@ -1,7 +1,7 @@
 """GPT-NeoX (Black et al. 2022), and with it Pythia (Biderman et al. 2023): a decoder of parallel blocks with rotary positions.
 
-Against GPT-2 three parts are others: attention and feed-forward net read the same vectors and what both give is added at once,
-positions turn the first quarter of each head's channels, and the output has a table of its own.
+Three parts differ from GPT-2: attention and the feed-forward network are parallel (they have the same input, and both outputs are
+added to it), the first quarter of each head's channels has rotary positions, and the output layer has its own table.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class GPTNeoXConfig:
         vocabulary: V, number of tokens.
         width: D, of the model.
         heads: H; divides the width.
-        feedforward_width: F, inside the feed-forward nets.
+        feedforward_width: F, inside the feed-forward networks.
         layers: number of blocks.
         maximum_positions: the longest text, in tokens.
-        rotary_share: of the E = D / H channels of each head, the share that is turned, the first ones; the whole number below
-            rotary_share E is even and at least 2.
+        rotary_share: the share of the E = D / H channels of each head, from the first on, that is rotated; rotary_share E,
+            rounded down, is even and at least 2.
         rotary_base: of the rotary frequencies, base^(-2k / (rotary_share E)).
-        rotary_scaling: how these are changed for texts longer than those trained on; null for not at all.
-        parallel: whether the feed-forward net reads what attention reads, and not the sum after attention.
+        rotary_scaling: how these are changed for texts longer than in training; null = not changed.
+        parallel: whether the feed-forward network has the same input as attention, instead of the sum after attention.
         attention_bias: whether the four projections of attention have biases.
-        tied_output: whether the output's table is the embedding's.
-        activation: of the feed-forward nets.
+        tied_output: whether the output layer shares the embedding table.
+        activation: of the feed-forward networks.
         dropout: probability of dropping an entry of each sub-layer's output and of the embeddings in training.
         attention_dropout: of attention weights.
         norm_epsilon: added to the variance in layer norms.
         init_std: standard deviation of the normal distribution that matrices are sampled from.
         padding_id: the token that fills padding.
-        end_id: the token that ends a text, and is before the first of one.
+        end_id: the token that ends a text; it is also before the first token of a text.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -96,14 +96,14 @@ class GPTNeoXConfig:
 
 
 class GPTNeoX(CausalTransformer):
-    """A GPT-NeoX.
+    """A GPT-NeoX (Black et al. 2022, section 2.1).
 
         x = E[token]
         x = x + attention(norm(x)) + mlp(norm'(x))         n times, each sub-layer with a norm of its own
         logits = norm(x) O^T                               O = E where tied
 
-    Attention is causal and scaled by 1/sqrt(D/H); the first channels of its queries and keys are turned by their positions. Where
-    `parallel` is false the sub-layers follow one another, as in GPT-2.
+    Attention is causal and scaled by 1/sqrt(D/H); the first channels of its queries and keys have rotary positions. If `parallel`
+    is false the sub-layers follow each other, as in GPT-2.
 
     Arguments:
         config: its sizes.
@@ -132,12 +132,12 @@ class GPTNeoX(CausalTransformer):
 
 
 def rotary_width_of(config: GPTNeoXConfig) -> int:
-    """How many channels of each head are turned."""
+    """The number of rotated channels of each head."""
     return int(config.width // config.heads * config.rotary_share)
 
 
 def blocks_of(config: GPTNeoXConfig) -> list[CausalBlock]:
-    """The blocks, which share one table of rotations."""
+    """The blocks, which share one table of rotary positions."""
     rotary = Rotary(
         rotary_width_of(config), config.maximum_positions, base=config.rotary_base, scaling=config.rotary_scaling
     )

@@ -1,8 +1,8 @@
 """Hierarchical attention networks for document classification (Yang et al. 2016): words to sentences, sentences to a document.
 
-The names in the comments are the paper's (section 2.2): w_it is the t-th word of sentence i, h_it what the two recurrent nets of
-the words make of it, s_i the vector of the sentence, h_i what those of the sentences make of that, v the vector of the document.
-u_w and u_s are the context vectors: what an informative word, and an informative sentence, would look like.
+The names in the comments are the paper's (section 2.2): w_it is word t of sentence i, h_it its state in the bidirectional GRU
+over words, s_i the vector of the sentence, h_i its state in the bidirectional GRU over sentences, v the vector of the document.
+u_w and u_s are the context vectors, the learned queries for informative words and sentences.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from regard.layers.sentence_encoder import LONGEST
 from regard.models.config import check, check_sentence_encoder, check_sizes, check_types, vector_head
 
 Gathering = Literal["attention", "average", "maximum"]
-"""How the word embeddings become that of their sentence, and those of sentences that of the document."""
+"""How the states of words are pooled to the vector of their sentence, and those of sentences to the vector of the document."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HANConfig:
-    """The sizes of a hierarchical attention network; the defaults are the paper's.
+    """The sizes of a hierarchical attention network. The defaults are the paper's.
 
     Arguments:
         vocabulary: V, number of tokens.
         embedding_width: of the word embeddings.
-        hidden_width: n, of each direction of the recurrent nets; sentence embeddings and of the document are 2n wide.
-        attention_width: of the context vectors and of what is compared with them.
-        gathering: `attention`; or `average` or `maximum`, what it was compared with (HN-AVE and HN-MAX), at both levels.
-        dropout: probability of dropping an entry of the word embeddings and of the document in training; the paper has none.
+        hidden_width: n, of each direction of the GRUs; the vectors of sentences and of the document have width 2n.
+        attention_width: of the context vectors, and of the projections that are compared with them.
+        gathering: the pooling at both levels: `attention`, or its baselines `average` and `maximum` (HN-AVE and HN-MAX).
+        dropout: probability of dropping an entry of word embeddings and of the document vector in training; 0 in the paper.
         padding_id: the id that fills padding.
-        boundary_ids: tokens that stand around and between sentences and are no words. Filled in by the task.
-        texts: how many documents the head reads, 1 or 2. Filled in by the task.
-        head: what is predicted of a document: `none`, `sequence` or `choice`. Filled in by the task.
-        outputs: how many numbers the head gives. Filled in by the task.
+        boundary_ids: the tokens around and between sentences, which are not words. Filled in by the task.
+        texts: the number of documents that the head reads, 1 or 2. Filled in by the task.
+        head: the prediction for a document: `none`, `sequence` or `choice`. Filled in by the task.
+        outputs: the number of outputs of the head. Filled in by the task.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -67,37 +67,37 @@ class HANConfig:
 
     @property
     def width(self) -> int:
-        """D = 2n, of the vector of a document."""
+        """D = 2n, the width of the vector of a document."""
         return 2 * self.hidden_width
 
     @property
     def layers(self) -> int:
-        """The words' net is the one whose vectors are at tokens."""
+        """The GRU over words, whose states are those of the tokens."""
         return 1
 
     @property
     def segments(self) -> int:
-        """Segments are not distinguished."""
+        """0: there are no segment embeddings."""
         return 0
 
     @property
     def maximum_positions(self) -> int:
-        """There are no positions to run out of."""
+        """None: texts can have any length."""
         return LONGEST
 
 
 class Level(nn.Module):
-    """One of the two levels: recurrent nets over a sequence, and one vector of all that belongs together in it.
+    """One of the two levels: a bidirectional GRU over a sequence, and one pooled vector for each group of its elements.
 
         h_t = [GRU_forwards ; GRU_backwards](x_t)
         u_t = tanh(W h_t + b),   a_t = exp(u_t . u) / sum_k exp(u_k . u),   s = sum_t a_t h_t       (equations 5 to 10)
 
-    Weighed is h, not u; the product with the context vector u is not scaled.
+    The weighted sum is over h, not over u_t. The product with the context vector u is not scaled.
 
     Arguments:
         input_width: of x.
         config: its sizes.
-        between: what gathers and what is gathered, for whoever looks.
+        between: the sequences of queries and keys, the axes of the weights in a record.
     """
 
     def __init__(self, input_width: int, config: HANConfig, sequences: tuple[Side, Side]) -> None:
@@ -117,11 +117,11 @@ class Level(nn.Module):
             )
 
     def gathered(self, h: Tensor, members: Tensor) -> Tensor:
-        """One vector of all that belongs together.
+        """One pooled vector for each group.
 
         Arguments:
             h: (B, T, D).
-            members: (B, G, T) bool, True = this one is of that group.
+            members: (B, G, T) bool, True = the element belongs to the group.
 
         Returns:
             (B, G, D), zeros for a group without members.
@@ -135,12 +135,12 @@ class Level(nn.Module):
 
 
 class HAN(SentenceEncoderModel):
-    """Words to sentences, sentences to a document, and what is predicted of it.
+    """Words to sentences, sentences to a document, and a prediction for the document (Yang et al. 2016, section 2.2).
 
         s_i = sum_t a_it h_it,   v = sum_i a_i h_i,   p = softmax(W_c v + b_c)
 
-    A document is one row of tokens in which boundary tokens part the sentences. Of the attention among its words there is one row
-    for each sentence, over all tokens of the document, with weights on its own words alone.
+    A document is one row of tokens, with boundary tokens between the sentences. The attention over words has one query for each
+    sentence; its weights are over all tokens of the document, and zero outside the sentence.
 
     Arguments:
         config: its sizes.
@@ -162,23 +162,23 @@ class HAN(SentenceEncoderModel):
 
     @property
     def layers(self) -> tuple[nn.Module, ...]:
-        """The words' level."""
+        """The level of words."""
         return (self.words,)
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Of the words' vectors, and of what the recurrent nets make of them."""
+        """The widths of the word embeddings and of h_it."""
         return self.config.embedding_width, self.config.width
 
     def hidden_states(self, tokens: Tokens, segments: Tensor | None = None) -> tuple[Tensor, ...]:
-        """The words' vectors, and h_it, (B, L, 2n), zeros where no word stands."""
+        """The word embeddings, and h_it (B, L, 2n), zeros at tokens that are not words."""
         del segments
         embedded = self.embedding(tokens.ids)
         sentences = SentencesOf.tokens(tokens, self.config.boundary_ids)
         return embedded, sentences.read(self.dropout(embedded), self.words.reader)
 
     def vector(self, hidden: Tensor, tokens: Tokens) -> Tensor:
-        """The document's v (B, 2n) from h_it (B, L, 2n); zeros for a document without a word."""
+        """The vector v (B, 2n) of the document from h_it (B, L, 2n); zeros for a document without words."""
         sentences = SentencesOf.tokens(tokens, self.config.boundary_ids)
         vectors = self.words.gathered(hidden, sentences.members())
         valid = sentences.valid
@@ -186,7 +186,7 @@ class HAN(SentenceEncoderModel):
 
 
 def _maximum(h: Tensor, members: Tensor) -> Tensor:
-    """The largest number in each place over the members of each group: (B, T, D) and (B, G, T) to (B, G, D)."""
+    """The maximum of each component over the members of each group: (B, T, D) and (B, G, T) to (B, G, D)."""
     batch, groups, _ = members.shape
     belongs = members.any(dim=1)
     group = torch.arange(batch, device=h.device).unsqueeze(1) * groups + members.long().argmax(dim=1)

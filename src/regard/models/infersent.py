@@ -1,7 +1,7 @@
-"""InferSent (Conneau et al. 2017): sentence vectors from a bidirectional LSTM, learned by telling what follows from what.
+"""InferSent (Conneau et al. 2017): sentence embeddings from a bidirectional LSTM, trained on natural language inference.
 
-The names in the comments are the paper's (section 3): w_t is a word, h_t the two directions' states at it, u and v are the
-vectors of premise and hypothesis.
+The names in the comments are the paper's (section 3): w_t is a word, h_t the states of both directions at it, u and v are the
+embeddings of premise and hypothesis.
 """
 
 from __future__ import annotations
@@ -17,26 +17,25 @@ from regard.layers.sentence_encoder import LONGEST
 from regard.models.config import check, check_sentence_encoder, check_sizes, check_types, vector_head
 
 Pooling = Literal["max", "mean", "last"]
-"""How the word embeddings become one (section 3.2): the largest number in each place; their mean; the last state of either
-direction, each after having read the whole text."""
+"""The pooling of states (section 3.2): the maximum of each component, the mean, or the last state of each direction."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InferSentConfig:
-    """The sizes of an InferSent; the defaults are the published encoder's.
+    """The sizes of an InferSent. The defaults are those of the published encoder.
 
     Arguments:
         vocabulary: V, number of tokens.
         embedding_width: of the word embeddings.
-        hidden_width: n, of each direction; the vector of a text is 2n wide.
-        layers: 1; or 0 for no recurrent net: what is pooled are the word embeddings, a bag of them.
-        pooling: how the word embeddings become one.
-        classifier_width: of the hidden layer between the comparison of two vectors and the classes; 0 for a linear map.
-        dropout: probability of dropping an entry of the word embeddings, and before each map of the classifier, in training.
+        hidden_width: n, of each direction; the vector of a text has width 2n.
+        layers: 1; or 0 for no LSTM: the word embeddings themselves are pooled (bag of words).
+        pooling: of the states: the maximum of each component (`max`), the `mean`, or the `last` state of each direction.
+        classifier_width: of the hidden layer of the classifier; 0 = a linear classifier.
+        dropout: probability of dropping an entry of word embeddings, and of the input of each classifier layer, in training.
         padding_id: the id that fills padding.
-        texts: how many texts the head reads, 1 or 2. Filled in by the task.
-        head: what is predicted of them: `none`, `sequence` or `choice`. Filled in by the task.
-        outputs: how many numbers the head gives. Filled in by the task.
+        texts: the number of texts that the head reads, 1 or 2. Filled in by the task.
+        head: the prediction for them: `none`, `sequence` or `choice`. Filled in by the task.
+        outputs: the number of outputs of the head. Filled in by the task.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -72,22 +71,22 @@ class InferSentConfig:
 
     @property
     def width(self) -> int:
-        """D, of the vector of a text."""
+        """D, the width of the vector of a text."""
         return 2 * self.hidden_width if self.layers else self.embedding_width
 
     @property
     def segments(self) -> int:
-        """Segments are not distinguished within a text."""
+        """0: there are no segment embeddings."""
         return 0
 
     @property
     def maximum_positions(self) -> int:
-        """There are no positions to run out of."""
+        """None: texts can have any length."""
         return LONGEST
 
 
 class BidirectionalLSTM(nn.Module):
-    """Two LSTMs read a text, one from each end: h_t = [forward_t ; backward_t].
+    """A forward and a backward LSTM: h_t = [forward_t ; backward_t].
 
     Arguments:
         input_width: of the word embeddings.
@@ -100,17 +99,17 @@ class BidirectionalLSTM(nn.Module):
         self.backwards = LSTMStack(input_width, width, 1)
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
-        """X (B, L, input_width) and valid (B, L) to (B, L, 2n), of no meaning at padding."""
+        """X (B, L, input_width) and valid (B, L) to (B, L, 2n), without meaning at padding."""
         ahead, _ = self.forwards.read(x, valid)
         behind, _ = self.backwards.read(x, valid, backwards=True)
         return torch.cat([ahead, behind], dim=-1)
 
 
 class InferSent(SentenceEncoderModel):
-    """A bidirectional LSTM whose states are pooled to the vector of a text.
+    """A bidirectional LSTM whose states are pooled to the vector of a text (Conneau et al. 2017, section 3).
 
         h_t = [LSTM_forwards(w_1 .. w_t) ; LSTM_backwards(w_t .. w_T)]
-        u = max_t h_t                                      in each place; or the mean, or the last states
+        u = max_t h_t                                      in each component; or the mean, or the last states
         p = softmax(W2 tanh(W1 [u ; v ; |u - v| ; u * v]))           over entailment, neutral, contradiction
 
     Arguments:
@@ -132,12 +131,12 @@ class InferSent(SentenceEncoderModel):
 
     @property
     def layers(self) -> tuple[nn.Module, ...]:
-        """The recurrent net, where there is one."""
+        """The LSTM, if there is one."""
         return () if self.reader is None else (self.reader,)
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Of the word embeddings, and of h_t."""
+        """The widths of the word embeddings and of h_t."""
         return (self.config.embedding_width, self.config.width)[: 1 + self.config.layers]
 
     def hidden_states(self, tokens: Tokens, segments: Tensor | None = None) -> tuple[Tensor, ...]:
@@ -147,7 +146,7 @@ class InferSent(SentenceEncoderModel):
         return (embedded,) if self.reader is None else (embedded, self.reader(embedded, tokens.valid))
 
     def vector(self, hidden: Tensor, tokens: Tokens) -> Tensor:
-        """The vector of each text (B, D); padding is no part of it, zeros where there is nothing else."""
+        """The vector of each text (B, D), without padding; zeros for an empty text."""
         valid = tokens.valid.unsqueeze(-1)
         if self.config.pooling == "mean":
             return hidden.masked_fill(~valid, 0.0).sum(dim=1) / valid.sum(dim=1).clamp_min(1)

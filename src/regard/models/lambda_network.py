@@ -1,10 +1,10 @@
 """LambdaNetworks: modelling long-range interactions without attention (Bello 2021).
 
-A network of convolutions in which bottleneck blocks look at the whole grid by lambda layers (`regard.attention.LambdaAttention`)
-where a ResNet has a convolution 3 x 3. The names in the comments are the paper's: k the width of queries and keys, h the query
-heads that share their lambdas, v = d / h the width of a value, r the scope of position lambdas.
+A convolutional network whose bottleneck blocks have a lambda layer over the whole grid (`regard.attention.LambdaAttention`)
+instead of the 3 x 3 convolution of a ResNet. The names in the comments are the paper's: k the width of queries and keys, h the
+query heads that share their lambdas, v = d / h the width of a value, r the scope of position lambdas.
 
-Below it, a plain convolutional network of the same interface: the baseline.
+The baseline is below: a plain convolutional network with the same interface.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from regard.attention import AttentionLayer, LambdaAttention, Lambdas
-from regard.layers import Dropout, Pictures, Pixels, halving_blocks
-from regard.layers.pictures import Grid
-from regard.models.config import check, check_channels, check_divides, check_picture_classifier
+from regard.layers import Dropout, Images, Pixels, halving_blocks
+from regard.layers.images import Grid
+from regard.models.config import check, check_channels, check_divides, check_image_classifier
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,15 +25,16 @@ class LambdaNetworkConfig:
     """The sizes of a lambda network.
 
     Arguments:
-        picture_height, picture_width, picture_channels: of the images, in pixels. Filled in by the task.
+        image_height, image_width, image_channels: of the images, in pixels. Filled in by the task.
         outputs: the number of classes. Filled in by the task.
-        convolutions: channels of blocks in front, each of which halves height and width; the last is the width of what follows.
+        convolutions: the channels of convolutional blocks before the lambda blocks, each of which halves height and width; the
+            last one is the width of the lambda blocks.
         width: d, inside a bottleneck block.
-        layers: how many blocks.
+        layers: the number of lambda blocks.
         heads: h; divides the width.
         key_width: k.
-        lambdas: which there are: of `content`, of `position`, or `both`.
-        scope: r, odd: how far position lambdas reach, r x r places around each; null for the whole grid.
+        lambdas: which lambdas to use: `content`, `position`, or `both`.
+        scope: r, odd: position lambdas use the r x r positions around each position; null = the whole grid.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -41,9 +42,9 @@ class LambdaNetworkConfig:
 
     model_type: ClassVar[str] = "lambda_network"
 
-    picture_height: int
-    picture_width: int
-    picture_channels: int
+    image_height: int
+    image_width: int
+    image_channels: int
     outputs: int
     convolutions: tuple[int, ...] = (32, 64)
     width: int = 64
@@ -54,7 +55,7 @@ class LambdaNetworkConfig:
     scope: int | None = None
 
     def __post_init__(self) -> None:
-        check_picture_classifier(self, "width", "layers", "heads", "key_width")
+        check_image_classifier(self, "width", "layers", "heads", "key_width")
         check_channels("convolutions", self.convolutions, some=True)
         check(
             self.width % self.heads == 0,
@@ -69,23 +70,23 @@ class LambdaNetworkConfig:
 
     @property
     def grid(self) -> Grid:
-        """Rows and columns of places."""
-        return self.picture_height >> len(self.convolutions), self.picture_width >> len(self.convolutions)
+        """Rows and columns of positions."""
+        return self.image_height >> len(self.convolutions), self.image_width >> len(self.convolutions)
 
 
 class LambdaLayer(AttentionLayer):
-    """Projections around a lambda attention (section 3.1): queries of h heads, one key and one value for all of them.
+    """Projections around a lambda attention (section 3.1): h query heads, and one key and value head.
 
         q = LN(Wq x),   k = Wk x,   v = LN(Wv x),   output = [y_1; ...; y_h],   y_n = (lambda_c + lambda_n)^T q_n
 
-    The norms are over the vector of each head and place, where the paper has batch norm.
+    The norms are layer norms over the vector of each head and position; the paper has batch norm.
 
     Arguments:
         width: d.
         heads: h.
         key_width: k.
-        grid: rows and columns of places.
-        lambdas: which.
+        grid: rows and columns of positions.
+        lambdas: which lambdas to use.
         scope: r.
     """
 
@@ -131,25 +132,25 @@ class LambdaBlock(nn.Module):
 
 
 class LambdaNetwork(nn.Module):
-    """Convolutions, blocks with lambda layers over the grid that is left, and a linear map of the mean over it.
+    """Convolutions, lambda blocks over the grid of their output, and a linear map of the mean over the grid (Bello 2021).
 
-    The mean tells nothing of where things were: that is for the lambda layers to have seen.
+    The mean does not depend on positions, so only the lambda layers use them.
 
     Arguments:
         config: its sizes.
 
     >>> import torch
-    >>> config = LambdaNetworkConfig(picture_height=8, picture_width=8, picture_channels=1, outputs=3, convolutions=(8,), width=8)
-    >>> pictures = Pictures(torch.zeros(2, 1, 1, 8, 8, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool))
-    >>> LambdaNetwork(config)(pictures).shape
+    >>> config = LambdaNetworkConfig(image_height=8, image_width=8, image_channels=1, outputs=3, convolutions=(8,), width=8)
+    >>> images = Images(torch.zeros(2, 1, 1, 8, 8, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool))
+    >>> LambdaNetwork(config)(images).shape
     torch.Size([2, 3])
     """
 
     def __init__(self, config: LambdaNetworkConfig) -> None:
         super().__init__()
         self.config = config
-        self.pixels = Pixels((config.picture_channels, config.picture_height, config.picture_width))
-        self.stem = halving_blocks(config.picture_channels, config.convolutions)
+        self.pixels = Pixels((config.image_channels, config.image_height, config.image_width))
+        self.stem = halving_blocks(config.image_channels, config.convolutions)
         channels = config.convolutions[-1]
         self.blocks = nn.ModuleList(
             LambdaBlock(
@@ -171,12 +172,12 @@ class LambdaNetwork(nn.Module):
 
     @property
     def grid(self) -> Grid:
-        """Rows and columns of places."""
+        """Rows and columns of positions."""
         return self.config.grid
 
-    def forward(self, pictures: Pictures) -> Tensor:
+    def forward(self, images: Images) -> Tensor:
         """Images to logits (B, outputs)."""
-        x = self.stem(self.pixels(pictures, self.head.weight.dtype)).flatten(2).transpose(1, 2)
+        x = self.stem(self.pixels(images, self.head.weight.dtype)).flatten(2).transpose(1, 2)
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x).mean(dim=1))
@@ -187,10 +188,10 @@ class ConvolutionalNetworkConfig:
     """The sizes of a convolutional network.
 
     Arguments:
-        picture_height, picture_width, picture_channels: of the images, in pixels. Filled in by the task.
+        image_height, image_width, image_channels: of the images, in pixels. Filled in by the task.
         outputs: the number of classes. Filled in by the task.
         convolutions: channels of each block, which halves height and width.
-        dropout: probability of dropping a feature in front of the output in training.
+        dropout: probability of dropping a feature before the output layer in training.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -198,50 +199,49 @@ class ConvolutionalNetworkConfig:
 
     model_type: ClassVar[str] = "convolutional_network"
 
-    picture_height: int
-    picture_width: int
-    picture_channels: int
+    image_height: int
+    image_width: int
+    image_channels: int
     outputs: int
     convolutions: tuple[int, ...] = (32, 64, 128)
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        check_picture_classifier(self)
+        check_image_classifier(self)
         check_channels("convolutions", self.convolutions, some=True)
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns that are left of an image; at least one of each."""
+        """Rows and columns of the last feature map; at least 1."""
         halvings = len(self.convolutions)
-        return max(1, self.picture_height >> halvings), max(1, self.picture_width >> halvings)
+        return max(1, self.image_height >> halvings), max(1, self.image_width >> halvings)
 
 
 class ConvolutionalNetwork(nn.Module):
-    """Blocks of convolution 4 x 4 in steps of 2, group norm and ReLU, and a linear map of all that is left.
+    """Blocks of a 4 x 4 convolution with stride 2, group norm and ReLU, and a linear map of the last feature map.
 
-    Neighbours are looked at together and every place in the same way, from the first update on: the two things that a ViT has to
-    learn.
+    Convolutions have the locality and translation equivariance that a ViT has to learn.
 
     Arguments:
         config: its sizes.
 
     >>> import torch
-    >>> config = ConvolutionalNetworkConfig(picture_height=8, picture_width=8, picture_channels=1, outputs=3, convolutions=(4, 8))
-    >>> pictures = Pictures(torch.zeros(2, 1, 1, 8, 8, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool))
-    >>> ConvolutionalNetwork(config)(pictures).shape
+    >>> config = ConvolutionalNetworkConfig(image_height=8, image_width=8, image_channels=1, outputs=3, convolutions=(4, 8))
+    >>> images = Images(torch.zeros(2, 1, 1, 8, 8, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool))
+    >>> ConvolutionalNetwork(config)(images).shape
     torch.Size([2, 3])
     """
 
     def __init__(self, config: ConvolutionalNetworkConfig) -> None:
         super().__init__()
         self.config = config
-        self.pixels = Pixels((config.picture_channels, config.picture_height, config.picture_width))
-        self.blocks = halving_blocks(config.picture_channels, config.convolutions)
+        self.pixels = Pixels((config.image_channels, config.image_height, config.image_width))
+        self.blocks = halving_blocks(config.image_channels, config.convolutions)
         rows, columns = config.grid
         self.dropout = Dropout(config.dropout)
         self.head = nn.Linear(config.convolutions[-1] * rows * columns, config.outputs)
 
-    def forward(self, pictures: Pictures) -> Tensor:
+    def forward(self, images: Images) -> Tensor:
         """Images to logits (B, outputs)."""
-        features = self.blocks(self.pixels(pictures, self.head.weight.dtype))
+        features = self.blocks(self.pixels(images, self.head.weight.dtype))
         return self.head(self.dropout(features.flatten(1)))

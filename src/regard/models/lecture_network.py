@@ -1,8 +1,8 @@
-"""The lectures' network for MNIST, as it was given, and over patches: self-attention with no more than one place to look at.
+"""The network for MNIST of the lectures, as it was given, and with patches: self-attention over a sequence of length one.
 
-What the lectures call a Vision Transformer lays an image out as one vector and hands it to self-attention as a sequence of one.
-The softmax over one place is 1 for any score, so the layer is its map of values; queries and keys change nothing and are
-never taught anything. Over several patches the same layers do attend.
+What the lectures call a Vision Transformer gives an image to self-attention as one vector, a sequence of length one. The softmax
+over one position is 1 for any score, so the layer is its value projection: queries and keys change nothing, and get no gradient.
+With several patches the same layers do attend.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import AttentionLayer, ScaledDot, ScoredAttention, Soft
-from regard.layers import PatchEmbedding, Pictures, Pixels
-from regard.layers.pictures import Grid
-from regard.models.config import check, check_divides, check_picture_classifier
+from regard.layers import PatchEmbedding, Images, Pixels
+from regard.layers.images import Grid
+from regard.models.config import check, check_divides, check_image_classifier
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LectureNetworkConfig:
-    """The sizes of the network; the defaults are the lectures'.
+    """The sizes of the network. The defaults are those of the lectures.
 
     Arguments:
-        picture_height, picture_width, picture_channels: of the images, in pixels. Filled in by the task.
+        image_height, image_width, image_channels: of the images, in pixels. Filled in by the task.
         outputs: the number of classes. Filled in by the task.
-        widths: of each layer with its attention behind it.
-        patch: pixels from side to side of a square patch, each a place of its own; null for one place that is the whole image,
-            as in the lectures.
-        positions: whether patches have positions; one patch never is.
-        query_and_key: whether there are maps of queries and keys. Without them a layer is its map of values, which of one place
-            is the same.
+        widths: of each linear layer and the attention after it.
+        patch: the side of a square patch in pixels; each patch is one position. null = the whole image is one position, as in the
+            lectures.
+        positions: whether patches have position embeddings; a single patch has none.
+        query_and_key: whether there are projections of queries and keys. Without them a layer is its value projection, which is
+            the same for one position.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -39,9 +39,9 @@ class LectureNetworkConfig:
 
     model_type: ClassVar[str] = "lecture_network"
 
-    picture_height: int
-    picture_width: int
-    picture_channels: int
+    image_height: int
+    image_width: int
+    image_channels: int
     outputs: int
     widths: tuple[int, ...] = (128, 64)
     patch: int | None = None
@@ -49,7 +49,7 @@ class LectureNetworkConfig:
     query_and_key: bool = True
 
     def __post_init__(self) -> None:
-        check_picture_classifier(self)
+        check_image_classifier(self)
         widths = self.widths
         check(bool(widths) and min(widths) > 0, "widths", widths, "one size or more, each at least 1", "give some")
         if self.patch is not None:
@@ -64,32 +64,32 @@ class LectureNetworkConfig:
         """Rows and columns of patches."""
         if self.patch is None:
             return 1, 1
-        return self.picture_height // self.patch, self.picture_width // self.patch
+        return self.image_height // self.patch, self.image_width // self.patch
 
 
 class LectureNetwork(nn.Module):
-    """Linear maps, ReLU and self-attention by turns, and a linear map of the mean over places.
+    """Alternating linear maps with ReLU and self-attention, and a linear map of the mean over positions.
 
         h_1 = attention_1(ReLU(W_1 x + b_1)),   h_2 = attention_2(ReLU(W_2 h_1 + b_2)),   logits = W_3 mean(h_2) + b_3
         attention(x) = softmax(q k^T / sqrt(D)) v,   q, k, v = affine maps of x
 
-    Of one place the mean is that place, and attention(x) = v. There is no residual connection and no norm, as given.
+    For one position the mean is this position, and attention(x) = v. There are no residual connections and no norms, as given.
 
     Arguments:
         config: its sizes.
 
-    >>> config = LectureNetworkConfig(picture_height=28, picture_width=28, picture_channels=1, outputs=10)
+    >>> config = LectureNetworkConfig(image_height=28, image_width=28, image_channels=1, outputs=10)
     >>> model = LectureNetwork(config)
     >>> sum(parameter.numel() for parameter in model.parameters())
     171402
-    >>> model(Pictures(torch.zeros(2, 1, 1, 28, 28, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool))).shape
+    >>> model(Images(torch.zeros(2, 1, 1, 28, 28, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool))).shape
     torch.Size([2, 10])
     """
 
     def __init__(self, config: LectureNetworkConfig) -> None:
         super().__init__()
         self.config = config
-        size = (config.picture_channels, config.picture_height, config.picture_width)
+        size = (config.image_channels, config.image_height, config.image_width)
         self.pixels = Pixels(size)
         first, *_ = config.widths
         self.embedding = (
@@ -111,9 +111,9 @@ class LectureNetwork(nn.Module):
         """Rows and columns of patches."""
         return self.config.grid
 
-    def forward(self, pictures: Pictures) -> Tensor:
+    def forward(self, images: Images) -> Tensor:
         """Images to logits (B, outputs)."""
-        pixels = self.pixels(pictures, self.head.weight.dtype)
+        pixels = self.pixels(images, self.head.weight.dtype)
         x = self.embedding(pixels.flatten(1).unsqueeze(1) if self.config.patch is None else pixels)
         for place, attention in enumerate(self.attentions):
             x = torch.relu(x if place == 0 else self.maps[place - 1](x))
@@ -122,16 +122,16 @@ class LectureNetwork(nn.Module):
 
 
 class _LaidOut(Soft):
-    """The softmax step by step, as in the lectures: over one place its gradient is exactly zero, and a fused kernel's 1e-8."""
+    """The softmax step by step, as in the lectures. For one position its gradient is exactly 0; a fused kernel gives 1e-8."""
 
     plain_softmax = False
 
 
 def without_queries_and_keys(model: LectureNetwork) -> LectureNetwork:
-    """The network of one place with the maps of queries and keys deleted; it gives the same logits.
+    """The network for one position without its projections of queries and keys; it gives the same logits.
 
     Raises:
-        InputError: for a network over patches, whose queries and keys matter.
+        InputError: for a network over several patches, whose queries and keys matter.
     """
     config = model.config
     check(config.patch is None, "patch", config.patch, "null", "the queries and keys of several patches matter")

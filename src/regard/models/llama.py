@@ -1,8 +1,8 @@
-"""Decoders of Llama's type: Llama (Touvron et al. 2023), Mistral, SmolLM2, Qwen2 and Qwen3, one stack with some settings.
+"""Decoders of the Llama type: Llama (Touvron et al. 2023), Mistral, SmolLM2, Qwen2 and Qwen3, one model with some settings.
 
-Against GPT-2 five parts are others: positions are rotary (Su et al. 2021), norms are root mean squares (Zhang, Sennrich 2019),
-feed-forward nets are gated by SiLU (Shazeer 2020), groups of query heads share a head of keys and values (Ainslie et al. 2023),
-and no map has a bias. What the families change among themselves is a field of the config each.
+Five parts differ from GPT-2: rotary positions (Su et al. 2021), RMS norm (Zhang, Sennrich 2019), feed-forward networks gated by
+SiLU (Shazeer 2020), grouped-query attention (Ainslie et al. 2023), and no biases. The differences between the families are
+settings.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from regard.models.config import check, check_shares, check_sizes, check_tokens,
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LlamaConfig:
-    """The sizes of a Llama; the defaults are those of SmolLM2-135M, but for its 3 key heads.
+    """The sizes of a Llama. The defaults are those of SmolLM2-135M, except for its 3 key heads.
 
     Arguments:
         vocabulary: V, number of tokens.
         width: D, of the model.
         heads: H, query heads.
-        key_heads: G, heads of keys and values, each shared by a group of query heads; divides `heads`. As many as `heads` where
-            null (multi-head attention); 1 is multi-query attention.
-        head_width: E, of a head, even; D / H where null.
-        feedforward_width: F, inside the gated feed-forward nets.
+        key_heads: G, the number of key and value heads, each shared by a group of query heads; divides `heads`. null = `heads`
+            (multi-head attention); 1 is multi-query attention.
+        head_width: E, of a head, even; null = D / H.
+        feedforward_width: F, the hidden width of the gated feed-forward networks.
         layers: number of blocks.
         maximum_positions: the longest text, in tokens.
         rotary_base: of the rotary frequencies, base^(-2k / E).
-        rotary_scaling: how these are changed for texts longer than those trained on; null for not at all.
-        sliding_window: how many tokens back a block looks, its own included (Mistral); null for all the way.
-        window_from: the first block that has the window, those before look all the way (Qwen2); 0 for every block.
+        rotary_scaling: how these are changed for texts longer than in training; null = not changed.
+        sliding_window: the number of tokens that a query sees, itself included (Mistral); null = all earlier tokens.
+        window_from: the first block with the window; earlier blocks see all earlier tokens (Qwen2); 0 = every block has it.
         attention_bias: whether the projections of queries, keys and values have biases (Qwen2).
-        attention_output_bias: whether the attention's output projection has one.
-        feedforward_bias: whether the feed-forward nets' maps have biases.
-        query_key_norm: whether queries and keys are normalised in each head before they are turned (Qwen3).
-        tied_output: whether the output's table is the embedding's.
+        attention_output_bias: whether the output projection of attention has a bias.
+        feedforward_bias: whether the linear maps of the feed-forward networks have biases.
+        query_key_norm: whether queries and keys are normalised in each head before the rotation (Qwen3).
+        tied_output: whether the output layer shares the embedding table.
         activation: of the gates.
         dropout: probability of dropping an entry of each sub-layer's output and of the embeddings in training.
         attention_dropout: of attention weights.
         norm_epsilon: added to the mean square in norms.
         init_std: standard deviation of the normal distribution that matrices are sampled from.
         padding_id: the token that fills padding.
-        end_id: the token that ends a text, and is before the first of one.
+        end_id: the token that ends a text; it is also before the first token of a text.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -112,13 +112,13 @@ class LlamaConfig:
 
 
 class Llama(CausalTransformer):
-    """A decoder of Llama's type.
+    """A decoder of the Llama type (Touvron et al. 2023, section 2.2).
 
         x = E[token]
         x = x + attention(norm(x));   x = x + W2 (SiLU(Wg norm(x)) * W1 norm(x))         n times
         logits = norm(x) O^T,   norm(x) = g * x / sqrt(mean(x^2) + epsilon),   O = E where tied
 
-    Attention is causal and scaled by 1/sqrt(E); queries and keys are turned by their positions.
+    Attention is causal and scaled by 1/sqrt(E); queries and keys have rotary positions.
 
     Arguments:
         config: its sizes.
@@ -152,17 +152,17 @@ class Llama(CausalTransformer):
 
 
 def head_width_of(config: LlamaConfig) -> int:
-    """E, of a head."""
+    """E, the width of a head."""
     return config.width // config.heads if config.head_width is None else config.head_width
 
 
 def key_heads_of(config: LlamaConfig) -> int:
-    """G, heads of keys and values."""
+    """G, the number of key and value heads."""
     return config.heads if config.key_heads is None else config.key_heads
 
 
 def blocks_of(config: LlamaConfig) -> list[CausalBlock]:
-    """The blocks, which share one table of rotations."""
+    """The blocks, which share one table of rotary positions."""
     each = head_width_of(config)
     rotary = Rotary(each, config.maximum_positions, base=config.rotary_base, scaling=config.rotary_scaling)
 
@@ -197,5 +197,5 @@ def blocks_of(config: LlamaConfig) -> list[CausalBlock]:
 
 
 def windows_of(config: LlamaConfig) -> list[int | None]:
-    """How far back each block looks."""
+    """The sliding window of each block; None = all earlier tokens."""
     return [config.sliding_window if index >= config.window_from else None for index in range(config.layers)]

@@ -1,4 +1,4 @@
-"""A decoder of Llama's type with a head on the last token, as it is fine-tuned for a class or a number of a whole text."""
+"""A decoder of the Llama type with a head on the last token, for fine-tuning on classes or numbers of whole texts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from regard.models.llama import LlamaConfig, blocks_of, windows_of
 class LlamaClassifierConfig(Headed, LlamaConfig):
     """The sizes of a Llama with a head.
 
-    Its arguments are `LlamaConfig`'s and these:
+    It has the arguments of `LlamaConfig`, and these:
 
     Arguments:
-        head: what the model outputs for a text: `sequence` or `choice`. Filled in by the task.
-        outputs: how many numbers the head gives. Filled in by the task.
-        head_dropout: in front of the head.
+        head: the output for a text: `sequence` or `choice`. Filled in by the task.
+        outputs: the number of outputs of the head. Filled in by the task.
+        head_dropout: before the head.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -37,10 +37,10 @@ class LlamaClassifierConfig(Headed, LlamaConfig):
 
 
 class LlamaClassifier(CausalClassifier):
-    """A Llama with a linear map of the last token's vector, without a bias as transformers has it.
+    """A Llama with a linear map of the last token's vector, without a bias, as in transformers.
 
-    An output over the vocabulary it has not: of a model with a table of its own for that (`tied_output: false`) the table is left
-    behind, and no next token can be told.
+    It has no output over the vocabulary: of a model with its own output table (`tied_output: false`) the table is dropped, so
+    next tokens cannot be predicted.
 
     Arguments:
         config: its sizes.

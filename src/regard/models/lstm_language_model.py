@@ -1,8 +1,8 @@
 """Recurrent neural network regularization (Zaremba, Sutskever, Vinyals 2014): a language model of stacked LSTM layers.
 
-The names in the comments are the paper's (section 3): x_t the token read at time t, h_t^l the output of layer l, 1 .. L. Dropout
-is where the paper puts it, on what goes up from layer to layer and never on what goes from one time to the next. Residual
-connections are those of Wu et al. 2016 (GNMT), section 3.1, with which deep stacks train.
+The names in the comments are the paper's (section 3): x_t the token at time t, h_t^l the output of layer l, 1 .. L. As in the
+paper, dropout is applied between layers and never between time steps. Residual connections are those of Wu et al. 2016 (GNMT),
+section 3.1, which make deep stacks trainable.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from regard.models.config import check, check_shares, check_sizes, check_tokens,
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LSTMLanguageModelConfig:
-    """The sizes of an LSTM language model; the defaults are the paper's medium model.
+    """The sizes of an LSTM language model. The defaults are those of the paper's medium model.
 
     Arguments:
         vocabulary: number of tokens.
-        embedding_width: size of a token's vector.
+        embedding_width: the size of a token embedding.
         hidden_width: n, size of each layer's h and of its c.
         layers: L.
-        residual: add to each layer's output its input, from the second layer on; not in the paper.
-        tied: the output matrix is the embedding table; not in the paper. Asks for an embedding as wide as a layer.
-        dropout: probability of dropping, in training, an entry of embeddings, of what goes from one layer up to the next, and of
-            what the output reads.
+        residual: whether the input of a layer is added to its output, from the second layer on; not in the paper.
+        tied: whether the output layer shares the embedding table, which needs equal widths; not in the paper.
+        dropout: probability of dropping, in training, an entry of embeddings, of the outputs between layers, and of
+            the input of the output layer.
         initialization: `paper` initialises every parameter U(-0.05, 0.05) as published; `standard` initialises LSTM layers as
             PyTorch does, with forget biases of 1, and embeddings N(0, 0.1^2).
         padding_id: the token that fills padding.
-        end_id: the token that ends a text, and is before the first of one.
+        end_id: the token that ends a text; it is also before the first token of a text.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -68,7 +68,7 @@ class LSTMLanguageModelConfig:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LSTMLanguageModelState(DecoderState):
-    """All that the model remembers of a text.
+    """The state of the model after a text.
 
     Arguments:
         layers: h and c of every layer, (N, n) each, from the bottom up.
@@ -78,7 +78,7 @@ class LSTMLanguageModelState(DecoderState):
 
 
 class LSTMLanguageModel(LeftToRight[LSTMLanguageModelState]):
-    """A stack of LSTM layers that reads a text token by token, and at each position predicts the next.
+    """A stack of LSTM layers that predicts the next token at each position (Zaremba et al. 2014, section 3).
 
         h_t^l, c_t^l = LSTM_l(D(h_t^{l-1}), h_{t-1}^l, c_{t-1}^l)        h_t^0 = E[x_t], D is dropout
         p(x_{t+1} | x_1 .. x_t) = softmax(W D(h_t^L) + b)
@@ -120,13 +120,13 @@ class LSTMLanguageModel(LeftToRight[LSTMLanguageModelState]):
         nn.init.normal_(self.embedding.weight, std=0.1)
 
     def start(self, rows: int) -> LSTMLanguageModelState:
-        """The state before the first token of so many texts: zeros, and no source to look at."""
+        """The state before the first token of this many texts: zeros, without a source."""
         weight = self.embedding.weight
         like = torch.empty(rows, 0, dtype=weight.dtype, device=weight.device)
         return LSTMLanguageModelState(source_valid=like.to(torch.bool), layers=self.stack.zeros(like))
 
     def hidden(self, tokens: Tokens, state: LSTMLanguageModelState) -> tuple[Tensor, LSTMLanguageModelState]:
-        """Go on reading from a state: D(h^L) (B, L, n) for each token, and the state after, L tokens longer."""
+        """Continue from a state: D(h^L) (B, L, n) for each token, and the state after these L tokens."""
         embedded = self.dropout(self.embedding(tokens.ids))
         hidden, layers = self.stack.read(embedded, tokens.valid, state.layers)
         return self.dropout(hidden), state.read(tokens, layers=layers)

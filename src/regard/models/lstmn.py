@@ -1,8 +1,8 @@
 """Long short-term memory-networks for machine reading (Cheng, Dong, Lapata 2016), LSTMN: an LSTM that attends to its own past.
 
-The names in the comments are the paper's (section 3): x_t the token read at time t, h_t and c_t the hidden and the memory vector
-that it leaves behind, H and C the tapes of all of them, h~_t and c~_t the summaries that attention gathers from the tapes. Only
-the reader is here, as the paper's language model has it, not its fusion with a second sequence.
+The names in the comments are the paper's (section 3): x_t the token at time t, h_t and c_t its hidden and its memory vector, H
+and C the tapes of all of them, h~_t and c~_t the weighted sums over the tapes. This is the encoder that the paper's language
+model uses, without the fusion with a second sequence.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from regard.models.config import check_shares, check_sizes, check_tokens, check_
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LSTMNConfig:
-    """The sizes of an LSTMN language model; the defaults are the paper's, as recalled.
+    """The sizes of an LSTMN language model. The defaults are the paper's, as far as known.
 
     Arguments:
         vocabulary: number of tokens.
-        embedding_width: size of a token's vector.
+        embedding_width: the size of a token embedding.
         hidden_width: n, size of each layer's h and of its c.
-        attention_width: size of the alignment network's hidden layer; `hidden_width` where null.
-        layers: tapes above one another; each reads the h of the one below.
-        dropout: probability of dropping, in training, an entry of embeddings, of what goes from one layer up to the next, and of
-            what the output reads.
+        attention_width: size of the alignment network's hidden layer; null = `hidden_width`.
+        layers: the number of layers; each reads the h of the one below.
+        dropout: probability of dropping, in training, an entry of embeddings, of the outputs between layers, and of
+            the input of the output layer.
         padding_id: the token that fills padding.
-        end_id: the token that ends a text, and is before the first of one.
+        end_id: the token that ends a text; it is also before the first token of a text.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -59,11 +59,11 @@ class LSTMNConfig:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LSTMNState(DecoderState):
-    """All that the model remembers of a text: everything.
+    """The state of the model: the tapes of all past tokens.
 
     Arguments:
-        cache: the tapes, of every layer Wh h_i as keys (N, 1, C, a) and [h_i ; c_i] as values (N, 1, C, 2n), from the bottom
-            up, and which places of them are real tokens.
+        cache: the tapes, for each layer from the bottom up Wh h_i as keys (N, 1, C, a) and [h_i ; c_i] as values (N, 1, C, 2n),
+            and which columns are real tokens.
         summaries: the last h~ of every layer, (N, n).
     """
 
@@ -74,7 +74,7 @@ class LSTMNState(DecoderState):
 class LSTMNLayer(nn.Module):
     """One memory-network layer (section 3.1).
 
-        a_i^t = v^T tanh(Wh h_i + Wx x_t + Wh~ h~_{t-1}),   i = 1 .. t-1       h~_{t-1}: the summary before, not h_{t-1}
+        a_i^t = v^T tanh(Wh h_i + Wx x_t + Wh~ h~_{t-1}),   i = 1 .. t-1       h~_{t-1}: the previous summary, not h_{t-1}
         s^t = softmax(a^t),   [h~_t ; c~_t] = sum_i s_i^t [h_i ; c_i]           zeros at the first token, whose tape is empty
         i, f, o = sigmoid(W [h~_t ; x_t]),   u = tanh(W' [h~_t ; x_t])
         c_t = f * c~_t + i * u,   h_t = o * tanh(c_t)
@@ -118,12 +118,12 @@ class LSTMNLayer(nn.Module):
 
         Arguments:
             x: (N, input_width).
-            projected: (N, 4n), what the cell's `input` gives for it.
-            tape: of the tokens before.
+            projected: (N, 4n), x projected by the cell's `input`.
+            tape: of the previous tokens.
             summary: h~_{t-1}, (N, n).
-            mask: which places of the tape are real; None where all are.
-            real: (N, 1) bool, over whose False ones, padding, the summary stays as it is; None = all real.
-            places: (N, C + 1), where the tokens of the tape and x_t, which is not among them, stand; None = at 0, 1, 2 and so on.
+            mask: which columns of the tape are real; None = all.
+            real: (N, 1) bool, False = padding, for which the summary does not change; None = all real.
+            places: (N, C + 1), the positions of the tokens of the tape and of x_t; None = 0, 1, 2, ...
 
         Returns:
             h_t (N, n), the tape with it, and h~_t.
@@ -145,8 +145,8 @@ class LSTMNLayer(nn.Module):
         """Whole sequences: x (B, L, input_width) to h (B, L, n), the tape and the summary after.
 
         Arguments:
-            valid: (B, C + L) bool, which tokens are real, those that the tape holds already first; None where all are.
-            places: (B, C + L), where they stand; None where that is their column.
+            valid: (B, C + L) bool, which tokens are real, starting with those on the tape; None = all.
+            places: (B, C + L), their positions; None = their columns.
         """
         first = tape.key.shape[2]
         steps = zip(x.unbind(dim=1), self.cell.input(x).unbind(dim=1), strict=True)
@@ -162,7 +162,7 @@ class LSTMNLayer(nn.Module):
 
 
 class LSTMN(LeftToRight[LSTMNState]):
-    """A language model of memory-network layers: at each place it attends to all tokens before, and predicts the next.
+    """A language model of memory-network layers: each token attends to all earlier ones (Cheng et al. 2016, section 3).
 
         p(x_{t+1} | x_1 .. x_t) = softmax(W D(h_t) + b)         h_t of the top layer, D is dropout
 
@@ -189,7 +189,7 @@ class LSTMN(LeftToRight[LSTMNState]):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialise embeddings N(0, 0.1^2) and v N(0, 1/a), the rest as its layers sample it."""
+        """Initialise embeddings N(0, 0.1^2) and v N(0, 1/a); other parameters keep the initialisation of their layers."""
         nn.init.normal_(self.embedding.weight, std=0.1)
         # A v of zero, as the score itself starts with, passes no gradient to Wh, Wx and Wh~ in the first step.
         for module in self.modules():
@@ -197,14 +197,14 @@ class LSTMN(LeftToRight[LSTMNState]):
                 nn.init.normal_(module.weight, std=module.weight.numel() ** -0.5)
 
     def start(self, rows: int) -> LSTMNState:
-        """The state before the first token of so many texts: empty tapes, and no source to look at."""
+        """The state before the first token of this many texts: empty tapes, without a source."""
         weight = self.embedding.weight
         like = torch.empty(rows, 0, dtype=weight.dtype, device=weight.device)
         tapes, summaries = zip(*(layer.empty(like) for layer in self.layers), strict=True)  # type: ignore[operator]
         return LSTMNState(source_valid=like.to(torch.bool), cache=KVCache(tapes), summaries=summaries)
 
     def hidden(self, tokens: Tokens, state: LSTMNState) -> tuple[Tensor, LSTMNState]:
-        """Go on reading from a state: D(h) (B, L, n) for each token, and the state after, L tokens longer."""
+        """Continue from a state: D(h) (B, L, n) for each token, and the state after these L tokens."""
         x = self.dropout(self.embedding(tokens.ids))
         padded = state.cache.seen is not None or tokens.padding_side != "nowhere"
         cache = state.cache.extended(

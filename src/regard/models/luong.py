@@ -48,17 +48,17 @@ class LuongConfig:
 
     Arguments:
         source_vocabulary, target_vocabulary: numbers of tokens.
-        embedding_width: size of a token's vector.
+        embedding_width: the size of a token embedding.
         hidden_width: n, size of every layer's state.
-        layers: of long short-term memory, in the encoder and in the decoder.
-        attention: `global` looks at all of the source; `local_m` at a window around place t for target token t; `local_p` at a
-            window around a predicted place, with weights that fall off with the distance from it.
-        score: how a state matches a source state: `dot`, `general`, `concat`, or `location`, which looks at places only;
-            or a score of your own, between the states as they are.
-        window: D of the local attentions, tokens on either side.
-        input_feeding: whether h~ of the step before is part of a step's input. It makes training go step by step.
-        reverse_source: whether the encoder reads the source from its last word to its first.
-        maximum_source: the longest source in tokens that `location` has places for; without it there is no limit.
+        layers: number of LSTM layers in the encoder and in the decoder.
+        attention: `global` attends to the whole source; `local_m` to a window around source position t for target token t;
+            `local_p` to a window around a predicted position, with weights that decrease with the distance from it.
+        score: how a target state matches a source state: `dot`, `general`, `concat`, `location`, which depends only on positions,
+            or your own score, between the unprojected states.
+        window: D of local attention, in tokens on either side.
+        input_feeding: whether h~ of the previous step is part of the input of a step. Training then computes step by step.
+        reverse_source: whether the encoder reads the source from the last word to the first.
+        maximum_source: the longest source in tokens for `location`; other scores have no limit.
         dropout: probability of dropping an entry of embeddings, between layers and of h~ before the output, in training.
         initialization: `paper` initialises every parameter U(-0.1, 0.1) as published; `standard` initialises layers as PyTorch
             does, embeddings N(0, 0.1^2), and opens forget gates.
@@ -112,13 +112,13 @@ class LuongConfig:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LuongState(AttendingState):
-    """What the decoder carries.
+    """The decoder's state.
 
     Arguments:
         recurrent: h and c of every layer, (N, n) each.
-        attentional: (N, n), h~ of the step before; zeros before the first.
+        attentional: (N, n), h~ of the previous step; zeros before the first.
         memory: keys and values of the source (R, 1, S, n), computed once per sentence.
-        centre: (N, 1), the last step's p_t, where it is predicted.
+        centre: (N, 1), p_t of the last step, if it is predicted.
     """
 
     recurrent: LSTMStates = field(metadata=TARGET)
@@ -128,7 +128,7 @@ class LuongState(AttendingState):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """What of the source is the same at every step: its mask, where its tokens stand, and how many there are in each row."""
+    """The mask of the source, the positions of its tokens, and the number of tokens in each row; the same at every step."""
 
     mask: Mask
     positions: Tensor
@@ -153,13 +153,13 @@ class LuongEncoder(nn.Module):
         self.reversed = config.reverse_source
 
     def forward(self, source: Tokens) -> tuple[Tensor, LSTMStates]:
-        """Source (B, S) to hs (B, S, n), each next to its word whichever way it was read, and every layer's last state."""
+        """Source (B, S) to hs (B, S, n), in the order of the source words, and the last state of every layer."""
         embedded = self.dropout(self.embedding(source.ids))
         return self.lstm.read(embedded, source.valid, backwards=self.reversed)
 
 
 class PredictedCentre(nn.Module):
-    """Where in the source a target state looks (section 3.2, *local-p*).
+    """The source position around which a target state attends (section 3.2, *local-p*).
 
         p_t = S sigmoid(vp^T tanh(Wp h_t))
 
@@ -172,14 +172,14 @@ class PredictedCentre(nn.Module):
         self.output = nn.Linear(width, 1, bias=False)
 
     def forward(self, hidden: Tensor, lengths: Tensor) -> Tensor:
-        """States h_t (B, L, n) and source lengths (B,) to p_t (B, 1, L), in float32 or better: places are distinguished by it."""
+        """States h_t (B, L, n) and source lengths (B,) to p_t (B, 1, L), at least float32, which positions need."""
         share = self.output(torch.tanh(self.hidden(hidden))).squeeze(-1)
         share = torch.sigmoid(share if share.dtype == torch.float64 else share.float())
         return (lengths.unsqueeze(1) * share).unsqueeze(1)
 
 
 class LuongDecoder(nn.Module):
-    """Words so far and source states to the next word."""
+    """Previous words and source states to the next word."""
 
     def __init__(self, config: LuongConfig) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ class LuongDecoder(nn.Module):
     def attend(
         self, hidden: Tensor, memory: KeysValues, places: Places, query_positions: Tensor
     ) -> tuple[Tensor, AttentionInputs]:
-        """Top-layer states h_t (B, L, n) at target places (B, L) to h~_t (B, L, n), and what was seen."""
+        """Top-layer states h_t (B, L, n) at target positions (B, L) to h~_t (B, L, n), and the attention inputs."""
         record = None if self.centre is None else {"centre": self.centre(hidden, places.lengths)}
         inputs = self.attention.inputs(
             hidden,
@@ -222,7 +222,7 @@ class LuongDecoder(nn.Module):
         return torch.tanh(self.combination(torch.cat((context, hidden), dim=-1))), inputs
 
     def projected(self, embedded: Tensor) -> Tensor:
-        """The part of the bottom layer's input that comes from the words: (..., m) to (..., 4n)."""
+        """The bottom layer's projection of the words: (..., m) to (..., 4n)."""
         return self.lstm.layers[0].input(embedded)
 
     def advance(
@@ -279,7 +279,7 @@ def _held_at(valid: Tensor) -> list[Tensor | None]:
 
 
 class Luong(RecurrentEncoderDecoder[LuongConfig, LuongEncoder, LuongDecoder, LuongState]):
-    """Stacked LSTMs with attention after each step, global or local.
+    """Stacked LSTMs with global or local attention after each step (Luong et al. 2015, section 3).
 
         a_t(s) = softmax_s(score(h_t, hs_s))                     with the state AFTER the step
         c_t    = sum_s a_t(s) hs_s
@@ -315,14 +315,14 @@ class Luong(RecurrentEncoderDecoder[LuongConfig, LuongEncoder, LuongDecoder, Luo
 
     @property
     def maximum_source_length(self) -> int | None:
-        """As many tokens as a location score has places for; None with another, which needs none."""
+        """The number of positions of a `location` score; None with other scores, which have no limit."""
         return self.config.maximum_source if self.config.score == "location" else None
 
     def start(self, source: Tokens) -> LuongState:
         """Read the source (B, S).
 
         Raises:
-            InputError: where `score` is `location` and a source is longer than `maximum_source`.
+            InputError: if `score` is `location` and a source is longer than `maximum_source`.
         """
         maximum = self.maximum_source_length
         if maximum is not None and source.ids.shape[1] > maximum:
@@ -366,10 +366,10 @@ class Luong(RecurrentEncoderDecoder[LuongConfig, LuongEncoder, LuongDecoder, Luo
 
 
 def alignment_layer(config: LuongConfig) -> AttentionLayer:
-    """The layer a_t and c_t come from: source states as values, keys and queries as the score wants them.
+    """The layer that computes a_t and c_t: source states are the values; keys and queries depend on the score.
 
-    *general* is h_t^T Wa hs_s: here Wa projects the source states, once per sentence, where projecting h_t would cost a product
-    at every step. *concat* is va^T tanh(Wa [h_t ; hs_s]) with Wa cut in two.
+    *general* is h_t^T Wa hs_s. Here Wa projects the source states, once per sentence; projecting h_t would take a product at
+    every step. *concat* is va^T tanh(Wa [h_t ; hs_s]), with Wa split into two matrices.
     """
     width = config.hidden_width
     query, key, score = nn.Identity(), nn.Identity(), Dot()

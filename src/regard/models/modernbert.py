@@ -1,7 +1,7 @@
 """ModernBERT: an encoder for long texts with the parts of today's decoders (Warner et al. 2024).
 
-Against BERT: positions are rotary in each block (Su et al. 2021), most blocks look at the tokens near by alone (Beltagy et al.
-2020), feed-forward nets are gated (Shazeer 2020), blocks are pre-norm, and no map in them has a bias.
+Differences from BERT: rotary positions in each block (Su et al. 2021), local attention in most blocks (Beltagy et al. 2020),
+gated feed-forward networks (Shazeer 2020), pre-norm blocks, and no biases in them.
 """
 
 from __future__ import annotations
@@ -34,41 +34,40 @@ from regard.models.config import check, check_outputs, check_shares, check_sizes
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModernBertConfig:
-    """The sizes of a ModernBERT and what it outputs for a text; the defaults are the base model's.
+    """The sizes and the head of a ModernBERT. The defaults are those of the base model.
 
     Arguments:
         vocabulary: V, number of tokens; the tokenizer's have ids below.
         width: D, of the model.
         heads: H; divides the width, into heads of an even width.
-        feedforward_width: F, inside the gated feed-forward nets.
+        feedforward_width: F, inside the gated feed-forward networks.
         layers: number of blocks.
         maximum_positions: the longest text, in tokens.
-        global_every: every so many blocks one looks at the whole text, from the first on; the others look at the tokens near by.
-        global_layers: the blocks that look at the whole text, counted from 0, where they are not every so many.
-        window: how many tokens a local block looks at around each, half of them on either side.
+        global_every: one block in this many has global attention, from the first on; the others have local attention.
+        global_layers: the blocks with global attention, counted from 0, if they are not evenly spaced.
+        window: the window of local attention in tokens, half of them on either side.
         rotary_base: of the rotary frequencies, base^(-2k / E), in global blocks.
-        local_rotary_base: in local ones.
+        local_rotary_base: the same in local blocks.
         attention_bias: whether the four projections of attention have biases.
-        feedforward_bias: whether the maps of the feed-forward nets have.
-        norm_bias: whether layer norms have.
-        head_bias: whether the map before the output has, in every head.
-        output_bias: whether there is a number for each token in the masked head.
-        tied_output: whether the masked head's table is the embedding's.
+        feedforward_bias: whether the linear maps of the feed-forward networks have biases.
+        norm_bias: whether layer norms have biases.
+        head_bias: whether the linear map before the output layer has a bias, in every head.
+        output_bias: whether the output layer of the masked head has a bias.
+        tied_output: whether the output layer of the masked head shares the embedding table.
         activation: of the gates.
-        head_activation: of the map before the output.
-        pooling: what heads of the whole text read: the first token's vector (`cls`), or the mean of all (`mean`).
+        head_activation: after the linear map before the output layer.
+        pooling: the input of heads for whole texts: the vector of the first token (`cls`), or the mean of all (`mean`).
         embedding_dropout: probability of dropping an entry of the embeddings in training.
         attention_dropout: of attention weights and of the attention's output.
-        feedforward_dropout: of inner entries of the feed-forward nets.
-        head_dropout: in front of the output of a task's head.
+        feedforward_dropout: of the hidden units of the feed-forward networks.
+        head_dropout: before the output of the task head.
         norm_epsilon: added to the variance in layer norms.
-        init_std: standard deviation of the normal distribution that matrices are sampled from; of those that lead back to the
-            blocks' width it is divided by sqrt(2 layers).
-        init_cutoff: at how many standard deviations that is cut.
+        init_std: standard deviation of the initial matrices; for the last map of each sub-layer it is divided by sqrt(2 layers).
+        init_cutoff: the number of standard deviations at which the normal distribution is truncated.
         padding_id: the id that fills padding.
-        head: what the model outputs for a text: `none`, `masked`, `sequence`, `tokens`, `spans` or `choice`. Filled in by the
+        head: the output for a text: `none`, `masked`, `sequence`, `tokens`, `spans` or `choice`. Filled in by the
             task.
-        outputs: how many numbers the heads `sequence` and `tokens` give. Filled in by the task.
+        outputs: the number of outputs of the heads `sequence` and `tokens`. Filled in by the task.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -154,12 +153,12 @@ class ModernBertConfig:
 
     @property
     def segments(self) -> Literal[0]:
-        """Segments are not distinguished."""
+        """0: there are no segment embeddings."""
         return 0
 
     @property
     def local_layers(self) -> tuple[int, ...]:
-        """The blocks that look at the tokens near by alone."""
+        """The blocks with local attention."""
         others = range(0, self.layers, self.global_every) if self.global_layers is None else self.global_layers
         return tuple(layer for layer in range(self.layers) if layer not in others)
 
@@ -175,14 +174,14 @@ class ModernBertConfig:
 
 
 class ModernBert(TextEncoder):
-    """ModernBERT, with the head of one task.
+    """ModernBERT with the head of one task (Warner et al. 2024, section 2).
 
         x = norm(E[token])
-        x = x + attention(norm(x));   x = x + W2 (GELU(Wg norm(x)) * W1 norm(x))         n times, the very first norm left out
+        x = x + attention(norm(x));   x = x + W2 (GELU(Wg norm(x)) * W1 norm(x))         n times, without the first norm
         hidden = norm(x)
         head:  t = norm(GELU(W h)),   logits = V t + c,   h the vector of a token or of the whole text, V = E where tied
 
-    Queries and keys are turned by their positions. In local blocks a token sees those at most window/2 away.
+    Queries and keys have rotary positions. In local blocks a token sees tokens at most window/2 away.
 
     Arguments:
         config: its sizes.
@@ -218,7 +217,7 @@ class ModernBert(TextEncoder):
 
 
 def blocks_of(config: ModernBertConfig) -> list[EncoderBlock]:
-    """The blocks; those of one kind share a table of rotations."""
+    """The blocks; those of one kind share a table of rotary positions."""
     each, local = config.width // config.heads, config.local_layers
     rotations = {
         base: Rotary(each, config.maximum_positions, base=base)
@@ -251,12 +250,12 @@ def blocks_of(config: ModernBertConfig) -> list[EncoderBlock]:
 
 
 def norm_of(config: ModernBertConfig) -> nn.LayerNorm:
-    """A layer norm, with a bias where the config says so."""
+    """A layer norm, with a bias if the config has one."""
     return nn.LayerNorm(config.width, eps=config.norm_epsilon, bias=config.norm_bias)
 
 
 class Pooling(nn.Module):
-    """The vector of a whole text: that of its first token, or the mean of all.
+    """The vector of a text: that of its first token, or the mean over its tokens.
 
     Arguments:
         mode: `cls` or `mean`.
@@ -267,19 +266,19 @@ class Pooling(nn.Module):
         self.mode = mode
 
     def forward(self, hidden: Tensor, valid: Tensor) -> Tensor:
-        """Hidden (B, L, D) and valid (B, L) to (B, D), on whichever side padding stands."""
+        """Hidden (B, L, D) and valid (B, L) to (B, D), with padding on either side."""
         if self.mode == "cls":
             return hidden[torch.arange(hidden.shape[0], device=hidden.device), valid.long().argmax(dim=1)]
         real = valid.unsqueeze(-1)
         return hidden.masked_fill(~real, 0.0).sum(dim=1) / real.sum(dim=1).clamp_min(1).to(hidden.dtype)
 
     def extra_repr(self) -> str:
-        """Its mode."""
+        """The mode."""
         return self.mode
 
 
 class TransformedHead(nn.Module):
-    """Logits of every token, or of the whole text: a map and a norm that every head has, then one of the task's own.
+    """Logits of every token, or of the whole text: a linear map and a norm as in every head, then the output layer of the task.
 
         t = LayerNorm(f(W h + b)),   logits = V D(t) + c,   D is dropout
 
@@ -287,7 +286,7 @@ class TransformedHead(nn.Module):
 
     Arguments:
         config: D, f, and which parts have biases.
-        outputs: how many numbers.
+        outputs: the number of outputs.
         pooled: whether h is the vector of the whole text.
     """
 
@@ -310,7 +309,7 @@ class TransformedHead(nn.Module):
 
 
 def head_of(config: ModernBertConfig, tokens: nn.Embedding) -> nn.Module:
-    """The head that a config asks for, over the model's embedding table."""
+    """The head that the config names, with the model's embedding table."""
     if config.head == "none":
         return NoHead()
     if config.head == "masked":
@@ -327,7 +326,7 @@ def head_of(config: ModernBertConfig, tokens: nn.Embedding) -> nn.Module:
 
 
 def draw(model: ModernBert) -> None:
-    """Sample all matrices from normal distributions, cut, as the authors' code does; biases are zero."""
+    """Sample all matrices from truncated normal distributions, as in the authors' code; biases are zero."""
     config = model.config
     narrow = config.init_std / math.sqrt(2 * config.layers)
     for name, module in model.named_modules():

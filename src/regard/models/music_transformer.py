@@ -40,19 +40,19 @@ class MusicTransformerConfig:
         vocabulary: V, number of events.
         width: D, of the model.
         heads: H; divides the width.
-        feedforward_width: F, inside the feed-forward nets.
+        feedforward_width: F, inside the feed-forward networks.
         layers: number of blocks.
-        maximum_distance: how many events back have vectors of their own in each head; null for no vectors by distance.
-        beyond: what an event farther back has: the `last` vector, as in Shaw et al. 2018, or `nothing`, as in the authors' code.
-        positions: what is added to the embeddings besides: `none`, `sinusoidal` or `learned`.
-        maximum_positions: the longest piece, in events, where positions are added; without them there is no longest.
-        activation: of the feed-forward nets.
+        maximum_distance: the largest distance, in events, with its own relative vector in each head; null = no relative vectors.
+        beyond: the vector of larger distances: the `last` one, as in Shaw et al. 2018, or `nothing`, as in the authors' code.
+        positions: absolute positions that are added to the embeddings: `none`, `sinusoidal` or `learned`.
+        maximum_positions: the longest piece, in events, with absolute positions; without them there is no limit.
+        activation: of the feed-forward networks.
         dropout: probability of dropping an entry of each sub-layer's output in training.
         embedding_dropout: of the embeddings.
         attention_dropout: of attention weights.
         norm_epsilon: added to the variance in layer norms.
         padding_id: the token that fills padding.
-        end_id: the token that ends a piece, and is before the first event of one.
+        end_id: the token that ends a piece; it is also before the first event of a piece.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -92,15 +92,15 @@ class MusicTransformerConfig:
 
 
 class MusicTransformer(CausalTransformer):
-    """A decoder that knows where events stand by how far they are apart (sections 3.3 and 3.4).
+    """A decoder with relative positions between events (Huang et al. 2019, sections 3.3 and 3.4).
 
         x = sqrt(D) E[event]
         x = x + attention(norm(x));   x = x + mlp(norm(x))                                     n times, attention causal
         attention:  softmax((Q K^T + S_rel) / sqrt(D/H)) V,   S_rel[i, j] = q_i . e_h(j - i)   e a table for each head
         logits = norm(x) E^T
 
-    A motif that comes back is so many events away, wherever in the piece it stands; what is learned of it at one place, and in
-    pieces of one length, holds at another and in longer ones.
+    A repeated motif has the same distance wherever it is in the piece, so what the model learns about it at one position also
+    applies at others, and in longer pieces.
 
     Arguments:
         config: its sizes.
@@ -124,7 +124,7 @@ class MusicTransformer(CausalTransformer):
 
     @property
     def maximum_length(self) -> int | None:
-        """The number of positions, the end token before the piece taking one; None where none are added."""
+        """The number of positions, of which the end token before the piece takes one; None without absolute positions."""
         return None if self.config.positions == "none" else self.config.maximum_positions
 
 
@@ -160,7 +160,7 @@ def _score(config: MusicTransformerConfig) -> Score:
 
 
 def _draw(model: CausalTransformer) -> None:
-    """Glorot-uniform matrices and zero biases, as in the authors' library; tables draw themselves."""
+    """Glorot-uniform matrices and zero biases, as in the authors' library; embedding tables keep their own initialisation."""
     for module in model.layers.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)

@@ -1,11 +1,11 @@
 """Neural Turing machines (Graves, Wayne, Danihelka 2014), NTM: a controller that reads and writes a memory by attention.
 
 The names in the comments are the paper's (section 3): M_t the memory, N slots of width W; w_t the weights of a head, k_t its key,
-beta_t its key strength, g_t its interpolation gate, s_t its shift, gamma_t its sharpness; e_t and a_t what a write head erases
-and adds; r_t what a read head reads. A head finds its place by `Cosine` and `Addressed` in `regard.attention`; the slots are keys
-and values in one.
+beta_t its key strength, g_t its interpolation gate, s_t its shift, gamma_t its sharpness; e_t and a_t the erase and add vectors
+of a write head; r_t the read vector of a read head. Heads are addressed by `Cosine` and `Addressed` in `regard.attention`; the
+slots are both keys and values.
 
-Below it, the LSTM that section 4 compares it with: layers without a memory.
+The LSTM of section 4, to which the paper compares the NTM, is below: layers without a memory.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from regard.layers import LongShortTermMemoryCell, LSTMStack, LSTMState
 from regard.models.config import check_sizes, check_types
 
 BLANK = 1e-6
-"""What every number in the memory is before the first step. All slots are then alike, and only their place distinguishes them."""
+"""The initial value of every number in the memory. All slots are then equal, and only their index distinguishes them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NTMConfig:
-    """The sizes of a neural Turing machine; the defaults are those of the paper's copy task, as recalled.
+    """The sizes of a neural Turing machine. The defaults are those of the paper's copy task, as far as known.
 
     Arguments:
-        inputs: I, the numbers read at each step.
-        outputs: O, the numbers given at each step.
-        slots: N, of the memory.
-        slot_width: W, the numbers in a slot.
-        heads: read heads, and as many write heads.
-        reach: the farthest step of a shift to either side, in slots.
-        controller: `lstm`, or `feedforward`, one layer of tanh units without a memory of its own.
-        controller_width: units of the controller.
+        inputs: I, the width of the input vectors.
+        outputs: O, the width of the output vectors.
+        slots: N, the number of memory slots.
+        slot_width: W, the width of a slot.
+        heads: the number of read heads, and of write heads.
+        reach: the largest shift in either direction, in slots.
+        controller: `lstm`, or `feedforward`, one layer of tanh units without a state.
+        controller_width: the number of units of the controller.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -60,7 +60,7 @@ class NTMConfig:
 
 
 class NTMState(NamedTuple):
-    """All that goes from one step to the next, for B sequences.
+    """The state between two steps, for B sequences.
 
     Arguments:
         memory: M, (B, N, W).
@@ -76,7 +76,7 @@ class NTMState(NamedTuple):
 
 
 class FeedForwardController(nn.Module):
-    """A controller without a memory of its own: h_t = tanh(W [x_t ; r_{t-1}] + b).
+    """A controller without a state: h_t = tanh(W [x_t ; r_{t-1}] + b).
 
     Arguments:
         input_width: I.
@@ -90,16 +90,16 @@ class FeedForwardController(nn.Module):
         self.read = nn.Linear(read_width, width, bias=False)
 
     def zeros(self, like: Tensor) -> None:
-        """There is no state."""
+        """None: this controller has no state."""
         del like
 
     def advance(self, projected: Tensor, read: Tensor, state: LSTMState | None) -> tuple[Tensor, LSTMState | None]:
-        """What `input` gave for x_t (B, width) and r_{t-1} (B, read_width) to h_t (B, width)."""
+        """x_t projected by `input` (B, width), and r_{t-1} (B, read_width), to h_t (B, width)."""
         return torch.tanh(projected + self.read(read)), state
 
 
 class LSTMController(LongShortTermMemoryCell):
-    """A long short-term memory that reads [x_t ; r_{t-1}].
+    """An LSTM with the input [x_t ; r_{t-1}].
 
     Arguments:
         input_width: I.
@@ -113,13 +113,13 @@ class LSTMController(LongShortTermMemoryCell):
     def advance(  # type: ignore[override]
         self, projected: Tensor, read: Tensor, state: LSTMState
     ) -> tuple[Tensor, LSTMState]:
-        """What `input` gave for x_t (B, 4 width), r_{t-1} (B, read_width) and the state before to h_t and the state after."""
+        """x_t projected by `input` (B, 4 width), r_{t-1} (B, read_width) and the state to h_t and the next state."""
         hidden, memory = super().advance(self.with_context(projected, read), state)
         return hidden, (hidden, memory)
 
 
 class NTM(nn.Module):
-    """A neural Turing machine: at each step its heads find their places, read, and then write.
+    """A neural Turing machine: at each step its heads address the memory, read, and then write (Graves et al. 2014, section 3).
 
         h_t = controller([x_t ; r_{t-1}])
         w_t = address(M_{t-1}, w_{t-1}, k_t, beta_t, g_t, s_t, gamma_t)                 each head, of h_t; see `Addressed`
@@ -127,9 +127,8 @@ class NTM(nn.Module):
         M_t(i) = M_{t-1}(i) * prod (1 - w_t(i) e_t) + sum w_t(i) a_t                    write heads: all erase, then all add
         y_t = W [h_t ; r_t] + b
 
-    beta is a softplus, g and e are logistic functions, s is a softmax, gamma is 1 + softplus, k and a are as they come. What was
-    written at a step can be read from the next one on. The memory starts from slots that are all equal, the heads from weights
-    that are learned.
+    beta is a softplus, g and e are sigmoids, s is a softmax, gamma is 1 + softplus; k and a are linear. What is written at a step
+    can be read from the next step on. All memory slots start with the same values, and the heads with learned weights.
 
     Arguments:
         config: its sizes.
@@ -154,11 +153,11 @@ class NTM(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Sample the logits of the first weights from N(0, 1): from equal ones no slot would ever differ from another."""
+        """Sample the logits of the first weights from N(0, 1): with equal logits all slots would stay equal."""
         nn.init.normal_(self.places)
 
     def forward(self, x: Tensor) -> Tensor:
-        """X (B, T, I) to logits (B, T, O): those at t depend on the first t vectors alone."""
+        """X (B, T, I) to logits (B, T, O): those at t depend only on the first t vectors."""
         state, outputs = self.start(x), []
         for projected in self.controller.input(x).unbind(dim=1):
             hidden, state = self.step(projected, state)
@@ -177,7 +176,7 @@ class NTM(nn.Module):
         )
 
     def step(self, projected: Tensor, state: NTMState) -> tuple[Tensor, NTMState]:
-        """One step, from what the controller's `input` gave for x_t, to h_t (B, controller_width) and the state after."""
+        """One step: x_t, projected by the controller's `input`, to h_t (B, controller_width) and the next state."""
         hidden, controller = self.controller.advance(projected, state.read, state.controller)  # type: ignore[arg-type]
         gathered = self.memory(self._addressing(hidden, state), self._readable(state.memory))
         read, weights = gathered.split((self.config.slot_width, self.config.slots), dim=-1)
@@ -186,7 +185,7 @@ class NTM(nn.Module):
         return hidden, NTMState(memory, weights, read[:, :heads, 0].flatten(1), controller)
 
     def _addressing(self, hidden: Tensor, state: NTMState) -> AttentionInputs:
-        """What every head looks for, and where it was."""
+        """The attention inputs of every head: its key, and its previous weights."""
         parts = self.address(hidden).view(len(hidden), 2 * self.config.heads, 1, -1).split(self.sizes, dim=-1)
         key, strength, gate, shift, sharpness = parts
         record = {
@@ -259,7 +258,7 @@ class LSTMTransducer(nn.Module):
         self.output = nn.Linear(config.hidden_width, config.outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """X (B, T, I) to logits (B, T, O): those at t depend on the first t vectors alone."""
+        """X (B, T, I) to logits (B, T, O): those at t depend only on the first t vectors."""
         everything = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
         hidden, _ = self.stack.read(x, everything)
         return self.output(hidden)

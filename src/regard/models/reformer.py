@@ -50,37 +50,37 @@ Kind = Literal["local", "lsh"]
 @renamed(deviation="init_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReformerConfig:
-    """The sizes of a Reformer that reads from the left; the defaults are those of Hugging Face's.
+    """The sizes of a causal Reformer. The defaults are those of Hugging Face's code.
 
     Arguments:
         vocabulary: V, number of tokens.
         width: D, of either stream.
         heads: H.
-        head_width: E, of a head's queries, keys and values; H E need not be D.
-        feedforward_width: F, inside the feed-forward nets.
-        layers: which attention each block has, from the bottom up: `lsh`, among keys of like hashes, or `local`, in the own
-            chunk and those before.
+        head_width: E, of a head's queries, keys and values; H E can differ from D.
+        feedforward_width: F, inside the feed-forward networks.
+        layers: the attention of each block, from the bottom up: `lsh`, to the keys with the same hash, or `local`, to the query's
+            chunk and the chunks before it.
         maximum_positions: the longest text, in tokens.
-        axial_shape: two numbers whose product is `maximum_positions`, so that a position is a row's vector next to a column's;
-            empty = a vector for each position.
-        axial_widths: the widths of those vectors, D together.
-        chunk: m, tokens in a chunk of the hashed order; a text of no more tokens is attended to in full.
-        chunks_before: how many chunks to look back there, besides the own.
-        rounds: N, how often all are hashed; may be raised after training.
+        axial_shape: two numbers whose product is `maximum_positions`: a position's vector is that of its row and that of its
+            column, concatenated; empty = a vector for each position.
+        axial_widths: the widths of these two vectors, whose sum is D.
+        chunk: m, tokens in a chunk of the sorted order; a text of at most m tokens has full attention.
+        chunks_before: the number of chunks before the query's chunk that it attends to.
+        rounds: N, the number of hash rounds; it can be raised after training.
         buckets: b, an even number, or factors of it; empty = 2 `maximum_positions` / m.
-        sets: which keys a query looks among: `bucket`, those of its bucket in these chunks, each once, as in the paper's
-            equations; or `chunk`, all in these chunks, as in the released code and in Hugging Face's.
-        local_chunk, local_chunks_before: the same of the local layers, over the text as it stands.
-        hash_seed: of the hashes in evaluation; in training they are sampled again each time.
-        feedforward_chunk: positions that pass a feed-forward net at a time; 0 = all.
-        activation: of the feed-forward nets.
-        output_bias: whether the logits have a number added for each token; `transformers` 5 reads it and leaves it out.
+        sets: the keys of a query: `bucket`, those of its bucket in these chunks, each once, as in the paper's equations; or
+            `chunk`, all keys in these chunks, as in the released code and in that of Hugging Face.
+        local_chunk, local_chunks_before: as `chunk` and `chunks_before`, for the local layers, which do not sort.
+        hash_seed: of the hashes in evaluation; in training they are sampled for every call.
+        feedforward_chunk: the number of positions that a feed-forward network computes at a time; 0 = all.
+        activation: of the feed-forward networks.
+        output_bias: whether the logits have a bias for each token; `transformers` 5 reads it but does not use it.
         dropout: probability of dropping an entry of embeddings and of each sub-layer's output in training.
         attention_dropout, local_attention_dropout: of attention weights.
         norm_epsilon: added to the variance in layer norms.
         init_std: standard deviation of the normal distribution that matrices are sampled from.
         padding_id: the token that fills padding.
-        end_id: the token that ends a text, and is before the first of one.
+        end_id: the token that ends a text; it is also before the first token of a text.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -144,19 +144,19 @@ class ReformerConfig:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReformerState(CausalState):
-    """What was passed, a copy of it for each hypothesis: the tokens of one text are sorted, and cut by their columns."""
+    """The past tokens, copied for each hypothesis, because the tokens of one text are sorted and cut by their columns."""
 
     cache: KVCache = field(default_factory=KVCache, metadata=TARGET)
 
 
 class Reformer(CausalStack, LeftToRight[CausalState]):
-    """Reformer as a language model: LSH attention, chunked feed-forward nets, reversible blocks.
+    """Reformer as a language model: LSH attention, chunked feed-forward networks, reversible blocks.
 
         X1 = X2 = E[token] + P[position]
-        Y1 = X1 + attention(norm(X2));   Y2 = X2 + mlp(norm(Y1))           n times, attention causal, among like hashes or local
-        logits = W norm([Y1 ; Y2])                                         both streams, one after the other
+        Y1 = X1 + attention(norm(X2));   Y2 = X2 + mlp(norm(Y1))           n times, attention causal, LSH or local
+        logits = W norm([Y1 ; Y2])                                         both streams, concatenated
 
-    In training no block keeps what it computed: the backward pass computes it again (`through_reversibly`).
+    In training no activations are stored: the backward pass computes them again (`through_reversibly`).
 
     Arguments:
         config: its sizes.
@@ -168,7 +168,7 @@ class Reformer(CausalStack, LeftToRight[CausalState]):
 
     config: ReformerConfig
     reads_in_parts: bool = False
-    """Whether a text read in parts is the text read at once: not where the hashed order of a longer text is cut elsewhere."""
+    """Whether reading a text in parts gives the same result as reading it at once; not if a longer text has other chunks."""
 
     def __init__(self, config: ReformerConfig) -> None:
         positions: nn.Module = LearnedPositions(config.width, config.maximum_positions)
@@ -197,10 +197,10 @@ class Reformer(CausalStack, LeftToRight[CausalState]):
                 module.reset_parameters()
 
     def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
-        """As every model from left to right; in training no block keeps what it computed.
+        """Logits as of every causal language model; in training no activations are stored.
 
         Raises:
-            InputError: where a text is longer than the model has positions for.
+            InputError: if a text is longer than `maximum_positions`.
         """
         if not (self.training and torch.is_grad_enabled()):
             return super().forward(tokens, reduce=reduce)
@@ -211,18 +211,18 @@ class Reformer(CausalStack, LeftToRight[CausalState]):
         return self.logits(hidden) if reduce is None else reduce(hidden, *self.output_map())
 
     def start(self, rows: int) -> ReformerState:
-        """The state before the first token of so many texts."""
+        """The state before the first token of this many texts."""
         return ReformerState(source_valid=super().start(rows).source_valid)
 
     def output_map(self) -> tuple[Tensor, Tensor | None]:
-        """The last map, from 2 D to V, and its bias."""
+        """The output matrix, from 2 D to V, and its bias."""
         return self.output.weight, self.output.bias
 
     def hidden(self, tokens: Tokens, state: CausalState) -> tuple[Tensor, CausalState]:
-        """Both streams after the last block, (B, L, 2 D), normalised, and the state after.
+        """Both streams after the last block, (B, L, 2 D), normalised, and the next state.
 
         Raises:
-            InputError: where a text is longer than the model has positions for.
+            InputError: if a text is longer than `maximum_positions`.
             ValueError: for several documents after the first token.
         """
         # To the stack every hypothesis is a text by itself, as its memory is.
@@ -234,15 +234,15 @@ class Reformer(CausalStack, LeftToRight[CausalState]):
         return self.dropout(hidden), after
 
     def _mask(self, tokens: Tokens, state: CausalState, after: KVCache, window: int | None) -> Mask | None:
-        """As in the stack, but never laid out, which would take memory by the square of the length.
+        """The mask of the stack, but never as a tensor, whose memory would grow with the square of the length.
 
-        Padding is masked on either side: it would take places among the hashed.
+        Padding is masked on both sides, because it would take places in the chunks.
         """
         rule = self._rule(tokens, state, after, window)
         return rule & Padding(after.seen) if type(rule) is Causal and after.seen is not None else rule
 
     def _through(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
-        """What entered to both streams (B, L, 2 D), and the keys and values of past and present tokens."""
+        """The embeddings to both streams (B, L, 2 D), and the keys and values of past and present tokens."""
         first, second, present = entered.x, entered.x, []
         for index, (layer, mask) in enumerate(zip(self.layers, entered.masks, strict=True)):
             before = None if past is None else past[index]
@@ -311,6 +311,6 @@ def _hashed(config: ReformerConfig) -> Attention:
 
 
 def _filled(config: ReformerConfig) -> tuple[int, ...]:
-    """The chunks whose lengths a text is filled to a multiple of; none where sets are the paper's."""
+    """The chunk lengths to whose multiple a text is padded; empty if the sets are those of the paper."""
     lengths = {"lsh": config.chunk, "local": config.local_chunk}
     return tuple(lengths[kind] for kind in sorted(set(config.layers))) if config.sets == "chunk" else ()

@@ -16,32 +16,32 @@ from regard.models.bert import check_encoder, draw, encoder_blocks
 from regard.models.config import check_sizes
 
 NORM_EPSILON = 1e-5
-"""PyTorch's default, which the released models were trained with."""
+"""PyTorch's default, with which the released models were trained."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RobertaConfig:
-    """The sizes of a RoBERTa and what it outputs for a text; the defaults are the base model's.
+    """The sizes and the head of a RoBERTa. The defaults are those of the base model.
 
     Arguments:
         vocabulary: V, number of tokens.
         width: D, of the model.
         heads: H; divides the width.
-        feedforward_width: F, inside the feed-forward nets.
+        feedforward_width: F, inside the feed-forward networks.
         layers: number of blocks.
         maximum_positions: the longest text, in tokens. The table of positions has padding_id + 1 rows more, which no text uses.
-        segments: rows of the table of segments, of which every text has the first; 1 in every released model.
-        activation: of the feed-forward nets; the masked head always has the exact GELU.
+        segments: the rows of the segment table, of which all tokens have the first; 1 in every released model.
+        activation: of the feed-forward networks; the masked head always has the exact GELU.
         dropout: probability of dropping an entry of the embeddings and of each sub-layer's output in training.
         attention_dropout: of attention weights.
-        head_dropout: in front of the head of a task; where null none for spans, and as `dropout` for the others.
+        head_dropout: before the head of a task; where null none for spans, and as `dropout` for the others.
         norm_epsilon: added to the variance in layer norms.
-        init_std: standard deviation of the matrices at the start.
+        init_std: standard deviation of the initial matrices.
         padding_id: the id that fills padding.
-        pruned_heads: (layer, head) of each head that was taken out for good.
-        pooler: whether a tanh layer makes one vector of the whole text where there is no head.
-        head: what the model outputs for a text, as for `BertConfig`; it was not trained on `next_sentence`, and has none.
-        outputs: how many numbers the heads `sequence` and `tokens` give.
+        pruned_heads: (layer, head) of each pruned head.
+        pooler: whether a tanh layer computes one vector of the text, for a model without a head.
+        head: the output for a text, as in `BertConfig`; it was not trained on `next_sentence`, and has none.
+        outputs: the number of outputs of the heads `sequence` and `tokens`.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -79,7 +79,7 @@ class RobertaConfig:
 
     @property
     def has_pooler(self) -> bool:
-        """Whether there is a vector of the whole text."""
+        """Whether the model has a pooler, which computes one vector of the text."""
         return self.head in POOLED or (self.head == "none" and self.pooler)
 
 
@@ -93,7 +93,7 @@ class XLMRobertaConfig(RobertaConfig):
 
 
 class Roberta(TextEncoder):
-    """RoBERTa, with the head of one task.
+    """RoBERTa with the head of one task (Liu et al. 2019).
 
         x = LayerNorm(E[token] + P[padding_id + 1 + position] + S[0]);   blocks as BERT's
         pooled = tanh(W x_<s> + b)

@@ -1,6 +1,6 @@
 """Show and tell: a neural image caption generator (Vinyals, Toshev, Bengio, Erhan 2015), NIC.
 
-The names in the comments are the paper's: the image I, words S_t, word vectors We S_t, inputs x_t and outputs m_t of the LSTM
+The names in the comments are the paper's: the image I, words S_t, word embeddings We S_t, inputs x_t and outputs m_t of the LSTM
 (section 3.1).
 """
 
@@ -18,25 +18,25 @@ from regard.layers import (
     Dropout,
     LSTMStack,
     LSTMStates,
-    Pictures,
+    Images,
     Tokens,
     mean_annotation,
 )
-from regard.models.captioning import Captioned, PictureDecoder, check_captioner, encoder_of
+from regard.models.captioning import Captioned, ImageDecoder, check_captioner, encoder_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShowAndTellConfig:
-    """The sizes of a NIC model; those of embedding and LSTM are the paper's (section 4.3.1).
+    """The sizes of a NIC model. Those of embedding and LSTM are the paper's (section 4.3.1).
 
     Arguments:
         target_vocabulary: number of tokens.
-        picture_height, picture_width, picture_channels: of the images, in pixels.
-        frames: the most frames of a sequence; 1 for images.
+        image_height, image_width, image_channels: of the images, in pixels.
+        frames: the largest number of frames in a sequence; 1 for images.
         convolutions: channels of each block of the convolutional network, which halves height and width.
-        feature_width: D, of the vector of one place; the image's vector is their mean.
-        embedding_width: size of a word's vector, and of the image's.
-        hidden_width: size of the LSTM's state.
+        feature_width: D, the size of the vector of one position; the vector of the image is their mean.
+        embedding_width: the size of a word embedding, and of the image's vector.
+        hidden_width: the size of the LSTM's state.
         dropout: probability of dropping an entry of features, embeddings and outputs in training.
         padding_id, start_id, end_id: special tokens.
 
@@ -47,9 +47,9 @@ class ShowAndTellConfig:
     model_type: ClassVar[str] = "show_and_tell"
 
     target_vocabulary: int
-    picture_height: int = 224
-    picture_width: int = 224
-    picture_channels: int = 3
+    image_height: int = 224
+    image_width: int = 224
+    image_channels: int = 3
     frames: int = 1
     convolutions: tuple[int, ...] = (32, 64, 128, 256)
     feature_width: int = 512
@@ -66,7 +66,7 @@ class ShowAndTellConfig:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShowAndTellState(DecoderState):
-    """What the decoder carries; nothing of the image but what the LSTM made of it.
+    """The decoder's state. Only the LSTM's state contains information about the image.
 
     Arguments:
         recurrent: h and c, (N, n) each.
@@ -75,21 +75,21 @@ class ShowAndTellState(DecoderState):
     recurrent: LSTMStates = field(metadata=TARGET)
 
 
-class ShowAndTell(PictureDecoder[ShowAndTellState]):
-    """NIC: the image is the first word, and is shown once.
+class ShowAndTell(ImageDecoder[ShowAndTellState]):
+    """NIC: the image is the first input of the LSTM, in the place of a word (Vinyals et al. 2015, section 3.1).
 
         x_{-1} = CNN(I),   x_t = We S_t,   m_t = LSTM(x_t),   p(S_{t+1}) = softmax(Wp m_t)
 
-    What comes out at t = -1 is thrown away. Shown at every step the image overfitted, says the paper. The whole image has to
-    pass through one vector: here the mean over its places, in a linear map to the width of a word.
+    The output at t = -1 is not used. The paper reports that giving the image at every step leads to overfitting. The image is
+    one vector: here the mean over its positions, projected to the width of a word embedding.
 
     Arguments:
         config: its sizes.
 
-    >>> config = ShowAndTellConfig(target_vocabulary=7, picture_height=8, picture_width=8, convolutions=(8, 8), feature_width=6,
+    >>> config = ShowAndTellConfig(target_vocabulary=7, image_height=8, image_width=8, convolutions=(8, 8), feature_width=6,
     ...                            embedding_width=4, hidden_width=5)
-    >>> pictures = Pictures(torch.zeros(2, 1, 3, 8, 8, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool))
-    >>> ShowAndTell(config)(pictures, Tokens.pad([[1, 3], [1, 4]])).logits.shape
+    >>> images = Images(torch.zeros(2, 1, 3, 8, 8, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool))
+    >>> ShowAndTell(config)(images, Tokens.pad([[1, 3], [1, 4]])).logits.shape
     torch.Size([2, 2, 7])
     """
 
@@ -102,9 +102,9 @@ class ShowAndTell(PictureDecoder[ShowAndTellState]):
         self.output = nn.Linear(config.hidden_width, config.target_vocabulary)  # Wp
         nn.init.normal_(self.embedding.weight, std=0.1)
 
-    def forward(self, pictures: Pictures, target: Tokens, *, attended: bool = False) -> Captioned:
+    def forward(self, images: Images, target: Tokens, *, attended: bool = False) -> Captioned:
         """Teacher forcing: the true previous words (B, L) to logits (B, L, V); it has no attention weights."""
-        image = self.image(mean_annotation(*self.encoder(pictures)))
+        image = self.image(mean_annotation(*self.encoder(images)))
         words = self.dropout(self.embedding(target.ids))
         shown = torch.ones_like(target.valid[:, :1])
         outputs, _ = self.lstm.read(
@@ -112,8 +112,8 @@ class ShowAndTell(PictureDecoder[ShowAndTellState]):
         )
         return Captioned(self.output(self.dropout(outputs[:, 1:])))
 
-    def start(self, source: Pictures) -> ShowAndTellState:
-        """Show the images."""
+    def start(self, source: Images) -> ShowAndTellState:
+        """Read the images."""
         annotations, valid = self.encoder(source)
         image = self.image(mean_annotation(annotations, valid))
         _, recurrent = self.lstm.step(image, self.lstm.zeros(image))

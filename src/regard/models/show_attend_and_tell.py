@@ -1,7 +1,7 @@
 """Show, attend and tell: neural image caption generation with visual attention (Xu et al. 2015).
 
-The names in the comments are the paper's: annotations a_i of L places, states h_t and c_t of the LSTM, alignment e_ti and
-alpha_ti, context z_t, the gate beta_t (sections 3.1 and 4.2), the place s_t that hard attention samples (section 4.1).
+The names in the comments are the paper's: annotations a_i of L image positions, states h_t and c_t of the LSTM, alignment e_ti
+and alpha_ti, context z_t, the gate beta_t (sections 3.1 and 4.2), the position s_t that hard attention samples (section 4.1).
 """
 
 from __future__ import annotations
@@ -30,32 +30,33 @@ from regard.layers import (
     Dropout,
     LongShortTermMemoryCell,
     LSTMState,
-    Pictures,
+    Images,
     Tokens,
     mean_annotation,
 )
-from regard.models.captioning import Captioned, Drawn, PictureDecoder, check_captioner, encoder_of
+from regard.models.captioning import Captioned, Drawn, ImageDecoder, check_captioner, encoder_of
 from regard.models.config import check
 from regard.models.encoder_decoder import AttendingState, last_alignment
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShowAttendAndTellConfig:
-    """The sizes of a model; those of annotations, words and LSTM are the ones of the authors' code.
+    """The sizes of a model. Those of annotations, words and LSTM are from the authors' code.
 
     Arguments:
         target_vocabulary: number of tokens.
-        picture_height, picture_width, picture_channels: of the images, in pixels.
-        frames: the most frames of a sequence; 1 for images.
-        convolutions: channels of each block of the convolutional network, which halves height and width: four make 14 x 14 places
-            of 224 x 224 pixels.
+        image_height, image_width, image_channels: of the images, in pixels.
+        frames: the largest number of frames in a sequence; 1 for images.
+        convolutions: channels of each block of the convolutional network, which halves height and width: four blocks give 14 x 14
+            positions for 224 x 224 pixels.
         feature_width: D, of an annotation.
-        embedding_width: m, size of a word's vector.
-        hidden_width: n, size of the LSTM's state.
-        attention_width: size of the alignment network's hidden layer.
-        attention: `soft` weighs all places; `hard` looks at one, which is sampled in training and the most probable afterwards.
-        mean_share: of hard attention in training, for how many captions every word takes the mean of all places in place of a
-            sample.
+        embedding_width: m, the size of a word embedding.
+        hidden_width: n, the size of the LSTM's state.
+        attention_width: the size of the alignment network's hidden layer.
+        attention: `soft` weighs all positions; `hard` attends to one, which is sampled in training and the most probable one in
+            evaluation.
+        mean_share: for hard attention in training: the probability that the words of a caption use the mean of all positions
+            instead of a sample.
         dropout: probability of dropping an entry of annotations, embeddings and of the output layer in training.
         padding_id, start_id, end_id: special tokens.
 
@@ -66,9 +67,9 @@ class ShowAttendAndTellConfig:
     model_type: ClassVar[str] = "show_attend_and_tell"
 
     target_vocabulary: int
-    picture_height: int = 224
-    picture_width: int = 224
-    picture_channels: int = 3
+    image_height: int = 224
+    image_width: int = 224
+    image_channels: int = 3
     frames: int = 1
     convolutions: tuple[int, ...] = (32, 64, 128, 256)
     feature_width: int = 512
@@ -89,7 +90,7 @@ class ShowAttendAndTellConfig:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShowAttendAndTellState(AttendingState):
-    """What the decoder carries, and the image it looks at.
+    """The decoder's state, and the image that it attends to.
 
     Arguments:
         recurrent: h and c, (N, n) each.
@@ -99,8 +100,8 @@ class ShowAttendAndTellState(AttendingState):
     recurrent: LSTMState = field(metadata=TARGET)
 
 
-class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
-    """A captioner that looks at a part of the image for every word.
+class ShowAttendAndTell(ImageDecoder[ShowAttendAndTellState]):
+    """A captioner that attends to positions of the image for every word (Xu et al. 2015, section 3).
 
         a = CNN(I)                                                      L annotations
         c_0 = f_c(mean_i a_i),   h_0 = f_h(mean_i a_i)
@@ -109,15 +110,15 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
         h_t, c_t = LSTM([E y_{t-1} ; z_t], h_{t-1}, c_{t-1})
         p(y_t) ~ exp(Lo (E y_{t-1} + Lh h_t + Lz z_t))
 
-    f_c and f_h are a layer with tanh each, f_att is Bahdanau's.
+    f_c and f_h are linear layers with tanh; f_att is additive attention (Bahdanau et al. 2015).
 
     Arguments:
         config: its sizes and choices.
 
-    >>> config = ShowAttendAndTellConfig(target_vocabulary=7, picture_height=8, picture_width=8, convolutions=(8, 8),
+    >>> config = ShowAttendAndTellConfig(target_vocabulary=7, image_height=8, image_width=8, convolutions=(8, 8),
     ...                                  feature_width=6, embedding_width=4, hidden_width=5, attention_width=3)
-    >>> pictures = Pictures(torch.zeros(2, 1, 3, 8, 8, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool))
-    >>> captioned = ShowAttendAndTell(config)(pictures, Tokens.pad([[1, 3], [1, 4]]), attended=True)
+    >>> images = Images(torch.zeros(2, 1, 3, 8, 8, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool))
+    >>> captioned = ShowAttendAndTell(config)(images, Tokens.pad([[1, 3], [1, 4]]), attended=True)
     >>> captioned.logits.shape, captioned.weights.shape
     (torch.Size([2, 2, 7]), torch.Size([2, 2, 4]))
     """
@@ -154,13 +155,13 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialise embeddings N(0, 0.1^2) and the alignment's v small, so that it learns from the first step on."""
+        """Initialise embeddings N(0, 0.1^2), and v of the alignment small but not zero, so that it learns from the first step."""
         nn.init.normal_(self.embedding.weight, std=0.1)
         for module in self.modules():
             if isinstance(module, Additive):
                 nn.init.normal_(module.weight, std=module.weight.numel() ** -0.5)
 
-    def start(self, source: Pictures) -> ShowAttendAndTellState:
+    def start(self, source: Images) -> ShowAttendAndTellState:
         """Read the images."""
         annotations, valid = self.encoder(source)
         mean = mean_annotation(annotations, valid)
@@ -170,13 +171,13 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
             memory=self.attention.keys_values(annotations),
         )
 
-    def forward(self, pictures: Pictures, target: Tokens, *, attended: bool = False) -> Captioned:
-        """Teacher forcing: the true previous words (B, L) to logits (B, L, V), and what was looked at where that is asked for."""
-        state = self.start(pictures)
+    def forward(self, images: Images, target: Tokens, *, attended: bool = False) -> Captioned:
+        """Teacher forcing: the true previous words (B, L) to logits (B, L, V), and with `attended` the attention weights."""
+        state = self.start(images)
         embedded = self.dropout(self.embedding(target.ids))
         mask = _padding(state.source_valid)
         recurrent, hidden, contexts, seen = state.recurrent, [], [], []
-        record = self.means(len(pictures), embedded.device)
+        record = self.means(len(images), embedded.device)
         reals = target.valid.unsqueeze(-1).to(embedded.dtype).unbind(dim=1)
         for projected, real in zip(self.cell.input(embedded).unbind(dim=1), reals, strict=True):
             recurrent, context, inputs = self.advance(projected, recurrent, state.memory, mask, real, record)
@@ -195,9 +196,9 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
         real: Tensor | None = None,
         record: Mapping[str, Tensor] | None = None,
     ) -> tuple[LSTMState, Tensor, AttentionInputs]:
-        """One step: E y_{t-1} as the cell projects it (N, 4n), h_{t-1} and c_{t-1} to the next, z_t (N, D) and what was seen.
+        """One step: E y_{t-1}, projected by the cell (N, 4n), h_{t-1} and c_{t-1} to h_t, c_t, z_t (N, D) and the query.
 
-        States about one image, next to one another, are so many queries over its places.
+        The states of one image, which are next to each other, are queries over its positions.
         """
         before = recurrent[0]
         target = before.unflatten(0, (len(memory.key), -1))
@@ -207,7 +208,7 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
         return self.cell.advance(self.cell.with_context(projected, context), recurrent, real), context, inputs
 
     def means(self, rows: int, device: torch.device) -> dict[str, Tensor]:
-        """Which captions take the mean at every word, for the record of hard attention in training."""
+        """The captions that use the mean at every word, for the record of hard attention in training."""
         if not (self.hard and self.training):
             return {}
         return {MEAN: torch.rand((rows, 1, 1), device=device) < self.config.mean_share}
@@ -217,7 +218,7 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
         return self.output(self.dropout(embedded + self.from_hidden(hidden) + self.from_context(context)))
 
     def captioned(self, logits: Tensor, seen: list[AttentionInputs], valid: Tensor) -> Captioned:
-        """The weights of all steps at once, and what was sampled in them."""
+        """The weights of all steps, and the positions that were sampled."""
         query = torch.cat([inputs.query for inputs in seen], dim=2)
         record = {name: torch.cat([inputs.record[name] for inputs in seen], dim=2) for name in seen[0].record}
         inputs = AttentionInputs(query=query, key=seen[0].key, mask=Padding(valid), record=record)
@@ -236,11 +237,11 @@ class ShowAttendAndTell(PictureDecoder[ShowAttendAndTellState]):
         return self.logits(embedded, recurrent[0], context), state.advanced(recurrent=recurrent, query=query)
 
     def alignment(self, state: ShowAttendAndTellState) -> Tensor:
-        """alpha_t of the last step, or its one place, (N, L) float32; zeros before the first."""
+        """alpha_t of the last step, or its one position, (N, L) float32; zeros before the first step."""
         return last_alignment(self.attention, state)
 
 
 def _padding(valid: Tensor) -> Mask:
-    """The mask of real places, laid out once for all steps."""
+    """The mask of real positions, computed once for all steps."""
     batch, places = valid.shape
     return Padding(valid).materialize(batch=batch, queries=1, keys=places, device=valid.device)

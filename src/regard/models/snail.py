@@ -1,8 +1,8 @@
-"""A simple neural attentive meta-learner (Mishra, Rohaninejad, Chen, Abbeel 2018), SNAIL: convolutions and attention by turns.
+"""A simple neural attentive meta-learner (Mishra, Rohaninejad, Chen, Abbeel 2018), SNAIL: alternating convolutions and attention.
 
 The names in the comments are the paper's (section 3): a sequence x of T vectors of C channels; D the filters of a block of
 convolutions over time, R the dilation of one of them; K and V the widths of keys and values of an attention block. Every block
-concatenates its input with what it found, so the channels grow from block to block.
+concatenates its input and its output, so the number of channels grows from block to block.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class SNAILConfig:
         ways: N, the classes of an episode.
         shots: K, the labelled images of each class. A sequence has T = N K + 1 images: these and one without a label.
         side: rows and columns of an image, in pixels.
-        embedding_channels: of the convolutions that make a vector of each image, each of which halves rows and columns.
-        embedding_width: of that vector.
-        blocks: what the sequence goes through, in order.
+        embedding_channels: of the convolutions of the image embedding, each of which halves rows and columns.
+        embedding_width: the width of the image embedding.
+        blocks: the blocks, in order.
         filters: D of each block of convolutions, one number for each.
         key_widths, value_widths: K and V of each attention block, one number for each.
-        first_dilation: of a block's convolutions the first looks so far back, each of the others twice as far as the one before.
-            1 reaches every place; 2, as the paper's formula reads, none at an odd distance.
+        first_dilation: the dilation of the first convolution of a block; each further one has twice the dilation of the previous
+            one. With 1 all earlier positions are reached; with 2, as in the paper's formula, only those at an even distance.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -77,7 +77,7 @@ class SNAILConfig:
 
     @property
     def length(self) -> int:
-        """T, the images that are read one after another."""
+        """T, the number of images in a sequence."""
         return self.ways * self.shots + 1
 
 
@@ -89,7 +89,7 @@ class DenseBlock(nn.Module):
 
     Arguments:
         channels: C.
-        dilation: R; what lies before the first place is zero.
+        dilation: R; the input before the first position is zero.
         filters: D.
     """
 
@@ -106,13 +106,13 @@ class DenseBlock(nn.Module):
 
 
 class ConvolutionBlock(nn.Sequential):
-    """The paper's TC block: dense blocks of growing dilation, ceil(log2 T) of them, so that the last place reaches the first.
+    """The paper's TC block: ceil(log2 T) dense blocks of growing dilation, so that the last position depends on the first.
 
     Arguments:
         channels: C.
         length: T.
         filters: D; the output has C + ceil(log2 T) D channels.
-        first_dilation: of the first of them; each of the others has twice that of the one before.
+        first_dilation: the dilation of the first one; each further one has twice the dilation of the previous one.
     """
 
     def __init__(self, channels: int, length: int, filters: int, first_dilation: int = 1) -> None:
@@ -124,9 +124,9 @@ class ConvolutionBlock(nn.Sequential):
 
 
 class AttentionBlock(nn.Module):
-    """What each place gathers from those up to it, concatenated with its input.
+    """The paper's attention block: causal attention, concatenated with its input.
 
-        q, k, v = affine maps of x,   P = softmax(q k^T / sqrt(K)) over keys up to the query's own place
+        q, k, v = affine maps of x,   P = softmax(q k^T / sqrt(K)) over keys up to the query's position
         output = [x ; P v]
 
     Arguments:
@@ -151,17 +151,17 @@ class AttentionBlock(nn.Module):
 
 
 class EpisodeNorm(nn.Module):
-    """Batch norm over an episode: each channel of mean 0 and variance 1 over the episode's labelled images and all places.
+    """Batch norm over an episode: each channel has mean 0 and variance 1 over all positions of the episode's labelled images.
 
         y = g (x - mean) / sqrt(variance + 1e-5) + b,   mean and variance over the labelled images
 
-    Unlike the paper's batch norm it keeps nothing, does not depend on other episodes, and is the same in training and in use.
-    The images without a label are moved and scaled as the others are. Under a norm of each image alone sampled vectors of
-    Omniglot's images differ by a fifth of their length; under this one by twice that.
+    Unlike the paper's batch norm it has no running statistics, does not depend on other episodes, and is the same in training
+    and in evaluation. Images without a label are normalised with the same mean and variance. With a norm of each image alone the
+    vectors of Omniglot's images differ by a fifth of their length; with this norm by twice that.
 
     Arguments:
         channels: C.
-        labelled: how many images of an episode, its first, have a label.
+        labelled: the number of labelled images of an episode, which come first.
 
     >>> norm = EpisodeNorm(2, labelled=3)
     >>> x = norm(3 + torch.randn(8, 4, 2, 5, 5))  # eight episodes of four images
@@ -183,12 +183,12 @@ class EpisodeNorm(nn.Module):
         return ((x - mean) * scale + self.bias.view(-1, 1, 1)).to(x.dtype)
 
 
-class PictureBlock(nn.Module):
-    """A convolution 3 x 3 with a norm over the episode, ReLU and the maximum over 2 x 2.
+class ImageBlock(nn.Module):
+    """A 3 x 3 convolution with a norm over the episode, ReLU and 2 x 2 max pooling.
 
     Arguments:
         before, after: channels of its input and of its output.
-        labelled: how many images of an episode, its first, have a label.
+        labelled: the number of labelled images of an episode, which come first.
     """
 
     def __init__(self, before: int, after: int, labelled: int) -> None:
@@ -202,29 +202,29 @@ class PictureBlock(nn.Module):
         return F.max_pool2d(found.flatten(0, 1).relu(), 2).unflatten(0, x.shape[:2])
 
 
-class PictureEmbedding(nn.Sequential):
+class ImageEmbedding(nn.Sequential):
     """A vector of each image of an episode, (B, P, 1, Y, X) to (B, P, width): blocks of convolution, and a linear map.
 
     Arguments:
         channels: of each convolution.
         width: of the vector.
         side: of an image, in pixels.
-        labelled: how many images of an episode, its first, have a label.
+        labelled: the number of labelled images of an episode, which come first.
     """
 
     def __init__(self, channels: tuple[int, ...], width: int, side: int, labelled: int) -> None:
-        blocks = [PictureBlock(*pair, labelled) for pair in zip((1, *channels[:-1]), channels, strict=True)]
+        blocks = [ImageBlock(*pair, labelled) for pair in zip((1, *channels[:-1]), channels, strict=True)]
         left = side >> len(channels)
         super().__init__(*blocks, nn.Flatten(2), nn.Linear(channels[-1] * left * left, width))
 
 
 class SNAIL(nn.Module):
-    """Learns the classes of an episode as it reads: images with their labels one after another, and then one without.
+    """A few-shot classifier that reads the labelled images of an episode in sequence, and then one without a label.
 
-        x_t = [embedding(picture_t) ; one-hot(label_t)],   a label of zeros at the last
-        p(class of the last) = softmax(W blocks(x)_T + b)
+        x_t = [embedding(image_t) ; one-hot(label_t)],   the last label is zeros
+        p(class of the last image) = softmax(W blocks(x)_T + b)
 
-    Several images may be asked about after the same labelled ones. Each is read as if it were the only one.
+    Several images without a label can follow the same labelled ones. Each is classified independently of the others.
 
     Arguments:
         config: its sizes.
@@ -237,7 +237,7 @@ class SNAIL(nn.Module):
     def __init__(self, config: SNAILConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = PictureEmbedding(
+        self.embedding = ImageEmbedding(
             config.embedding_channels, config.embedding_width, config.side, config.length - 1
         )
         channels = config.embedding_width + config.ways
@@ -252,11 +252,11 @@ class SNAIL(nn.Module):
         self.blocks = nn.Sequential(*blocks)
         self.output = nn.Linear(channels, config.ways)
 
-    def forward(self, pictures: Tensor, labels: Tensor) -> Tensor:
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         """The class of each image without a label.
 
         Arguments:
-            pictures: (B, N K + Q, Y, X) uint8, those with labels first.
+            images: (B, N K + Q, Y, X) uint8, the labelled ones first.
             labels: (B, N K) int64, in [0, N), of these.
 
         Returns:
@@ -266,12 +266,12 @@ class SNAIL(nn.Module):
             ValueError: for images of another size, or too few.
         """
         side, shown = self.config.side, self.config.length - 1
-        if pictures.shape[2:] != (side, side) or pictures.shape[1] <= shown or labels.shape[1] != shown:
+        if images.shape[2:] != (side, side) or images.shape[1] <= shown or labels.shape[1] != shown:
             raise ValueError(
-                f"pictures {tuple(pictures.shape)} and labels {tuple(labels.shape)} are no episodes of {shown} labelled "
-                f"pictures of {side} x {side} and at least one more"
+                f"images {tuple(images.shape)} and labels {tuple(labels.shape)} are no episodes of {shown} labelled "
+                f"images of {side} x {side} and at least one more"
             )
-        embedded = self.embedding(pictures.unsqueeze(2).to(self.output.weight.dtype) / 127.5 - 1)
+        embedded = self.embedding(images.unsqueeze(2).to(self.output.weight.dtype) / 127.5 - 1)
         told = F.one_hot(labels, self.config.ways).to(embedded.dtype)
         learnt = torch.cat((embedded[:, :shown], told), dim=-1)  # (B, N K, C)
         asked = F.pad(embedded[:, shown:], (0, self.config.ways))  # (B, Q, C)

@@ -1,7 +1,7 @@
 """Sequence to sequence learning with neural networks (Sutskever, Vinyals, Le 2014): two LSTM stacks, the source reversed.
 
-The names in the comments are the paper's (section 2): source x_1 .. x_T, target y_1 .. y_T'. There is no attention: all that the
-decoder knows of the source is the state the encoder ends in.
+The names in the comments are the paper's (section 2): source x_1 .. x_T, target y_1 .. y_T'. There is no attention: the decoder
+only has the last state of the encoder.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from regard.models.encoder_decoder import RecurrentEncoderDecoder
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SutskeverConfig:
-    """The sizes of a pair of LSTM stacks; the defaults are the paper's, as recalled.
+    """The sizes of a pair of LSTM stacks. The defaults are the paper's, as far as known.
 
     Arguments:
         source_vocabulary, target_vocabulary: numbers of tokens.
-        embedding_width: m, size of a token's vector.
+        embedding_width: m, the size of a token embedding.
         hidden_width: n, size of each layer's h and of its c.
-        layers: of the encoder, and of the decoder.
-        reverse_source: read the source from its last word to its first, as the paper does, so that the first words of source and
-            target come to stand near each other; false to compare.
-        dropout: probability of dropping, in training, an entry of embeddings, of what goes from one layer up to the next, and of
+        layers: the number of layers of the encoder, and of the decoder.
+        reverse_source: whether the source is read from the last word to the first, as in the paper, so that the first words of
+            source and target are close to each other; false for comparison.
+        dropout: probability of dropping, in training, an entry of embeddings, of the outputs between layers, and of
             what the output reads; 0 in the paper.
         initialization: `paper` initialises every parameter U(-0.08, 0.08) as published; `standard` initialises LSTM layers as
             PyTorch does, with forget biases of 1, and embeddings N(0, 0.1^2).
@@ -60,7 +60,7 @@ class SutskeverConfig:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SutskeverState(DecoderState):
-    """What the decoder carries, and all that it knows of the source.
+    """The decoder's state, which is all its information about the source.
 
     Arguments:
         layers: h and c of every layer, (N, n) each, from the bottom up.
@@ -70,7 +70,7 @@ class SutskeverState(DecoderState):
 
 
 class SutskeverEncoder(nn.Module):
-    """Words to the state after the last one read, of every layer."""
+    """Words to the last state of every layer."""
 
     def __init__(self, config: SutskeverConfig) -> None:
         super().__init__()
@@ -80,13 +80,13 @@ class SutskeverEncoder(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, source: Tokens) -> LSTMStates:
-        """Source (B, S) to h and c of every layer, (B, n) each. Only real tokens are turned round, padding is not."""
+        """Source (B, S) to h and c of every layer, (B, n) each. Only real tokens are reversed, padding is not."""
         embedded = self.dropout(self.embedding(source.ids))
         return self.stack.read(embedded, source.valid, backwards=self.reverse_source)[1]
 
 
 class SutskeverDecoder(nn.Module):
-    """Words so far to the next word, from where the encoder ended."""
+    """Previous words to the next word, starting from the last state of the encoder."""
 
     def __init__(self, config: SutskeverConfig) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class SutskeverDecoder(nn.Module):
 
 
 class Sutskever(RecurrentEncoderDecoder[SutskeverConfig, SutskeverEncoder, SutskeverDecoder, SutskeverState]):
-    """Two LSTM stacks: one reads the source from its end to its beginning, the other starts from its state and writes.
+    """Two LSTM stacks: one reads the reversed source, the other starts from its last state (Sutskever et al. 2014, section 2).
 
         (h, c)_0 of each decoder layer = (h, c) of the same encoder layer after x_T, x_{T-1}, .. x_1
         p(y_t | y_<t, x) = softmax(W h_t + b)          h_t of the top layer, after y_{t-1} was read

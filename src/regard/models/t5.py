@@ -39,32 +39,32 @@ from regard.models.config import check, check_shares, check_sizes, check_tokens,
 from regard.models.encoder_decoder import AttentionEncoderDecoder, DecoderStack
 
 PIECES = 32_128
-"""Tokens of the published models: 32,000 pieces, 100 sentinels, and 28 that are never used."""
+"""The tokens of the published models: 32,000 pieces, 100 sentinels, and 28 unused ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class T5Config:
-    """The sizes of a T5; the defaults are the small model's.
+    """The sizes of a T5. The defaults are those of the small model.
 
     Arguments:
-        source_vocabulary, target_vocabulary: the number of tokens, the same for both: there is one table.
+        source_vocabulary, target_vocabulary: the number of tokens, the same for both, since they share a table.
         width: D, of the model.
         heads: H.
-        head_width: E, of a head; H E may be another number than D.
-        feedforward_width: F, inside the feed-forward nets.
+        head_width: E, of a head; H E can differ from D.
+        feedforward_width: F, the hidden width of the feed-forward networks.
         encoder_layers, decoder_layers: numbers of blocks.
-        activation: of the feed-forward nets; `relu` as published, `gelu_tanh` in version 1.1.
-        gated: whether a third matrix gates them, as in version 1.1.
-        buckets: how many distances the bias of self-attention distinguishes, in the encoder half of them for each direction.
-        maximum_distance: from here on all distances are alike.
+        activation: of the feed-forward networks; `relu` as published, `gelu_tanh` in version 1.1.
+        gated: whether the feed-forward networks are gated, as in version 1.1.
+        buckets: the number of buckets of the relative position bias; in the encoder half of them for each direction.
+        maximum_distance: all distances from here on share a bucket.
         sharing: `all` = source, target and output share one table, as published; `inputs` = the output has its own, as in
             version 1.1.
-        scaled_output: whether what the decoder gives is multiplied by D^-1/2 before the output's table; false in version 1.1.
+        scaled_output: whether the decoder's output is multiplied by D^-1/2 before the output layer; false in version 1.1.
         dropout: probability, in training, of dropping an entry of the embeddings, of each sub-layer's output, inside the
-            feed-forward nets and of what each stack gives, and an attention weight.
+            feed-forward networks and of the output of each stack, and an attention weight.
         norm_epsilon: added to the mean square in norms.
-        alignment_layer: the decoder block whose attention over the source, averaged over heads, is `alignment`; -1 is the last.
-        padding_id, start_id, end_id: special tokens; a target starts with padding.
+        alignment_layer: the decoder block whose cross-attention, averaged over heads, is `alignment`; -1 is the last.
+        padding_id, start_id, end_id: special tokens; a target starts with the padding token.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -127,7 +127,7 @@ class T5Config:
 
     @property
     def maximum_positions(self) -> None:
-        """None: no source and no target is too long."""
+        """None: sources and targets can have any length."""
         return None
 
     @classmethod
@@ -182,7 +182,7 @@ class T5Config:
 
 
 class T5Stack(nn.Module):
-    """What encoder and decoder have in common: a bias by distance that all blocks share, and a norm at the end."""
+    """The common part of encoder and decoder: a relative position bias that all blocks share, and a norm at the end."""
 
     def __init__(
         self,

@@ -52,31 +52,31 @@ class TransformerConfig:
         source_vocabulary, target_vocabulary: numbers of tokens.
         width: D, of the model.
         heads: H; divides the width.
-        feedforward_width: F, inside the feed-forward nets.
+        feedforward_width: F, the hidden width of the feed-forward networks.
         encoder_layers, decoder_layers: numbers of blocks.
         norm: `post` normalises after each residual sum, as published; `pre` before each sub-layer, with one more norm at the end
             of each stack.
-        positions: `sinusoidal` (fixed), `learned`, `relative`: in self-attention keys and values have a vector for their distance
-            from the query (Shaw et al. 2018), or `none`: nothing then tells the encoder the order of its tokens.
-        relative_distance: the farthest distance that relative positions distinguish; 16 in their paper's base model.
-        maximum_positions: the longest source or target, in tokens. Sinusoids cost nothing: raise it at will.
-        first_position: the row of position 0 in tables of learned positions; rows before it are never read. BART has 2.
-        scaled_embedding: whether token vectors are times sqrt(D), as published; BART's are not.
+        positions: `sinusoidal` (fixed); `learned`; `relative`, vectors for the distance between query and key in self-attention
+            (Shaw et al. 2018); or `none`, and then the encoder does not depend on the order of its tokens.
+        relative_distance: the largest distance that relative positions distinguish; 16 in the base model of their paper.
+        maximum_positions: the longest source or target, in tokens. Sinusoidal positions have no parameters, so it can be large.
+        first_position: the row of position 0 in tables of learned positions; rows before it are not used. BART has 2.
+        scaled_embedding: whether embeddings are multiplied by sqrt(D), as published; BART does not.
         embedding_norm: one more layer norm, of the sum of token and position vectors, as in BART.
         sharing: `all` = source, target and output share one table (needs one vocabulary); `target` = target and output; `none`.
-        score, alignment: of every attention: `scaled_dot` and `softmax`, or a score and an alignment of your own, or a mechanism
-            of your own as score.
+        score, alignment: of every attention: `scaled_dot` and `softmax`, or your own score and alignment, or your own mechanism
+            as `score`.
         scale_power: attention scores are q . k / E^scale_power, E the width of a head: 0.5 as published, 0 the plain inner
             product, 1 the error of some lectures.
         attention_bias: biases in the attention projections; the published model has none.
         dropout: probability of dropping an entry of each sub-layer's output and of the embeddings in training.
         attention_dropout: of attention weights (0 as published).
-        feedforward_dropout: inside the feed-forward nets (0 as published).
-        activation: of the feed-forward nets; `relu` as published.
-        norm_epsilon: added to the variance in layer norms. 1e-5 is what other tools assume who open the folder.
-        output_bias: `padding` rules the padding token out: its logit is -10,000 and its row of the tables stays zero; `trained`
-            adds one trained number to each logit; `none` adds nothing.
-        alignment_layer: the decoder block whose attention over the source, averaged over heads, is `alignment`; -1 is the last.
+        feedforward_dropout: inside the feed-forward networks (0 as published).
+        activation: of the feed-forward networks; `relu` as published.
+        norm_epsilon: added to the variance in layer norms. Other tools that open the folder assume 1e-5.
+        output_bias: `padding` excludes the padding token: its logit is -10,000, and its row of the tables stays zero; `trained`
+            adds a trained bias to each logit; `none` adds nothing.
+        alignment_layer: the decoder block whose cross-attention, averaged over heads, is `alignment`; -1 is the last.
         padding_id, start_id, end_id: special tokens of the target.
 
     Raises:
@@ -198,7 +198,7 @@ class TransformerConfig:
 
     @property
     def ruled_out(self) -> int | None:
-        """The token that is never written, whose rows stay zero: padding, except where that is also how a text ends."""
+        """The token that is never predicted, whose rows stay zero: padding, unless padding is also the end token."""
         return self.padding_id if self.output_bias == "padding" and self.padding_id != self.end_id else None
 
     @classmethod
@@ -255,7 +255,7 @@ class TransformerDecoder(DecoderStack):
         """Teacher forcing: target (B, L) and the encoder's output (B, S, D) to (B, L, D).
 
         Arguments:
-            source_places: (B, S), the place of each source token where that is not its column.
+            source_places: (B, S), the position of each source token, if that is not its column.
         """
         places = positions_of(target.valid)
         x = self.embedding(target.ids, places)
@@ -279,20 +279,20 @@ class TransformerDecoder(DecoderStack):
         return self.norm(x)
 
     def embedded(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Tokens (B, L) at their positions (B, L), to what the first block reads, (B, L, D)."""
+        """The input of the first block: tokens (B, L) at positions (B, L) to (B, L, D)."""
         return self.embedding(ids, positions)
 
     def finished(self, x: Tensor) -> Tensor:
-        """Under the last norm, (B, L, D)."""
+        """The output of the last block after the last norm, (B, L, D)."""
         return self.norm(x)
 
 
 class Transformer(AttentionEncoderDecoder):
-    """The encoder-decoder Transformer, post-norm as published or pre-norm.
+    """The encoder-decoder Transformer (Vaswani et al. 2017), post-norm as published or pre-norm.
 
         x = sqrt(D) E[token] + PE[position]
-        encoder block:  self-attention, feed-forward;   decoder block:  causal self-attention, attention over the source,
-        feed-forward;   each inside LayerNorm(x + Dropout(sublayer(x))), or x + Dropout(sublayer(LayerNorm(x))) with pre-norm
+        encoder block:  self-attention, feed-forward;   decoder block:  causal self-attention, cross-attention, feed-forward
+        each sub-layer:  LayerNorm(x + Dropout(sublayer(x))), or with pre-norm x + Dropout(sublayer(LayerNorm(x)))
         logits = x E^T, and -10,000 for padding
 
     Arguments:
@@ -402,16 +402,16 @@ class Transformer(AttentionEncoderDecoder):
 
     @property
     def maximum_source_length(self) -> int | None:
-        """The number of positions, the source's end token taking one."""
+        """The number of positions, of which the end token of the source takes one."""
         return self.config.maximum_positions
 
     @property
     def maximum_target_length(self) -> int | None:
-        """The number of positions: the start token takes one and the end token needs none."""
+        """The number of positions, of which the start token takes one; the end token needs none."""
         return self.config.maximum_positions
 
     def forward(self, source: Tokens, target: Tokens) -> Tensor:
-        """Logits of every next target token, given the true ones before it.
+        """Logits of every next target token, given the true previous tokens (teacher forcing).
 
         Arguments:
             source: (B, S) tokens.
@@ -421,7 +421,7 @@ class Transformer(AttentionEncoderDecoder):
             (B, L, V); row l predicts target token l + 1.
 
         Raises:
-            InputError: where source or target is longer than `maximum_positions`.
+            InputError: if source or target is longer than `maximum_positions`.
         """
         check_length(target.ids.shape[1], self.config.maximum_positions, "target")
         return self.logits(self.decoder(target, self.encoded(source), source.valid, source.places))
@@ -430,7 +430,7 @@ class Transformer(AttentionEncoderDecoder):
         """The encoder's output (B, S, D).
 
         Raises:
-            InputError: where the source is longer than `maximum_positions`.
+            InputError: if the source is longer than `maximum_positions`.
         """
         check_length(source.ids.shape[1], self.config.maximum_positions, "source")
         return self.encoder(source)
@@ -443,14 +443,14 @@ class Transformer(AttentionEncoderDecoder):
         """Consume tokens (N,); return the logits (N, V) of the next and the state after.
 
         Raises:
-            InputError: where no position is left.
+            InputError: if the target has reached `maximum_positions`.
         """
         check_length(state.longest + 1, self.config.maximum_positions, "target")
         return super().step(tokens, state)
 
 
 def _drawn(layer: M) -> M:
-    """`layer` with Glorot-uniform matrices and zero biases, as in the authors' own code."""
+    """`layer` with Glorot-uniform matrices and zero biases, as in the authors' code."""
     for module in layer.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)

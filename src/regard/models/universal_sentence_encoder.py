@@ -1,6 +1,6 @@
-"""The Universal Sentence Encoder (Cer et al. 2018), both of it: a Transformer, and a deep averaging network.
+"""The Universal Sentence Encoder (Cer et al. 2018) in both variants: a Transformer, and a deep averaging network.
 
-The paper gives no sizes next to the 512 of a text's vector; what else is in the configs is this package's choice.
+The paper gives no sizes except the 512 of a text's vector; all other sizes in the configs are choices of this package.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ from regard.models.config import check, check_sentence_encoder, check_shares, ch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class USETransformerConfig:
-    """The sizes of the Universal Sentence Encoder that is a Transformer.
+    """The sizes of the Transformer variant of the Universal Sentence Encoder.
 
     Arguments:
         vocabulary: V, number of tokens.
         width: D, of the vectors of tokens and of texts; even.
         heads: H; divides the width.
-        feedforward_width: F, inside the feed-forward nets.
+        feedforward_width: F, inside the feed-forward networks.
         layers: number of blocks.
         maximum_positions: the longest text, in tokens.
-        activation: of the feed-forward nets.
-        dropout: probability of dropping an entry of the embeddings, of each sub-layer's output and in front of the head in
+        activation: of the feed-forward networks.
+        dropout: probability of dropping an entry of the embeddings, of each sub-layer's output and of the head's input in
             training.
         attention_dropout: of attention weights.
         classifier_width: of the hidden layer of the head; 0 for a linear map.
         padding_id: the id that fills padding.
         texts: how many texts the head reads, 1 or 2. Filled in by the task.
-        head: what is predicted of them: `none`, `sequence` or `choice`. Filled in by the task.
-        outputs: how many numbers the head gives. Filled in by the task.
+        head: the prediction for them: `none`, `sequence` or `choice`. Filled in by the task.
+        outputs: the number of outputs of the head. Filled in by the task.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -96,12 +96,11 @@ class USETransformerConfig:
 
 
 class USETransformer(SentenceEncoderModel):
-    """The encoder of a Transformer, whose word embeddings are summed to that of their text (section 3.1).
+    """A Transformer encoder whose token vectors are summed to the vector of the text (section 3.1).
 
         u = sum_t h_t / sqrt(n),   h the last block's vectors of the n tokens
 
-    The sum is divided by the root of n, not by n: of terms that vary alone it then has the same variance for short texts and
-    long ones.
+    The sum is divided by sqrt(n), not by n: for independent terms its variance is then the same for short and long texts.
 
     Arguments:
         config: its sizes.
@@ -130,14 +129,14 @@ class USETransformer(SentenceEncoderModel):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """All alike."""
+        """The width of the embeddings and of each block, D for all."""
         return (self.config.width,) * (1 + self.config.layers)
 
     def hidden_states(self, tokens: Tokens, segments: Tensor | None = None) -> tuple[Tensor, ...]:
-        """The embedding's vectors and those of each block, (B, L, D) each.
+        """The embeddings and the output of each block, (B, L, D) each.
 
         Raises:
-            InputError: where a text is longer than the model has positions for.
+            InputError: if a text is longer than `maximum_positions`.
         """
         del segments
         batch, length = tokens.ids.shape
@@ -150,27 +149,27 @@ class USETransformer(SentenceEncoderModel):
         return tuple(states)
 
     def vector(self, hidden: Tensor, tokens: Tokens) -> Tensor:
-        """The sum of the real tokens' vectors over the root of their number, (B, D)."""
+        """The sum of the real tokens' vectors, divided by the square root of their number, (B, D)."""
         total = hidden.masked_fill(~tokens.valid.unsqueeze(-1), 0.0).sum(dim=1)
         return total / tokens.valid.sum(dim=1, keepdim=True).clamp_min(1).sqrt().to(hidden.dtype)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class USEAveragingConfig:
-    """The sizes of the Universal Sentence Encoder that is a deep averaging network.
+    """The sizes of the deep averaging network variant of the Universal Sentence Encoder.
 
     Arguments:
         vocabulary: V, number of tokens.
         width: D, of the vectors of tokens, of bigrams, and of texts.
-        bigrams: rows of the table of bigrams; two that fall on one row share its vector. 0 for no bigrams.
-        feedforward_layers: linear maps behind the mean, an activation between two of them.
-        activation: between them.
-        dropout: probability of dropping an entry of the mean, and in front of the head, in training.
+        bigrams: rows of the hash table of bigrams; bigrams with the same hash share a vector. 0 = no bigrams.
+        feedforward_layers: the number of linear maps after the mean.
+        activation: between two of them.
+        dropout: probability of dropping an entry of the mean, and of the head's input, in training.
         classifier_width: of the hidden layer of the head; 0 for a linear map.
         padding_id: the id that fills padding.
         texts: how many texts the head reads, 1 or 2. Filled in by the task.
-        head: what is predicted of them: `none`, `sequence` or `choice`. Filled in by the task.
-        outputs: how many numbers the head gives. Filled in by the task.
+        head: the prediction for them: `none`, `sequence` or `choice`. Filled in by the task.
+        outputs: the number of outputs of the head. Filled in by the task.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -199,7 +198,7 @@ class USEAveragingConfig:
 
     @property
     def layers(self) -> int:
-        """None: the vectors of tokens are looked up."""
+        """Empty: token vectors are only looked up."""
         return 0
 
     @property
@@ -209,17 +208,16 @@ class USEAveragingConfig:
 
     @property
     def maximum_positions(self) -> int:
-        """There are no positions to run out of."""
+        """None: texts can have any length."""
         return LONGEST
 
 
 class USEAveraging(SentenceEncoderModel):
-    """The mean of words and bigrams, through a feed-forward net (section 3.2; Iyyer et al. 2015).
+    """The mean of word and bigram embeddings, through a feed-forward network (section 3.2; Iyyer et al. 2015).
 
         m = (sum_t E[w_t] + sum_t E2[w_t w_{t+1}]) / (n + n - 1),   u = W_k f(... f(W_1 m + b_1)) + b_k
 
-    Its time grows with the length of the text; of the order of words it knows which stand side by side, and without bigrams
-    nothing.
+    Its time is linear in the length of the text. It depends on word order only through the bigrams.
 
     Arguments:
         config: its sizes.
@@ -248,7 +246,7 @@ class USEAveraging(SentenceEncoderModel):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Of the vectors of tokens."""
+        """The width of the token vectors."""
         return (self.config.width,)
 
     def hidden_states(self, tokens: Tokens, segments: Tensor | None = None) -> tuple[Tensor, ...]:
@@ -272,7 +270,7 @@ class USEAveraging(SentenceEncoderModel):
 
 
 def bigram_rows(first: Tensor, second: Tensor, vocabulary: int, rows: int) -> Tensor:
-    """The row of each bigram in a table of so many: the same for the same two tokens, spread over the table for others.
+    """The row of each bigram in a hash table: the same for the same two tokens, spread over the table for others.
 
     Arguments:
         first, second: int64 of one shape, ids below `vocabulary`.

@@ -1,6 +1,7 @@
 """An image is worth 16 x 16 words: Transformers for image recognition at scale (Dosovitskiy et al. 2021), the Vision Transformer.
 
-The names in the comments are the paper's (section 3.1): E the map of a patch, E_pos the positions, z_l the vectors after layer l.
+The names in the comments are the paper's (section 3.1): E the projection of a patch, E_pos the position embeddings, z_l the
+vectors after layer l.
 """
 
 from __future__ import annotations
@@ -18,46 +19,46 @@ from regard.layers import (
     EncoderBlock,
     FeedForward,
     PatchEmbedding,
-    Pictures,
+    Images,
     Pixels,
     Residual,
     halving_blocks,
 )
-from regard.layers.pictures import POSITION_INIT_STD, SCALE, Grid, resized_positions
-from regard.models.config import check, check_channels, check_divides, check_picture_classifier, check_shares
+from regard.layers.images import POSITION_INIT_STD, SCALE, Grid, resized_positions
+from regard.models.config import check, check_channels, check_divides, check_image_classifier, check_shares
 from regard.structure import renamed
 
 NORM_EPSILON = 1e-6
-"""Of the layer norms in the authors' code."""
+"""The epsilon of the layer norms in the authors' code."""
 
 
 @renamed(position_deviation="position_init_std", pixel_deviation="pixel_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViTConfig:
-    """The sizes of a ViT; the defaults are those of ViT-B/16.
+    """The sizes of a Vision Transformer. The defaults are those of ViT-B/16.
 
     Arguments:
-        picture_height, picture_width, picture_channels: of the images, in pixels. Filled in by the task.
-        outputs: the number of classes; 0 for none, and then the model gives the vector of the image. Filled in by the task.
-        patch: P, pixels from side to side of a square patch; where there are convolutions, places of what they make.
+        image_height, image_width, image_channels: of the images, in pixels. Filled in by the task.
+        outputs: the number of classes; with 0 the model returns the vector of the image. Filled in by the task.
+        patch: P, the side of a square patch in pixels; with convolutions, in positions of their output.
         width: D.
         heads: H; divides the width.
-        feedforward_width: inside the feed-forward nets.
+        feedforward_width: the hidden width of the feed-forward networks.
         layers: number of blocks.
-        convolutions: channels of blocks in front, each of which halves height and width; none in the paper's plain model, some
-            in its hybrid.
-        pooling: `token`: the image's vector is that of the class token; `mean`: the mean over patches, and there is no token.
-        activation: of the feed-forward nets.
-        query_key_value_bias: whether the maps of queries, keys and values have biases.
-        dropout: probability of dropping an entry of the embedding, inside feed-forward nets and of each sub-layer's output in
+        convolutions: the channels of convolutional blocks before the patches, each of which halves height and width; empty in the
+            plain model of the paper, not empty in its hybrid.
+        pooling: the vector of the image: `token`, that of the class token; or `mean`, the mean over patches, with no class token.
+        activation: of the feed-forward networks.
+        query_key_value_bias: whether the projections of queries, keys and values have biases.
+        dropout: probability of dropping an entry of the embedding, inside feed-forward networks and of each sub-layer's output in
             training.
         attention_dropout: of attention weights.
-        position_init_std: standard deviation of the normal distribution that positions are sampled from. The paper's 0.02 is
-            tiny compared with a patch's vector; 1 is about as much, and a small model learns sooner from it.
+        position_init_std: standard deviation of the initial position embeddings. The paper's 0.02 is much smaller than the vector
+            of a patch; with 1 they have about the same size, and a small model learns faster.
         norm_epsilon: added to the variance in layer norms.
-        pixel_mean, pixel_std: what pixels between 0 and 1 are moved and divided by, one number or one for each channel.
-        pixel_scale: what makes pixels, from 0 to 255, such numbers before; 1 / 255, unless a folder of another library says
-            otherwise.
+        pixel_mean, pixel_std: the mean subtracted from pixels in [0, 1] and the divisor, one number or one for each channel.
+        pixel_scale: the factor that maps pixels from 0 .. 255 to [0, 1]; 1 / 255, unless the folder of another library has
+            another one.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -65,9 +66,9 @@ class ViTConfig:
 
     model_type: ClassVar[str] = "vit"
 
-    picture_height: int
-    picture_width: int
-    picture_channels: int
+    image_height: int
+    image_width: int
+    image_channels: int
     outputs: int
     patch: int = 16
     width: int = 768
@@ -87,7 +88,7 @@ class ViTConfig:
     pixel_scale: float = SCALE
 
     def __post_init__(self) -> None:
-        check_picture_classifier(self, "patch", "width", "heads", "feedforward_width", "layers", least=0)
+        check_image_classifier(self, "patch", "width", "heads", "feedforward_width", "layers", least=0)
         check_channels("convolutions", self.convolutions, some=False)
         check(
             self.width % self.heads == 0,
@@ -103,7 +104,7 @@ class ViTConfig:
         for name in ("pixel_mean", "pixel_std"):
             value = getattr(self, name)
             check(
-                len(value) in (1, self.picture_channels),
+                len(value) in (1, self.image_channels),
                 name,
                 value,
                 "one number, or one for each channel",
@@ -114,7 +115,7 @@ class ViTConfig:
     @property
     def grid(self) -> Grid:
         """Rows and columns of patches."""
-        return self.picture_height // self.step, self.picture_width // self.step
+        return self.image_height // self.step, self.image_width // self.step
 
     @property
     def step(self) -> int:
@@ -124,7 +125,7 @@ class ViTConfig:
     @classmethod
     def base(cls, patch: int = 16, *, size: int = 224, outputs: int = 1_000) -> ViTConfig:
         """ViT-B: 86,567,656 parameters with patches of 16."""
-        return cls(picture_height=size, picture_width=size, picture_channels=3, outputs=outputs, patch=patch)
+        return cls(image_height=size, image_width=size, image_channels=3, outputs=outputs, patch=patch)
 
     @classmethod
     def large(cls, patch: int = 16, *, size: int = 224, outputs: int = 1_000) -> ViTConfig:
@@ -138,12 +139,12 @@ class ViTConfig:
 
     @classmethod
     def tiny(cls, patch: int = 16, *, size: int = 224, outputs: int = 1_000) -> ViTConfig:
-        """ViT-Ti, of the authors' repository."""
+        """ViT-Ti of the authors' repository."""
         return cls._of(12, 192, 768, 3, patch, size, outputs)
 
     @classmethod
     def small(cls, patch: int = 16, *, size: int = 224, outputs: int = 1_000) -> ViTConfig:
-        """ViT-S, of the authors' repository."""
+        """ViT-S of the authors' repository."""
         return cls._of(12, 384, 1536, 6, patch, size, outputs)
 
     @classmethod
@@ -151,9 +152,9 @@ class ViTConfig:
         cls, layers: int, width: int, feedforward_width: int, heads: int, patch: int, size: int, outputs: int
     ) -> ViTConfig:
         return cls(
-            picture_height=size,
-            picture_width=size,
-            picture_channels=3,
+            image_height=size,
+            image_width=size,
+            image_channels=3,
             outputs=outputs,
             patch=patch,
             width=width,
@@ -164,25 +165,25 @@ class ViTConfig:
 
 
 class ViT(nn.Module):
-    """A Transformer's encoder over the patches of an image.
+    """A Transformer encoder over the patches of an image (Dosovitskiy et al. 2021, section 3.1).
 
         z_0 = [x_class; x_1 E; ...; x_N E] + E_pos                        (1)
         z'_l = MSA(LN(z_{l-1})) + z_{l-1}                                 (2)
         z_l = MLP(LN(z'_l)) + z'_l                                        (3)
         y = LN(z_L)_0,   logits = W y + b                                 (4)
 
-    Nothing in it knows that patches 1 and 2 are neighbours, or that what is a stroke here is one there: it learns both. With
-    `convolutions` in front patches are cut out of what these make, as in the paper's hybrid; with `pooling: mean` y is the mean
-    over patches.
+    The model has no built-in locality or translation equivariance: it learns which patches are neighbours. With `convolutions`
+    patches are taken from the output of the convolutions, as in the paper's hybrid. With `pooling: mean` y is the mean over
+    patches.
 
     Arguments:
         config: its sizes.
 
     >>> import torch
-    >>> config = ViTConfig(picture_height=8, picture_width=8, picture_channels=1, outputs=3, patch=4, width=8, heads=2,
+    >>> config = ViTConfig(image_height=8, image_width=8, image_channels=1, outputs=3, patch=4, width=8, heads=2,
     ...                    feedforward_width=16, layers=1)
-    >>> pictures = Pictures(torch.zeros(2, 1, 1, 8, 8, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool))
-    >>> ViT(config)(pictures).shape
+    >>> images = Images(torch.zeros(2, 1, 1, 8, 8, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool))
+    >>> ViT(config)(images).shape
     torch.Size([2, 3])
     """
 
@@ -190,14 +191,14 @@ class ViT(nn.Module):
         super().__init__()
         self.config = config
         self.pixels = Pixels(
-            (config.picture_channels, config.picture_height, config.picture_width),
+            (config.image_channels, config.image_height, config.image_width),
             mean=config.pixel_mean,
             std=config.pixel_std,
             scale=config.pixel_scale,
         )
-        self.stem = halving_blocks(config.picture_channels, config.convolutions)
+        self.stem = halving_blocks(config.image_channels, config.convolutions)
         self.embedding = PatchEmbedding(
-            (config.picture_channels, *config.convolutions)[-1],
+            (config.image_channels, *config.convolutions)[-1],
             config.width,
             patch=config.patch,
             grid=config.grid,
@@ -211,7 +212,7 @@ class ViT(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """As the authors' code: Xavier's uniform matrices, biases of feed-forward nets all but zero, a head of zeros."""
+        """Initialise as the authors' code: Xavier uniform matrices, tiny biases in feed-forward networks, a head of zeros."""
         for module in self.layers.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
@@ -232,33 +233,33 @@ class ViT(nn.Module):
 
     @property
     def leading(self) -> int:
-        """How many vectors are before those of the patches: one, the class token's, or none."""
+        """The number of vectors before those of the patches: 1 with a class token, else 0."""
         return int(self.config.pooling == "token")
 
-    def hidden(self, pictures: Pictures) -> Tensor:
+    def hidden(self, images: Images) -> Tensor:
         """LN(z_L), (B, N + 1, D) with the class token first, or (B, N, D) without one."""
-        x = self.stem(self.pixels(pictures, self.norm.weight.dtype))
+        x = self.stem(self.pixels(images, self.norm.weight.dtype))
         x = self.dropout(self.embedding(x))
         positions = Positions.of_text(x.shape[1], device=x.device)
         for layer in self.layers:
             x = layer(x, None, positions=positions)
         return self.norm(x)
 
-    def forward(self, pictures: Pictures) -> Tensor:
-        """Images to logits (B, outputs); to y (B, D) where there are no classes."""
-        hidden = self.hidden(pictures)
+    def forward(self, images: Images) -> Tensor:
+        """Images to logits (B, outputs), or to y (B, D) without classes."""
+        hidden = self.hidden(images)
         pooled = hidden[:, 0] if self.config.pooling == "token" else hidden.mean(dim=1)
         return pooled if self.head is None else self.head(pooled)
 
 
 def at_size(tensors: dict[str, Tensor], before: ViTConfig, after: ViTConfig) -> dict[str, Tensor]:
-    """The parameters of a ViT for images of another size: the positions of patches interpolated, all else as it is.
+    """The parameters of a ViT for images of another size: position embeddings are interpolated, all others are kept.
 
-    A ViT is often fine-tuned at a higher resolution than it was pre-trained at (section 3.2).
+    A ViT is often fine-tuned at a higher resolution than in pre-training (section 3.2).
 
     Arguments:
-        tensors: by name.
-        before, after: what they are of, and what they are to be of.
+        tensors: the parameters by name.
+        before, after: the config of these parameters, and the config of the new ones.
     """
     name = "embedding.positions"
     if name not in tensors or before.grid == after.grid:

@@ -404,7 +404,7 @@ def number_format(asked: str, own: str, device: Device) -> NumberFormat:
 # What a recipe's run reads: its data prepared as training would, where it is here, else what its settings say.
 
 
-WITHOUT_TEXTS = ("transducer", "few_shot", "captioner", "picture_classifier")
+WITHOUT_TEXTS = ("transducer", "few_shot", "captioner", "image_classifier")
 """What models are called with whose work is not counted in tokens."""
 
 BUILTIN = {"builtin", "dates", "sequences", "maps", "repeats"}

@@ -148,7 +148,7 @@ class Shots:
     """Samples K examples without repeats; never the one that is tested.
 
     Arguments:
-        train: what is sampled from; may be the tested examples themselves.
+        train: the examples to sample from; they can be the tested examples themselves.
         count: K; 0 shows none.
         seed: of the sampling.
         draw: `once`, the same for every question, so that what they have in common is read once; `each`, again for each

@@ -116,7 +116,7 @@ Interventions = Annotated[list[Scale | Patch | Weigh], Meta(max_length=MOST_INTE
 
 
 class Grid(msgspec.Struct, frozen=True, array_like=True):
-    """Which tokens are patches of a picture: see `regard.inspection.view.Patches`."""
+    """Which tokens are patches of an image: see `regard.inspection.view.Patches`."""
 
     rows: int
     columns: int

@@ -14,10 +14,10 @@ import msgspec
 from regard import __version__
 from regard.serving.answers import Refusal, TaskRefusal, WithAttention
 from regard.serving.messages import Card
-from regard.serving.task_requests import BYTES, JSON, PictureRequest
+from regard.serving.task_requests import BYTES, JSON, ImageRequest
 from regard.serving.tasks import ROUTES
 
-PICTURES = (BYTES, "image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff")
+IMAGES = (BYTES, "image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff")
 EVENTS = "text/event-stream"
 
 ALWAYS: dict[int, str] = {
@@ -137,8 +137,8 @@ def _operation(call: Call, path: str, served: Sequence[Card], schemas: _Schemas,
     if call.request is not None:
         requests = call.request if isinstance(call.request, tuple) else (call.request,)
         content = {JSON: {"schema": _any([schemas.of_request(each, served) for each in requests])}}
-        if any(issubclass(each, PictureRequest) for each in requests):
-            content |= {kind: {} for kind in PICTURES}
+        if any(issubclass(each, ImageRequest) for each in requests):
+            content |= {kind: {} for kind in IMAGES}
         made["requestBody"] = {"required": True, "content": content}
     shapes = [schemas.of(each) for each in (call.answer if isinstance(call.answer, tuple) else (call.answer,))]
     answers = {call.media: {"schema": _any([*shapes, schemas.of(WithAttention)] if call.tasks else shapes)}}

@@ -15,13 +15,13 @@ from regard.attention import BatchInvariant
 from regard.errors import InputError
 from regard.generation import search
 from regard.inspection.memory import numbers_of, vectors_in
-from regard.layers import Pictures, Tokens
+from regard.layers import Images, Tokens
 from regard.serving.looking import language_model_changes, task_changes
-from regard.serving.tasks import picture_of
+from regard.serving.tasks import image_of
 from regard.serving.tokens import token_names
 from regard.serving.writing import check_ids
 from regard.tasks.language_modelling import LanguageModel
-from regard.tasks.pictures import frames_of
+from regard.tasks.images import frames_of
 
 if TYPE_CHECKING:
     from regard.tasks.captioning import Captioner
@@ -189,13 +189,13 @@ def _answer(predictor: Any, request: Any) -> tuple[str, Callable[[], float]]:
             return float(own @ now / (np.linalg.norm(own) * np.linalg.norm(now)))
 
         return "cosine to the vector without it", likeness
-    if name == "picture_classification":
-        pixels = picture_of(request, predictor.task.size.channels)
+    if name == "image_classification":
+        pixels = image_of(request, predictor.task.size.channels)
         shares = predictor.classify(pixels).probabilities
         label = max(shares, key=shares.__getitem__)
         return f"log p({label})", lambda: math.log(predictor.classify(pixels).probabilities[label])
     if name == "captioning":
-        return _caption(predictor, picture_of(request, predictor.task.size.channels))
+        return _caption(predictor, image_of(request, predictor.task.size.channels))
     if name == "copying":
         return _copy(predictor, inputs)
     if name not in SCORES:
@@ -220,13 +220,13 @@ def _answer(predictor: Any, request: Any) -> tuple[str, Callable[[], float]]:
 def _caption(predictor: Captioner, pixels: np.ndarray) -> tuple[str, Callable[[], float]]:
     """The log-probability of the caption that a model writes: it is given what it wrote, as in training, and writes no other."""
     model, tokenizer = predictor.model, predictor.task.tokenizer
-    pictures = Pictures.of([frames_of(pixels, predictor.task.size)]).to(predictor.device)
-    best = search(model, pictures, predictor.task.generation.with_ids(tokenizer))[0][0]
+    images = Images.of([frames_of(pixels, predictor.task.size)]).to(predictor.device)
+    best = search(model, images, predictor.task.generation.with_ids(tokenizer))[0][0]
     written = [*best.tokens, *[tokenizer.end_id] * (best.length - len(best.tokens))]
     given = Tokens.pad([[tokenizer.start_id, *written[:-1]]]).to(predictor.device)
 
     def probability() -> float:
-        logs = model(pictures, given).logits[0].float().log_softmax(dim=-1)
+        logs = model(images, given).logits[0].float().log_softmax(dim=-1)
         return float(logs[range(len(written)), written].sum())
 
     return f"log p({shorten(tokenizer.decode(best.tokens), 60, placeholder='...')})", probability

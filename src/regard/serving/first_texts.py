@@ -38,7 +38,7 @@ def first_texts(predictor: Any, folder: Path) -> list[str]:
         folder: it was loaded from.
     """
     task = predictor.task
-    if task.name in ("picture_classification", "captioning"):
+    if task.name in ("image_classification", "captioning"):
         return []
     found = _widget(folder)
     if found:

@@ -284,13 +284,13 @@ class VectorRequest(TextsRequest):
     dimensions: NotFollowed = None
 
 
-class PictureRequest(TaskRequest, kw_only=True):
-    """The bytes of a picture: the body itself, or in base64."""
+class ImageRequest(TaskRequest, kw_only=True):
+    """The bytes of an image: the body itself, or in base64."""
 
     inputs: Annotated[bytes, Meta(min_length=1)]
 
 
-class PictureClassRequest(PictureRequest):
+class ImageClassRequest(ImageRequest):
     """An image to classify."""
 
     parameters: ScoreParameters | None = None
@@ -303,7 +303,7 @@ class CaptionParameters(Strict):
     generation_parameters: GenerateParameters | None = None
 
 
-class CaptionRequest(PictureRequest):
+class CaptionRequest(ImageRequest):
     """An image to caption."""
 
     parameters: CaptionParameters | None = None
@@ -341,7 +341,7 @@ def read_request(request: type[Strict], body: bytes, content_type: str) -> Any:
     regard.serving.bodies.WrongBody: parameters: there is no field 'topk'; did you mean 'top_k'?
     """
     kind = content_type.partition(";")[0].strip().lower()
-    if issubclass(request, PictureRequest) and kind != JSON:
+    if issubclass(request, ImageRequest) and kind != JSON:
         if kind not in ("", BYTES) and not kind.startswith("image/"):
             raise InputError(f"the content type is {kind!r:.60}; send an image, or its base64 as {JSON}")
         if not body:

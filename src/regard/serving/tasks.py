@@ -14,7 +14,7 @@
 | denoising | text2text-generation |
 | copying | text2text-generation: vectors of zeros and ones with spaces between |
 | sentence_embedding | feature-extraction, sentence-similarity |
-| picture_classification | image-classification |
+| image_classification | image-classification |
 | captioning | image-to-text |
 
 A parameter is followed, or refused by name.
@@ -54,8 +54,8 @@ from regard.serving.task_requests import (
     FillParameters,
     FillRequest,
     GenerateParameters,
-    PictureClassRequest,
-    PictureRequest,
+    ImageClassRequest,
+    ImageRequest,
     ScoreParameters,
     SimilarityRequest,
     TagParameters,
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from regard.tasks.captioning import Captioner
     from regard.tasks.labelled import LabelledPredictor
     from regard.tasks.masked_language_modelling import MaskedLanguageModel
-    from regard.tasks.picture_classification import PictureClassifierPredictor
+    from regard.tasks.image_classification import ImageClassifierPredictor
     from regard.tasks.predictor import Predictor
     from regard.tasks.question_answering import QuestionAnswerer
     from regard.tasks.sentence_embedding import SentenceEncoder
@@ -109,7 +109,7 @@ OWN_TRANSFORM: Mapping[str, Transform] = {
     "multi_label_classification": "sigmoid",
     "regression": "none",
     "multi_output_regression": "none",
-    "picture_classification": "softmax",
+    "image_classification": "softmax",
 }
 """By task, what makes scores of a model's outputs."""
 
@@ -271,16 +271,16 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 """Images that are read: no format for which Pillow starts another program, as it does for PostScript."""
 
 
-def picture_of(request: PictureRequest, channels: int) -> np.ndarray:
+def image_of(request: ImageRequest, channels: int) -> np.ndarray:
     """The image of a request, (height, width, channels) uint8."""
-    from regard.data.pictures import decoded_picture
+    from regard.data.images import decoded_image
 
-    return decoded_picture(request.inputs, "inputs", colour=channels == 3, formats=FORMATS)
+    return decoded_image(request.inputs, "inputs", colour=channels == 3, formats=FORMATS)
 
 
-def _picture_classified(predictor: PictureClassifierPredictor, request: PictureClassRequest) -> list[dict[str, Any]]:
+def _image_classified(predictor: ImageClassifierPredictor, request: ImageClassRequest) -> list[dict[str, Any]]:
     """The classes of an image, five unless told otherwise."""
-    found = predictor.classify(picture_of(request, predictor.task.size.channels))
+    found = predictor.classify(image_of(request, predictor.task.size.channels))
     asked = request.parameters or ScoreParameters()
     rows = _scores(predictor, found.probabilities, found.probabilities.values(), asked)
     return rows if asked.top_k else rows[:5]
@@ -294,7 +294,7 @@ def _captioned(predictor: Captioner, request: CaptionRequest) -> list[dict[str, 
             raise InputError("parameters.max_new_tokens: is there twice; give it once")
         how = msgspec.structs.replace(how, max_new_tokens=asked.max_new_tokens)
     settings = settings_of(predictor.task.generation, how, where)
-    return [{"generated_text": predictor.caption(picture_of(request, predictor.task.size.channels), settings).text}]
+    return [{"generated_text": predictor.caption(image_of(request, predictor.task.size.channels), settings).text}]
 
 
 # --- routes -----------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ ROUTES: Mapping[str, TaskRoute] = {
         TaskRoute("text-generation", TextGenerationRequest, Continuations, continued, event=ContinuationPiece),
         TaskRoute("feature-extraction", VectorRequest, Vectors, _vectors),
         TaskRoute("sentence-similarity", SimilarityRequest, Similarities, _similarities),
-        TaskRoute("image-classification", PictureClassRequest, Ranked, _picture_classified),
+        TaskRoute("image-classification", ImageClassRequest, Ranked, _image_classified),
         TaskRoute("image-to-text", CaptionRequest, Writings, _captioned),
     )
 }
@@ -353,7 +353,7 @@ OF_TASK: Mapping[str, tuple[str, ...]] = {
     "denoising": ("text2text-generation",),
     "copying": ("text2text-generation",),
     "sentence_embedding": ("feature-extraction", "sentence-similarity"),
-    "picture_classification": ("image-classification",),
+    "image_classification": ("image-classification",),
     "captioning": ("image-to-text",),
     "language_modelling": ("text-generation", "zero-shot-classification"),
 }

@@ -274,7 +274,7 @@ class BidirectionalLanguageModellingTask(Task):
         )
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse sentences of more bytes than the model reads, and to sample as many words as there are.
+        """Refuse sentences of more bytes than the model reads, and as many sampled words as there are words.
 
         Raises:
             InputError: naming the setting.

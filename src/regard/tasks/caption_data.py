@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.labelled_pictures import read_captions
+from regard.data.labelled_images import read_captions
 from regard.data.malformed import MalformedRows
-from regard.data.pictures import Fit, open_pictures
+from regard.data.images import Fit, open_images
 from regard.data.rows import parts_of
 from regard.data.scenes import Kind, Named, Objects, Scene, Scenes
 from regard.data.token_store import Ids, TokenStore
@@ -21,7 +21,7 @@ from regard.errors import InputError
 from regard.models.captioning import Captioned, Drawn
 from regard.models.config import check
 from regard.tasks.examples import Examples, check_amount
-from regard.tasks.pictures import Picture, read_frames
+from regard.tasks.images import ImageInput, read_frames
 from regard.text import Tokenizer
 
 
@@ -182,11 +182,11 @@ class CaptionData:
     """The `data` section of a recipe.
 
     Arguments:
-        train: a file of captions: in each line an image's name, a tab and a caption; see `regard.data.labelled_pictures`.
-        pictures: the folder or zip archive that these images are in. Captions of images that are not there are left out and
+        train: a file of captions: in each line an image's name, a tab and a caption; see `regard.data.labelled_images`.
+        images: the folder or zip archive that these images are in. Captions of images that are not there are left out and
             counted.
         validation: another file of captions; images are held out of the training data where null.
-        validation_pictures: where its images are; with the others where null.
+        validation_images: where its images are; with the others where null.
         validation_size: how many images to hold out, at most a tenth of all.
         validation_share: the share to hold out, instead of a number.
         scenes: builtin images instead of files.
@@ -202,9 +202,9 @@ class CaptionData:
     """
 
     train: str | None = None
-    pictures: str | None = None
+    images: str | None = None
     validation: str | None = None
-    validation_pictures: str | None = None
+    validation_images: str | None = None
     validation_size: int = 1_000
     validation_share: float | None = None
     scenes: ScenesData | None = None
@@ -217,7 +217,7 @@ class CaptionData:
     objective: Objective = field(default_factory=Objective)
 
     def __post_init__(self) -> None:
-        for name in ("train", "pictures", "validation", "validation_pictures"):
+        for name in ("train", "images", "validation", "validation_images"):
             value = getattr(self, name)
             check(
                 self.scenes is None or value is None,
@@ -226,9 +226,9 @@ class CaptionData:
                 "left out beside data.scenes",
                 "choose builtin scenes or your own files",
             )
-        if (self.train is None) != (self.pictures is None):
+        if (self.train is None) != (self.images is None):
             raise InputError(
-                "data.train and data.pictures belong together: a file of captions and the place of its images"
+                "data.train and data.images belong together: a file of captions and the place of its images"
             )
         check_amount(self)
         for name in ("height", "width"):
@@ -240,7 +240,7 @@ class CaptionExample:
     """An image and what may be said of it.
 
     Arguments:
-        picture: see `Picture`.
+        image: see `ImageInput`.
         captions: one or more, all right.
         named: what the caption names, and where it is, where that is known; then there is one caption.
 
@@ -248,7 +248,7 @@ class CaptionExample:
         InputError: where there is no caption, or one is empty.
     """
 
-    picture: Picture
+    image: ImageInput
     captions: tuple[str, ...]
     named: tuple[Named, ...] = ()
 
@@ -263,25 +263,25 @@ class CaptionExample:
     @property
     def frames(self) -> int:
         """How many frames the image has."""
-        if isinstance(self.picture, np.ndarray):
-            return len(self.picture) if self.picture.ndim == 4 else 1
-        return len(self.picture) if isinstance(self.picture, list | tuple) else 1
+        if isinstance(self.image, np.ndarray):
+            return len(self.image) if self.image.ndim == 4 else 1
+        return len(self.image) if isinstance(self.image, list | tuple) else 1
 
 
 def _row(row: Any, called: str, number: int, data: Any) -> CaptionExample:
     del number, data
     if isinstance(row, Scene):
         return example_of(row)
-    names = [["picture", "image"], ["captions", "caption", "text"]]
-    picture, captions = parts_of(row, called, names, CAPTIONS.wanted)
+    names = [["image", "picture"], ["captions", "caption", "text"]]
+    image, captions = parts_of(row, called, names, CAPTIONS.wanted)
     captions = (captions,) if isinstance(captions, str) else captions
     if not isinstance(captions, list | tuple) or not all(isinstance(text, str) for text in captions):
         raise InputError(f"{called} has the captions {captions!r:.60}; give {CAPTIONS.wanted}")
-    return CaptionExample(picture=picture, captions=tuple(captions))
+    return CaptionExample(image=image, captions=tuple(captions))
 
 
 def _read(data: CaptionData, path: str | list[str], malformed: MalformedRows) -> list[CaptionExample]:
-    places = (path, data.pictures) if isinstance(path, str) else path
+    places = (path, data.images) if isinstance(path, str) else path
     notes: list[str] = []
     del malformed  # the notes of `examples_in` tell of them
     return examples_in(str(places[0]), str(places[1]), colour=data.colour, on_error=data.on_error, notes=notes)
@@ -290,7 +290,7 @@ def _read(data: CaptionData, path: str | list[str], malformed: MalformedRows) ->
 CAPTIONS: Examples[CaptionExample] = Examples(
     type=CaptionExample,
     rows="examples",
-    wanted="a CaptionExample, or (picture, captions)",
+    wanted="a CaptionExample, or (image, captions)",
     file="file of captions and its images",
     row=_row,
     read=_read,
@@ -299,7 +299,7 @@ CAPTIONS: Examples[CaptionExample] = Examples(
 
 def example_of(scene: Scene) -> CaptionExample:
     """A builtin scene as an example."""
-    return CaptionExample(picture=scene.frames, captions=(scene.caption,), named=scene.named)
+    return CaptionExample(image=scene.frames, captions=(scene.caption,), named=scene.named)
 
 
 def in_tokens(named: Named, caption: str, tokenizer: Tokenizer) -> Named:
@@ -313,7 +313,7 @@ def examples_in(captions: str, place: str, *, colour: bool, on_error: str, notes
     """The captions of a file, together by image; no image is read yet.
 
     Arguments:
-        captions: the file; see `regard.data.labelled_pictures`.
+        captions: the file; see `regard.data.labelled_images`.
         place: the folder or zip archive of its images. Captions of images that are not there are left out and counted.
         colour: how the images are to be read.
         on_error: what a malformed row does.
@@ -322,30 +322,30 @@ def examples_in(captions: str, place: str, *, colour: bool, on_error: str, notes
     Raises:
         InputError: for a file or a place that cannot be read, or where none of the images is there.
     """
-    pictures, malformed = open_pictures(place), MalformedRows()
+    images, malformed = open_images(place), MalformedRows()
     texts: dict[str, list[str]] = {}
     missing: dict[str, int] = {}
     for caption in read_captions(captions, on_error=on_error, malformed=malformed):
-        name = pictures.found(caption.picture)
+        name = images.found(caption.image)
         if name is None:
-            missing[caption.picture] = missing.get(caption.picture, 0) + 1
+            missing[caption.image] = missing.get(caption.image, 0) + 1
         else:
             texts.setdefault(name, []).append(caption.text)
     if not texts:
         raise InputError(
-            f"{captions}: none of its pictures is in {place}, such as {next(iter(missing))!r}; there are such as "
-            f"{pictures.names[0]!r}, so give the folder or archive that belongs to the captions"
+            f"{captions}: none of its images is in {place}, such as {next(iter(missing))!r}; there are such as "
+            f"{images.names[0]!r}, so give the folder or archive that belongs to the captions"
         )
     if malformed.total:
         notes.append(" ".join(malformed.summary().split()))
     if missing:
         notes.append(
-            f"{captions}: {sum(missing.values()):,} captions are of {len(missing):,} pictures that {place} does not hold, "
+            f"{captions}: {sum(missing.values()):,} captions are of {len(missing):,} images that {place} does not hold, "
             "and "
-            f"were left out; {len(texts):,} pictures are there."
+            f"were left out; {len(texts):,} images are there."
         )
     return [
-        CaptionExample(picture=lambda name=name: pictures.read(name, colour=colour), captions=tuple(own))
+        CaptionExample(image=lambda name=name: images.read(name, colour=colour), captions=tuple(own))
         for name, own in texts.items()
     ]
 
@@ -365,7 +365,7 @@ def columns(vocabulary: int) -> dict[str, int]:
 
 
 class CaptionStore(TokenStore):
-    """A `TokenStore` of captions that knows their pictures: frames (N, Y, X, C) uint8, read from disk as they are needed.
+    """A `TokenStore` of captions that knows their images: frames (N, Y, X, C) uint8, read from disk as they are needed.
 
     Arguments:
         folder: of the ids; the frames are in a file next to it, which `write_frames` made.
@@ -376,7 +376,7 @@ class CaptionStore(TokenStore):
         super().__init__(folder, tokens, offsets)
         self.frames = read_frames(folder)
 
-    def picture(self, row: int) -> np.ndarray:
+    def image(self, row: int) -> np.ndarray:
         """The frames of a caption's image, (F, Y, X, C) uint8, nothing copied."""
         first, after = self.span(row)
         return self.frames[first:after]

@@ -18,8 +18,8 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis, search
 from regard.generation.penalties import check_coverage
-from regard.layers import Pictures, Tokens
-from regard.models.captioning import Captioned, PictureDecoder
+from regard.layers import Images, Tokens
+from regard.models.captioning import Captioned, ImageDecoder
 from regard.structure import from_mapping
 from regard.tasks.caption_data import (
     CAPTIONS,
@@ -38,7 +38,7 @@ from regard.tasks.caption_data import (
 from regard.tasks.examples import amount_of, hold_out
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.pairs import bleu_and_chrf
-from regard.tasks.pictures import Picture, PictureSize, frames_file, frames_of, write_frames
+from regard.tasks.images import ImageInput, ImageSize, frames_file, frames_of, write_frames
 from regard.tasks.predictor import Evaluation, Observers, Predictor
 from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, TokenizerSettings, prepare
 from regard.tasks.spec import TaskSpec
@@ -51,12 +51,12 @@ class CaptionBatch(TensorBatch):
     """What one step of training reads.
 
     Arguments:
-        pictures: B of them.
+        images: B of them.
         target: (B, L), shifted right: the start token first.
         labels: (B, L) int64, the token each target position has to predict, the end token last.
     """
 
-    pictures: Pictures
+    images: Images
     target: Tokens
     labels: Tensor
 
@@ -75,7 +75,7 @@ class CaptioningTask(Task):
     name: ClassVar[str] = "captioning"
 
     tokenizer: Tokenizer
-    size: PictureSize
+    size: ImageSize
     generation: GenerationSettings = field(default_factory=GenerationSettings)
     objective: Objective = field(default_factory=Objective)
 
@@ -91,19 +91,19 @@ class CaptioningTask(Task):
             "padding_id": self.tokenizer.padding_id,
             "start_id": self.tokenizer.start_id,
             "end_id": self.tokenizer.end_id,
-            "picture_height": self.size.height,
-            "picture_width": self.size.width,
-            "picture_channels": self.size.channels,
+            "image_height": self.size.height,
+            "image_width": self.size.width,
+            "image_channels": self.size.channels,
             "frames": self.size.frames,
         }
 
-    def batch(self, pictures: Sequence[np.ndarray], captions: Sequence[Sequence[int]]) -> CaptionBatch:
+    def batch(self, images: Sequence[np.ndarray], captions: Sequence[Sequence[int]]) -> CaptionBatch:
         """Images (F, Y, X, C) uint8 of the task's size and token ids of their captions to a batch for training."""
         tokenizer = self.tokenizer
         inputs = [[tokenizer.start_id, *ids] for ids in captions]
         labels = [[*ids, tokenizer.end_id] for ids in captions]
         return CaptionBatch(
-            pictures=Pictures.of(pictures),
+            images=Images.of(images),
             target=Tokens.pad(inputs, padding_id=tokenizer.padding_id),
             labels=Tokens.pad(labels, padding_id=tokenizer.padding_id).ids,
         )
@@ -120,11 +120,11 @@ class CaptioningTask(Task):
         """The captions of these rows, with their images, as a batch."""
         store = cast(CaptionStore, data)
         captions = [store.sequence(TARGET, int(row)).tolist() for row in rows]
-        return self.batch([store.picture(int(row)) for row in rows], captions)
+        return self.batch([store.image(int(row)) for row in rows], captions)
 
     def loss(self, model: nn.Module, batch: CaptionBatch, *, smoothing: float = 0.0) -> LossSum:
         """Cross-entropy of the labels, summed over real tokens; in training with what else the objective asks for."""
-        told: Captioned = model(batch.pictures, batch.target, attended=model.training)
+        told: Captioned = model(batch.images, batch.target, attended=model.training)
         real = batch.target.valid
         tokenizer = self.tokenizer
         total, correct = smoothed_cross_entropy(
@@ -178,7 +178,7 @@ class CaptioningTask(Task):
         where = f"{folder / 'regard.json'}: task"
         return cls(
             Tokenizer.load(folder),
-            from_mapping(PictureSize, values.get("size", {}), f"{where}.size"),
+            from_mapping(ImageSize, values.get("size", {}), f"{where}.size"),
             from_mapping(GenerationSettings, values.get("generation", {}), f"{where}.generation"),
             from_mapping(Objective, values.get("objective", {}), f"{where}.objective"),
         )
@@ -186,7 +186,7 @@ class CaptioningTask(Task):
     @property
     def use(self) -> list[str]:
         """Lines for the model card."""
-        return ['print(model.caption("picture.jpg").text)']
+        return ['print(model.caption("image.jpg").text)']
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -219,7 +219,7 @@ class Pointing:
 
 
 @torch.no_grad()
-def pointed(model: PictureDecoder, batch: CaptionBatch, named: Sequence[Sequence[Named]]) -> Pointing:
+def pointed(model: ImageDecoder, batch: CaptionBatch, named: Sequence[Sequence[Named]]) -> Pointing:
     """Count on a batch of captions that the model is given, and does not write itself.
 
     A token's place is the one with the largest weight; it is inside a thing if its middle is inside the box, in the right frame.
@@ -230,11 +230,11 @@ def pointed(model: PictureDecoder, batch: CaptionBatch, named: Sequence[Sequence
         batch: right captions.
         named: of each, what its tokens name.
     """
-    told = model(batch.pictures, batch.target, attended=True)
+    told = model(batch.images, batch.target, attended=True)
     if told.weights is None or told.places is None:
         return Pointing()
     best = told.weights.argmax(dim=-1).cpu().numpy()
-    middles = middles_of(model, batch.pictures.valid.shape[1])
+    middles = middles_of(model, batch.images.valid.shape[1])
     hits = [
         _inside(middles[best[row, token]], thing)
         for row, things in enumerate(named)
@@ -245,7 +245,7 @@ def pointed(model: PictureDecoder, batch: CaptionBatch, named: Sequence[Sequence
     return Pointing(inside=sum(hits), tokens=len(hits), uncovered=float(left.sum()), captions=len(left))
 
 
-def middles_of(model: PictureDecoder, frames: int) -> np.ndarray:
+def middles_of(model: ImageDecoder, frames: int) -> np.ndarray:
     """The frame and the middle of each place, down and to the right in pixels of that frame: (S, 3) float."""
     rows, columns = model.grid
     _, height, width = model.encoder.size
@@ -311,7 +311,7 @@ class Captioner(Predictor[CaptioningTask]):
     """A captioning model ready to use.
 
     Arguments:
-        model: a `PictureDecoder`.
+        model: an `ImageDecoder`.
         task: tokenizer, size of images and decoding settings.
         recipe: how it was trained, as data; empty where unknown.
         metrics: its last evaluation.
@@ -319,41 +319,41 @@ class Captioner(Predictor[CaptioningTask]):
 
     metric_names: ClassVar[tuple[str, ...]] = ("exact_match", "bleu", "pointing", "uncovered")
 
-    def caption(self, picture: Picture, settings: GenerationSettings | None = None) -> Caption:
+    def caption(self, image: ImageInput, settings: GenerationSettings | None = None) -> Caption:
         """The caption of one image, or of one sequence of frames.
 
         Arguments:
-            picture: a file; an array (Y, X, C) uint8, or (F, Y, X, C) of frames; or a list of frames, each likewise.
+            image: a file; an array (Y, X, C) uint8, or (F, Y, X, C) of frames; or a list of frames, each likewise.
             settings: how to decode; the folder's own where None.
 
         Raises:
             InputError: for an image that cannot be read, or more frames than the model reads.
         """
-        return self.caption_batch([picture], settings)[0]
+        return self.caption_batch([image], settings)[0]
 
     def caption_batch(
-        self, pictures: Sequence[Picture], settings: GenerationSettings | None = None, *, batch_size: int = 64
+        self, images: Sequence[ImageInput], settings: GenerationSettings | None = None, *, batch_size: int = 64
     ) -> list[Caption]:
         """The captions of many images, in their order.
 
         Arguments:
-            pictures: as `caption` takes them.
+            images: as `caption` takes them.
             settings: how to decode; the folder's own where None.
             batch_size: images decoded together. It changes memory and speed, and no answer but what is sampled.
 
         Raises:
             InputError: as `caption`, and for an array of one image in place of a list of them.
         """
-        if not isinstance(pictures, list | tuple):
-            raise InputError(f"pictures are a {type(pictures).__name__}; give a list with one for each, or use caption")
+        if not isinstance(images, list | tuple):
+            raise InputError(f"images are a {type(images).__name__}; give a list with one for each, or use caption")
         settings = (settings or self.task.generation).with_ids(self.task.tokenizer)
         found: list[Caption] = []
-        for rows in in_batches(len(pictures), batch_size):
-            found += self._captions([frames_of(pictures[row], self.task.size) for row in rows], settings)
+        for rows in in_batches(len(images), batch_size):
+            found += self._captions([frames_of(images[row], self.task.size) for row in rows], settings)
         return found
 
     def _captions(self, frames: Sequence[np.ndarray], settings: GenerationSettings) -> list[Caption]:
-        source = Pictures.of(frames).to(self.device)
+        source = Images.of(frames).to(self.device)
         watchers = self._watchers()
         observer = Observers(watchers) if watchers else None
         found = search(self.model, source, settings, observer=observer)
@@ -373,15 +373,15 @@ class Captioner(Predictor[CaptioningTask]):
             alternatives=tuple((tokenizer.decode(other.tokens), other.score) for other in found[1:]),
         )
 
-    def teacher_forced(self, examples: Sequence[tuple[Picture, str]]) -> CaptionBatch:
+    def teacher_forced(self, examples: Sequence[tuple[ImageInput, str]]) -> CaptionBatch:
         """Images with captions as the model reads them in training, on the model's device.
 
         Raises:
             InputError: as `caption`.
         """
-        pictures = [frames_of(picture, self.task.size) for picture, _ in examples]
+        images = [frames_of(image, self.task.size) for image, _ in examples]
         captions = self.task.tokenizer.encode_batch([caption for _, caption in examples])
-        return self.task.batch(pictures, captions).to(self.device)
+        return self.task.batch(images, captions).to(self.device)
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """Exact match and BLEU on about `count` images, the first, against all captions of each; and where it looks.
@@ -390,27 +390,27 @@ class Captioner(Predictor[CaptioningTask]):
         only where the data says where things are.
         """
         store = cast(CaptionStore, data)
-        by_picture: dict[tuple[int, int], list[int]] = {}
+        by_image: dict[tuple[int, int], list[int]] = {}
         for row in range(len(store)):
             span = store.span(row)
-            if span not in by_picture and len(by_picture) == count:
+            if span not in by_image and len(by_image) == count:
                 break
-            by_picture.setdefault(span, []).append(row)
+            by_image.setdefault(span, []).append(row)
         tokenizer = self.task.tokenizer
         references = [
-            [tokenizer.decode(store.sequence(TARGET, row).tolist()) for row in rows] for rows in by_picture.values()
+            [tokenizer.decode(store.sequence(TARGET, row).tolist()) for row in rows] for rows in by_image.values()
         ]
-        pictures = [np.asarray(store.picture(rows[0])) for rows in by_picture.values()]
-        texts = [caption.text for caption in self.caption_batch(pictures)]
+        images = [np.asarray(store.image(rows[0])) for rows in by_image.values()]
+        texts = [caption.text for caption in self.caption_batch(images)]
         metrics, _, _ = compared(texts, references)
         return {name: metrics[name] for name in self.metric_names if name in metrics} | self._pointing(
-            store, by_picture
+            store, by_image
         )
 
-    def _pointing(self, store: CaptionStore, by_picture: dict[tuple[int, int], list[int]]) -> dict[str, float]:
+    def _pointing(self, store: CaptionStore, by_image: dict[tuple[int, int], list[int]]) -> dict[str, float]:
         if not self.model.has_alignment:
             return {}
-        rows = [row for rows in by_picture.values() for row in rows]
+        rows = [row for rows in by_image.values() for row in rows]
         total = Pointing()
         for places in in_batches(len(rows)):
             chosen = [rows[place] for place in places]
@@ -438,7 +438,7 @@ class _Found:
 
     train: _Split
     validation: _Split
-    size: PictureSize
+    size: ImageSize
     notes: tuple[str, ...]
     words: tuple[str, ...] = ()
 
@@ -497,7 +497,7 @@ class _Writing:
     """Writes the frames and captions of one split, and counts what it leaves out."""
 
     tokenizer: Tokenizer
-    size: PictureSize
+    size: ImageSize
     limit: int | None
     skips: bool
     too_long: int = 0
@@ -507,12 +507,12 @@ class _Writing:
         shape = (self.size.height, self.size.width, self.size.channels)
         usable, ready = self._usable(split), list[CaptionExample]()
 
-        def pictures() -> Iterator[np.ndarray]:
+        def images() -> Iterator[np.ndarray]:
             for example, frames in usable:
                 ready.append(example)
                 yield frames
 
-        rows = [row for span in write_frames(place, pictures(), shape) for row in self._rows(ready.pop(), span)]
+        rows = [row for span in write_frames(place, images(), shape) for row in self._rows(ready.pop(), span)]
         if not rows and self.damaged:
             raise self.damaged[0]
         if len(TokenStore.write(place, columns(self.tokenizer.size), rows)) == 0:
@@ -521,7 +521,7 @@ class _Writing:
     def _usable(self, split: _Split) -> Iterator[tuple[CaptionExample, np.ndarray]]:
         for example in split.examples():
             try:
-                frames = frames_of(example.picture, self.size)
+                frames = frames_of(example.image, self.size)
             except InputError as error:
                 if not self.skips:
                     raise
@@ -563,20 +563,20 @@ def _tokenizer(found: _Found, settings: TokenizerSettings) -> Tokenizer:
     return trained
 
 
-def _size_of(data: CaptionData, given: Sequence[CaptionExample] | None, seed: int) -> PictureSize:
+def _size_of(data: CaptionData, given: Sequence[CaptionExample] | None, seed: int) -> ImageSize:
     """What every image is made into."""
     if data.scenes is not None and given is None:
         frames, height, width, channels = data.scenes.scenes("train", 1, seed).shape
-        return PictureSize(height=height, width=width, channels=channels, frames=frames)
+        return ImageSize(height=height, width=width, channels=channels, frames=frames)
     frames = 1 if given is None else max((example.frames for example in given), default=1)
-    return PictureSize(
+    return ImageSize(
         height=data.height, width=data.width, channels=3 if data.colour else 1, frames=frames, fit=data.fit
     )
 
 
 def _found(
     data: CaptionData,
-    size: PictureSize,
+    size: ImageSize,
     seed: int,
     given: Sequence[CaptionExample] | None,
     given_validation: Sequence[CaptionExample] | None,
@@ -609,16 +609,16 @@ def _of_scenes(scenes: Scenes) -> _Split:
     return _Split(len(scenes), lambda: (scene.caption for scene in scenes), examples)
 
 
-def _of_files(data: CaptionData, size: PictureSize, seed: int) -> _Found:
-    if data.train is None or data.pictures is None:
+def _of_files(data: CaptionData, size: ImageSize, seed: int) -> _Found:
+    if data.train is None or data.images is None:
         raise InputError(
-            "data.train is missing; name a file of captions and its images (data.pictures), or builtin data such as "
+            "data.train is missing; name a file of captions and its images (data.images), or builtin data such as "
             "data.scenes={}"
         )
     notes: list[str] = []
-    train = _read(data.train, data.pictures, data, notes)
+    train = _read(data.train, data.images, data, notes)
     if data.validation is not None:
-        validation = _read(data.validation, data.validation_pictures or data.pictures, data, notes)
+        validation = _read(data.validation, data.validation_images or data.images, data, notes)
     else:
         held = _held_out(len(train), data, seed)
         validation = [example for i, example in enumerate(train) if i in held]
@@ -631,7 +631,7 @@ def _read(path: str, place: str, data: CaptionData, notes: list[str]) -> list[Ca
 
 
 def _held_out(count: int, data: CaptionData, seed: int) -> frozenset[int]:
-    return hold_out(count, **amount_of(data), seed=seed, what="pictures", stream=HELD_OUT)
+    return hold_out(count, **amount_of(data), seed=seed, what="images", stream=HELD_OUT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -675,7 +675,7 @@ def evaluate(
         InputError: for an empty list, or an image that cannot be read.
     """
     given = CAPTIONS.to_measure(examples)
-    captions = captioner.caption_batch([example.picture for example in given], settings, batch_size=batch_size)
+    captions = captioner.caption_batch([example.image for example in given], settings, batch_size=batch_size)
     metrics, signatures, note = compared(
         [caption.text for caption in captions],
         [[_as_written(text, captioner) for text in example.captions] for example in given],
@@ -698,7 +698,7 @@ def _pointing(captioner: Captioner, examples: Sequence[CaptionExample], batch_si
     total = Pointing()
     for rows in in_batches(len(examples), batch_size):
         chosen = [examples[row] for row in rows]
-        batch = captioner.teacher_forced([(example.picture, example.captions[0]) for example in chosen])
+        batch = captioner.teacher_forced([(example.image, example.captions[0]) for example in chosen])
         named = [
             [in_tokens(each, example.captions[0], captioner.task.tokenizer) for each in example.named]
             for example in chosen
@@ -720,9 +720,9 @@ CAPTIONING = TaskSpec(
         "padding_id": 0,
         "start_id": 0,
         "end_id": 0,
-        "picture_height": 1 << 12,  # halved as often as any model halves it, it is still a whole number
-        "picture_width": 1 << 12,
-        "picture_channels": 1,
+        "image_height": 1 << 12,  # halved as often as any model halves it, it is still a whole number
+        "image_width": 1 << 12,
+        "image_channels": 1,
         "frames": 1,
     },
 )

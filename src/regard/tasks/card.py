@@ -165,8 +165,8 @@ def model_card(
         lines += [f"Regard does not have {named}: the code is in {' and '.join(files)}. Read it before you run it.", ""]
     if "why" not in layout and hasattr(config, "head"):
         lines += _encoder_elsewhere(config, layout)
-    elif "why" not in layout and task["name"] == "picture_classification":
-        lines += _PICTURES_ELSEWHERE
+    elif "why" not in layout and task["name"] == "image_classification":
+        lines += _IMAGES_ELSEWHERE
     else:
         lines += _elsewhere(config, layout, task.get("languages") or [], converted=converted)
     seen = recipe.get(SEEN) or {}
@@ -205,7 +205,7 @@ HUB_TASKS = {
     "language_modelling": "text-generation",
     "sentence_embedding": "sentence-similarity",
     "captioning": "image-to-text",
-    "picture_classification": "image-classification",
+    "image_classification": "image-classification",
 }
 """What the Hugging Face hub calls the tasks that it knows, by their names here."""
 
@@ -315,14 +315,14 @@ def _elsewhere(config: Any, layout: Mapping[str, Any], languages: Sequence[str],
     ]
 
 
-_PICTURES_ELSEWHERE = [
+_IMAGES_ELSEWHERE = [
     "The folder is also one of Hugging Face's, which transformers opens:",
     "",
     "```python",
     "from transformers import AutoImageProcessor, AutoModelForImageClassification",
     "",
     'processor, model = AutoImageProcessor.from_pretrained("."), AutoModelForImageClassification.from_pretrained(".")',
-    'print(model(**processor(picture, return_tensors="pt")).logits)  # an image of Pillow\'s',
+    'print(model(**processor(image, return_tensors="pt")).logits)  # an image of Pillow\'s',
     "```",
     "",
 ]

@@ -1,4 +1,4 @@
-"""`regard.evaluate`: how good a model is on examples it has not seen, for any task."""
+"""`regard.evaluate`: evaluation of a model on test examples, for any task."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from regard.tasks.language_modelling import LanguageModel, TextEvaluation
     from regard.tasks.masked_language_modelling import MaskedEvaluation, MaskedLanguageModel
     from regard.tasks.multi_label import MultiLabelClassifier, MultiLabelEvaluation
-    from regard.tasks.picture_classification import PictureClassifierPredictor, PictureEvaluation
+    from regard.tasks.image_classification import ImageClassifierPredictor, ImageEvaluation
     from regard.tasks.regression import MultiOutputEvaluation, MultiOutputRegressor, RegressionEvaluation, Regressor
     from regard.tasks.span_corruption import SpanFiller
     from regard.tasks.stretches import StretchEvaluation
@@ -103,7 +103,7 @@ def evaluate(model: FewShotClassifier, data: Any, /) -> Evaluation: ...
 
 
 @overload
-def evaluate(model: PictureClassifierPredictor, data: Sequence[Any], /) -> PictureEvaluation: ...
+def evaluate(model: ImageClassifierPredictor, data: Sequence[Any], /) -> ImageEvaluation: ...
 
 
 @overload
@@ -171,31 +171,31 @@ def evaluate(
     batch_tokens: int | None = None,
     batch_words: int | None = None,
 ) -> Any:
-    """Measure a model on examples it has not seen.
+    """Evaluate a model on test examples.
 
     For a `Translator` this is `regard.tasks.translation.evaluate`, on pairs; for a `LanguageModel`
-    `regard.tasks.language_modelling.evaluate`, on texts; and so on, as `regard.tasks.spec` names them.
+    `regard.tasks.language_modelling.evaluate`, on texts; and so on for each task in `regard.tasks.spec`.
 
     Arguments:
-        model: a predictor, such as `regard.load` gives.
-        data: examples, as the task has them.
-        settings: how to decode, for models that write.
-        to, bins: the language of the references, and edges of lengths, for translation.
-        batch_size: texts computed together, for translation, text to text, captioning and language modelling.
+        model: a predictor, such as from `regard.load`.
+        data: examples of the task.
+        settings: how to decode, for models that generate.
+        to, bins: the language of the references, and bounds of length bins, for translation.
+        batch_size: texts per batch, for translation, text to text, captioning and language modelling.
         stride: of the windows over long texts, for language modelling.
-        seed: of the tokens that are hidden, for masked language modelling.
-        part: which of its tasks, for text to text.
+        seed: of the masked tokens, for masked language modelling.
+        part: one of its tasks, for text to text.
         length: tokens of an input, for span corruption and denoising.
-        positive: the class that F1 is of and the threshold decides on, for classification.
-        threshold: the lead of "no answer" that is believed, for question answering; the least probability at which the positive
-            class, or a label, is told, for classification.
-        n_best: passages kept, for question answering.
-        precision: to compute in, for sentence embedding.
-        decoding: how tags are chosen, for tagging.
-        batch_tokens, batch_words: tokens or words computed together, for pre-training tasks.
+        positive: the positive class of F1 and of the threshold, for classification.
+        threshold: for question answering, how far "no answer" must score above the best answer; for classification, the minimum
+            probability for predicting the positive class, or a label.
+        n_best: the number of answers kept, for question answering.
+        precision: of the computation, for sentence embedding.
+        decoding: how tags are decoded, for tagging.
+        batch_tokens, batch_words: tokens or words per batch, for pre-training tasks.
 
     Raises:
-        InputError: for an argument that is not for the model's task, and as the task's own function does.
+        InputError: for an argument that the model's task does not have, and as the function of the task.
     """
     _check_order(model, data)
     spec = spec_of(model.task.name)
@@ -227,10 +227,10 @@ def evaluate(
 
 
 def _check_order(model: Any, data: Any) -> None:
-    """Refuse a path where a model or examples are meant, and the two the other way round.
+    """Refuse a path instead of a model or examples, and a model and examples in the wrong order.
 
     Raises:
-        InputError: saying what to give instead.
+        InputError: with the arguments to give instead.
     """
     if isinstance(data, Predictor) and not isinstance(model, Predictor):
         raise InputError(

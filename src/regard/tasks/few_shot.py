@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.labelled_pictures import (
+from regard.data.labelled_images import (
     Characters,
     Episode,
     Episodes,
@@ -31,7 +31,7 @@ from regard.models.config import check
 from regard.structure import from_mapping
 from regard.tasks.examples import Examples, amount_of, check_amount, generator_of
 from regard.tasks.losses import smoothed_cross_entropy
-from regard.tasks.pictures import Picture, PictureClassification, PictureSize, frames_of
+from regard.tasks.images import ImageInput, ImageClassification, ImageSize, frames_of
 from regard.tasks.predictor import Evaluation, Predictor
 from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, prepare
 from regard.tasks.spec import TaskSpec
@@ -44,7 +44,7 @@ class FewShotData:
     """The `data` section of a recipe: images by class, classes by alphabet, and what an episode is.
 
     Arguments:
-        train: a folder or zip archive of images, ALPHABET/CHARACTER/PICTURE, such as Omniglot's `images_background.zip`.
+        train: a folder or zip archive of images, ALPHABET/CHARACTER/IMAGE, such as Omniglot's `images_background.zip`.
         validation: another, whose alphabets are held out; held out from `train` where null.
         alphabets: of `train`, to learn from; all that are not held out where null.
         validation_alphabets: held out; where null all of `validation`, or as many of `train` as `validation_share` says,
@@ -116,12 +116,12 @@ class EpisodeBatch(TensorBatch):
     """What one step of training reads.
 
     Arguments:
-        pictures: (B, N K + Q, side, side) uint8, those with labels first.
+        images: (B, N K + Q, side, side) uint8, those with labels first.
         labels: (B, N K) int64, of these.
         asked: (B, Q) int64, the labels of the others, to be told.
     """
 
-    pictures: Tensor
+    images: Tensor
     labels: Tensor
     asked: Tensor
 
@@ -130,7 +130,7 @@ class EpisodeBatch(TensorBatch):
 class FewShotTask(Task):
     """What turns images into episodes, and a model's outputs into a loss.
 
-    An example is a picture: the episode that asks about it is sampled again each time it is learned from, with other classes
+    An example is an image: the episode that asks about it is sampled again each time it is learned from, with other classes
     next to its own, other images of each, and other labels. So nothing of a class can be learned but how to distinguish
     classes.
 
@@ -143,7 +143,7 @@ class FewShotTask(Task):
     """
 
     name: ClassVar[str] = "few_shot"
-    unit: ClassVar[str] = "pictures"
+    unit: ClassVar[str] = "images"
 
     ways: int
     shots: int
@@ -157,9 +157,9 @@ class FewShotTask(Task):
         return {}
 
     @property
-    def size(self) -> PictureSize:
+    def size(self) -> ImageSize:
         """What every image is made into."""
-        return PictureSize(height=self.side, width=self.side, channels=1, fit="pad")
+        return ImageSize(height=self.side, width=self.side, channels=1, fit="pad")
 
     def model_settings(self) -> dict[str, int]:
         """The sizes that the episodes decide."""
@@ -172,12 +172,12 @@ class FewShotTask(Task):
 
     def batch(self, data: TokenStore, episodes: Sequence[Episode]) -> EpisodeBatch:
         """Episodes of a store's images as tensors."""
-        pictures = np.stack(
-            [[self._picture(data, *each) for each in zip(e.pictures, e.turns, strict=True)] for e in episodes]
+        images = np.stack(
+            [[self._image(data, *each) for each in zip(e.images, e.turns, strict=True)] for e in episodes]
         )
         labels = torch.from_numpy(np.stack([episode.labels for episode in episodes]))
         shown = self.ways * self.shots
-        return EpisodeBatch(torch.from_numpy(pictures), labels[:, :shown], labels[:, shown:])
+        return EpisodeBatch(torch.from_numpy(images), labels[:, :shown], labels[:, shown:])
 
     def lengths(self, data: TokenStore) -> np.ndarray:
         """Images of each episode of training, (N, 1)."""
@@ -199,7 +199,7 @@ class FewShotTask(Task):
 
     def loss(self, model: nn.Module, batch: EpisodeBatch, *, smoothing: float = 0.0) -> LossSum:
         """Cross-entropy of the classes that are asked about, summed over all of them."""
-        logits = model(batch.pictures, batch.labels)
+        logits = model(batch.images, batch.labels)
         total, correct = smoothed_cross_entropy(logits.flatten(0, 1), batch.asked.flatten(), smoothing=smoothing)
         return LossSum(total, batch.asked.numel(), correct)
 
@@ -210,12 +210,12 @@ class FewShotTask(Task):
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
         """Images, classes and episodes in a few words."""
         parts = [
-            f"{len(data):,} pictures of {int(data.numbers(CLASS).max()) + 1:,} classes" for data in (train, validation)
+            f"{len(data):,} images of {int(data.numbers(CLASS).max()) + 1:,} classes" for data in (train, validation)
         ]
         turned = ", each turned four ways," if self.turned else ""
         return (
             f"{parts[0]}{turned} to learn from, {parts[1]} to validate on; episodes of {self.ways} classes, "
-            f"{self.shots} picture(s) of each; {self.asked} asked about"
+            f"{self.shots} image(s) of each; {self.asked} asked about"
         )
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
@@ -229,7 +229,7 @@ class FewShotTask(Task):
             reason = self.episodes(data, training=training).too_few
             if reason:
                 raise InputError(
-                    f"the {name} pictures: {reason}; lower data.ways, data.shots or data.asked, or give more"
+                    f"the {name} images: {reason}; lower data.ways, data.shots or data.asked, or give more"
                 )
 
     def save(self, folder: Path) -> dict[str, Any]:
@@ -248,10 +248,10 @@ class FewShotTask(Task):
         """Lines for the model card."""
         return [
             f"# {self.ways} classes, {self.shots} image(s) of each: arrays of uint8, ink bright on black",
-            'print(model.classify([(picture, "a"), (other, "b"), ...], asked).label)',
+            'print(model.classify([(image, "a"), (other, "b"), ...], asked).label)',
         ]
 
-    def _picture(self, data: TokenStore, row: int, turns: int) -> np.ndarray:
+    def _image(self, data: TokenStore, row: int, turns: int) -> np.ndarray:
         pixels = data.sequence(PIXELS, int(row)).astype(np.uint8).reshape(self.side, self.side)
         return np.rot90(pixels, int(turns))
 
@@ -261,7 +261,7 @@ TOGETHER = 64
 
 
 class FewShotClassifier(Predictor[FewShotTask]):
-    """A few-shot learner ready to use: a few labelled images and one more in, a `PictureClassification` out.
+    """A few-shot learner ready to use: a few labelled images and one more in, an `ImageClassification` out.
 
     Arguments:
         model: a `FewShotLearner`.
@@ -270,7 +270,7 @@ class FewShotClassifier(Predictor[FewShotTask]):
         metrics: its last evaluation.
     """
 
-    def classify(self, shown: Sequence[tuple[Picture, str]], asked: Picture) -> PictureClassification:
+    def classify(self, shown: Sequence[tuple[ImageInput, str]], asked: ImageInput) -> ImageClassification:
         """The label of an image, learned from those shown.
 
         Arguments:
@@ -285,8 +285,8 @@ class FewShotClassifier(Predictor[FewShotTask]):
         return self.classify_batch(shown, [asked])[0]
 
     def classify_batch(
-        self, shown: Sequence[tuple[Picture, str]], asked: Sequence[Picture]
-    ) -> list[PictureClassification]:
+        self, shown: Sequence[tuple[ImageInput, str]], asked: Sequence[ImageInput]
+    ) -> list[ImageClassification]:
         """The labels of many images, each told from those shown as if it were the only one.
 
         Arguments:
@@ -296,18 +296,18 @@ class FewShotClassifier(Predictor[FewShotTask]):
             InputError: as `classify`.
         """
         names = self._labels([label for _, label in shown])
-        examples = [self._read(picture) for picture, _ in shown]
+        examples = [self._read(image) for image, _ in shown]
         labels = torch.tensor([[names.index(label) for _, label in shown]])
-        found: list[PictureClassification] = []
+        found: list[ImageClassification] = []
         for start in range(0, len(asked), TOGETHER):
-            further = [self._read(picture) for picture in asked[start : start + TOGETHER]]
-            pictures = torch.from_numpy(np.stack([*examples, *further]))[None]
+            further = [self._read(image) for image in asked[start : start + TOGETHER]]
+            images = torch.from_numpy(np.stack([*examples, *further]))[None]
             unknown = torch.zeros(1, len(further), dtype=torch.int64)
-            batch = EpisodeBatch(pictures, labels, unknown).to(self.device)
+            batch = EpisodeBatch(images, labels, unknown).to(self.device)
             with torch.no_grad():
-                logits = check_finite(self.model(batch.pictures, batch.labels).float(), "these pictures")
+                logits = check_finite(self.model(batch.images, batch.labels).float(), "these images")
                 shares = logits.softmax(dim=-1)[0]
-            found += [PictureClassification.of(names, row) for row in shares.tolist()]
+            found += [ImageClassification.of(names, row) for row in shares.tolist()]
         return found
 
     def _labels(self, given: Sequence[str]) -> list[str]:
@@ -322,13 +322,13 @@ class FewShotClassifier(Predictor[FewShotTask]):
             raise InputError(
                 f"the labelled images are of {len(counts)} classes: {have}; this model learns from {self.task.ways} classes "
                 "with "
-                f"{self.task.shots} picture(s) of each, show as many"
+                f"{self.task.shots} image(s) of each, show as many"
             )
         return sorted(counts)
 
-    def _read(self, picture: Picture) -> np.ndarray:
+    def _read(self, image: ImageInput) -> np.ndarray:
         """An image as in training: (side, side) uint8, ink bright on black."""
-        return with_bright_ink(frames_of(picture, self.task.size)[0, ..., 0])
+        return with_bright_ink(frames_of(image, self.task.size)[0, ..., 0])
 
 
 MOST_CLASSES = 1 << 20
@@ -343,43 +343,43 @@ class Question:
 
     Arguments:
         characters: the set.
-        picture: its number.
+        image: its number.
     """
 
     characters: Characters
-    picture: int
+    image: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CharacterPicture:
+class CharacterImage:
     """An image and its class, such as `Greek/alpha`."""
 
-    picture: Picture
+    image: ImageInput
     name: str
 
 
-def _row(row: Any, called: str, number: int, data: Any) -> CharacterPicture | Question:
+def _row(row: Any, called: str, number: int, data: Any) -> CharacterImage | Question:
     del number, data
     if isinstance(row, Question):
         return row
-    picture, name = parts_of(row, called, [["picture", "image"], ["class", "label", "character"]], PICTURES.wanted)
+    image, name = parts_of(row, called, [["image", "picture"], ["class", "label", "character"]], IMAGES.wanted)
     if not isinstance(name, str | int) or name == "":
-        raise InputError(f"{called} has the class {name!r:.60}; give {PICTURES.wanted}")
-    return CharacterPicture(picture, str(name))
+        raise InputError(f"{called} has the class {name!r:.60}; give {IMAGES.wanted}")
+    return CharacterImage(image, str(name))
 
 
-PICTURES: Examples[CharacterPicture | Question] = Examples(
-    type=CharacterPicture,
-    rows="pictures",
-    wanted="(picture, class)",
-    file="folder or archive of pictures",
+IMAGES: Examples[CharacterImage | Question] = Examples(
+    type=CharacterImage,
+    rows="images",
+    wanted="(image, class)",
+    file="folder or archive of images",
     row=_row,
     read=lambda data, path, malformed: (),  # none: an episode needs all images of a class at once
 )
 
 
 def characters_of(given: Any, side: int) -> Characters:
-    """Images in memory by class: `Characters` themselves, or rows as `PICTURES` takes them.
+    """Images in memory by class: `Characters` themselves, or rows as `IMAGES` takes them.
 
     Arguments:
         side: rows and columns to shrink the images to, in pixels.
@@ -389,11 +389,11 @@ def characters_of(given: Any, side: int) -> Characters:
     """
     if isinstance(given, Characters):
         return given
-    size = PictureSize(height=side, width=side, channels=1, fit="pad")
-    rows = [row for row in PICTURES.in_memory(given) if isinstance(row, CharacterPicture)]
+    size = ImageSize(height=side, width=side, channels=1, fit="pad")
+    rows = [row for row in IMAGES.in_memory(given) if isinstance(row, CharacterImage)]
     names = tuple(sorted({row.name for row in rows}))
     ordered = sorted(rows, key=lambda row: row.name)
-    pixels = [with_bright_ink(frames_of(row.picture, size)[0, ..., 0]) for row in ordered]
+    pixels = [with_bright_ink(frames_of(row.image, size)[0, ..., 0]) for row in ordered]
     classes = [names.index(row.name) for row in ordered]
     return Characters(np.stack(pixels), np.array(classes, dtype=np.int64), names)
 
@@ -416,14 +416,14 @@ def prepare_episodes(
         sets = _read(data, seed) if given is None and given_validation is None else (given, given_validation)
         for name, characters in zip((TRAIN, VALIDATION), sets, strict=True):
             if characters is None or not len(characters):
-                raise InputError(f"there are no {name} pictures; give some")
-            write_pictures(folder / name, characters_of(characters, data.side))
+                raise InputError(f"there are no {name} images; give some")
+            write_images(folder / name, characters_of(characters, data.side))
         return FewShotTask(ways=data.ways, shots=data.shots, side=data.side, turned=data.turned, asked=data.asked), []
 
     return prepare(FewShotTask, folder, write)
 
 
-def write_pictures(place: Path, characters: Characters) -> TokenStore:
+def write_images(place: Path, characters: Characters) -> TokenStore:
     """A store of images and their classes."""
     rows = zip(characters.pixels.reshape(len(characters), -1), characters.classes[:, None], strict=True)
     return TokenStore.write(place, {PIXELS: 256, CLASS: MOST_CLASSES}, rows)
@@ -479,13 +479,13 @@ def evaluate_episodes(model: FewShotClassifier, questions: Any) -> Evaluation:
     Its metrics are `loss`, the mean of -log p of the right class (natural log), and `accuracy`, the share of right classes.
 
     Arguments:
-        questions: of one set of characters, such as `read_episodes` gives; or images with their classes, as `PICTURES` takes
+        questions: of one set of characters, such as `read_episodes` gives; or images with their classes, as `IMAGES` takes
             them, of which every one is asked about.
 
     Raises:
         InputError: for none, or too few characters to sample episodes from.
     """
-    given = PICTURES.to_measure(questions)
+    given = IMAGES.to_measure(questions)
     asked = [row for row in given if isinstance(row, Question)]
     if not asked:
         drawn = characters_of(given, model.task.side)
@@ -493,19 +493,19 @@ def evaluate_episodes(model: FewShotClassifier, questions: Any) -> Evaluation:
     task, characters = model.task, asked[0].characters
     losses, right = [], []
     with tempfile.TemporaryDirectory() as folder:
-        store = write_pictures(Path(folder) / "pictures", characters)
+        store = write_images(Path(folder) / "images", characters)
         reason = task.episodes(store).too_few
         if reason:
-            raise InputError(f"the pictures: {reason}; give more")
+            raise InputError(f"the images: {reason}; give more")
         for start in range(0, len(asked), TOGETHER):
-            rows = [question.picture for question in asked[start : start + TOGETHER]]
+            rows = [question.image for question in asked[start : start + TOGETHER]]
             batch = task.read_batch(store, rows).to(model.device)
             with torch.no_grad():
-                logits = check_finite(model.model(batch.pictures, batch.labels).float(), "these pictures")
+                logits = check_finite(model.model(batch.images, batch.labels).float(), "these images")
                 shares = logits.log_softmax(dim=-1)
             losses += (-shares.gather(-1, batch.asked[..., None])).flatten().tolist()
             right += (shares.argmax(dim=-1) == batch.asked).flatten().tolist()
-    names = [characters.names[characters.classes[question.picture]] for question in asked]
+    names = [characters.names[characters.classes[question.image]] for question in asked]
     return Evaluation(
         metrics={"loss": sum(losses) / len(losses), "accuracy": sum(right) / len(right)},
         count=len(asked),
@@ -524,7 +524,7 @@ def read_episodes(data: FewShotData, malformed: MalformedRows) -> Iterator[Quest
     else:
         characters = read_characters(data.place, data.alphabets, side=data.side)
     order = generator_of(0, STREAM).permutation(len(characters))
-    return (Question(characters, int(picture)) for picture in order)
+    return (Question(characters, int(image)) for image in order)
 
 
 FEW_SHOT = TaskSpec(
@@ -533,7 +533,7 @@ FEW_SHOT = TaskSpec(
     interface="few_shot",
     sections={"data": FewShotData},
     prepare=prepare_episodes,
-    examples=PICTURES,
+    examples=IMAGES,
     evaluate=evaluate_episodes,
     read=read_episodes,
     derived_config={"ways": 2, "shots": 1, "side": 256},

@@ -1,4 +1,4 @@
-"""From a folder to something that predicts."""
+"""Loading a predictor from a folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from regard.tasks.masked_language_modelling import MaskedLanguageModel
     from regard.tasks.multi_label import MultiLabelClassifier
     from regard.tasks.multiple_choice import MultipleChoice
-    from regard.tasks.picture_classification import PictureClassifierPredictor
+    from regard.tasks.image_classification import ImageClassifierPredictor
     from regard.tasks.question_answering import QuestionAnswerer
     from regard.tasks.regression import MultiOutputRegressor, Regressor
     from regard.tasks.sentence_embedding import SentenceEncoder
@@ -48,7 +48,7 @@ AnyPath = str | os.PathLike[str]
 
 
 class LoadOptions(TypedDict, total=False):
-    """What `load` takes next to folder and task."""
+    """The further arguments of `load`."""
 
     device: str | torch.device
     dtype: str
@@ -105,8 +105,8 @@ def load(folder: AnyPath, *, task: Literal["copying"], **options: Unpack[LoadOpt
 def load(folder: AnyPath, *, task: Literal["few_shot"], **options: Unpack[LoadOptions]) -> FewShotClassifier: ...
 @overload
 def load(
-    folder: AnyPath, *, task: Literal["picture_classification"], **options: Unpack[LoadOptions]
-) -> PictureClassifierPredictor: ...
+    folder: AnyPath, *, task: Literal["image_classification"], **options: Unpack[LoadOptions]
+) -> ImageClassifierPredictor: ...
 @overload
 def load(folder: AnyPath, *, task: str | None = None, **options: Unpack[LoadOptions]) -> Any: ...
 def load(
@@ -119,27 +119,26 @@ def load(
 ) -> Any:
     """Load a model from its folder, ready to predict; the task is read from the folder.
 
-    Hugging Face's folders load too: Marian, Pegasus, T5 and Reformer with a tokenizer.json, BERT, DistilBERT and ELECTRA with
-    that or a vocab.txt, RoBERTa, BART, GPT and GPT-2 with that or a vocab.json and merges.txt, XLM-RoBERTa, ModernBERT and
-    decoders of Llama's type with a tokenizer.json, and the Vision Transformer.
+    Folders of Hugging Face's libraries load too: Marian, Pegasus, T5 and Reformer with a tokenizer.json; BERT, DistilBERT and
+    ELECTRA with a tokenizer.json or a vocab.txt; RoBERTa, BART, GPT and GPT-2 with a tokenizer.json, or a vocab.json and
+    merges.txt; XLM-RoBERTa, ModernBERT and decoders of the Llama type with a tokenizer.json; and the Vision Transformer.
 
     Arguments:
-        folder: a model's folder, or that of a run still in training, whose best checkpoint so far is taken; a checkpoint of a
-            run (`runs/x@last`, `runs/x@step-500`); or a model of the Hugging Face hub, `hub:owner/name`, which is fetched once;
+        folder: the folder of a model, or of a run, also during training, whose best checkpoint so far is taken; a checkpoint of a
+            run (`runs/x@last`, `runs/x@step-500`); a model of the Hugging Face hub, `hub:owner/name`, which is downloaded once;
             or a file of llama.cpp (`.gguf`).
-        task: the task the caller needs, by name; what the model in the folder is not for is an error.
-        device: where to put the parameters: `cpu`, `cuda`, `cuda:1`, or `auto`, a GPU where PyTorch sees one.
-        dtype: `float32`, `bfloat16` or `float16`; on a processor also `int8` or `int4`, for a language model of GPT's family, as
-            `LanguageModel.quantised` says, and for a `Transformer` that translates.
-        code: your own Python file, or files, with the parts that the model was made with. It is run; the copy of it in the folder
-            never is.
+        task: the name of the task for which to load the model; a model for another task is an error. None = the folder's task.
+        device: of the parameters: `cpu`, `cuda`, `cuda:1`, or `auto`, a GPU if PyTorch finds one.
+        dtype: `float32`, `bfloat16` or `float16`; on a processor also `int8` or `int4`, for a language model of the GPT family,
+            see `LanguageModel.quantised`, and for a `Transformer` for translation.
+        code: your own Python file, or files, with the parts of the model. It is executed; the copy in the folder never is.
 
     Returns:
-        A `Translator`, a `Classifier` or another `Predictor`: what the task makes of a model.
+        A `Translator`, a `Classifier` or another `Predictor`, by the task.
 
     Raises:
-        InputError: for a folder that holds no model, is damaged, is of another task, or needs code that is not given; and for a
-            device that is not there.
+        InputError: for a folder that holds no model, is damaged, is for another task, or needs code that is not given; and for a
+            device that does not exist.
     """
     load_code(code)
     device = device_named(device, "device")
@@ -169,10 +168,10 @@ def load(
 
 
 def _check_fits(settings: Mapping[str, Any], config: Any, place: Path) -> None:
-    """Refuse a tokenizer or classes of another model, whose numbers the model has no rows for.
+    """Refuse a tokenizer or classes of another model, for which the model has no rows.
 
     Arguments:
-        settings: what the task decides of the model's config, by its own files.
+        settings: the config fields that the task decides, from its own files.
     """
     for name, value in settings.items():
         said = getattr(config, name, None)
@@ -203,11 +202,11 @@ def _adapted(
     device: str | torch.device,
     dtype: str,
 ) -> Any:
-    """A predictor of a model whose folder does not say what the task needs, but whose config fits it.
+    """A predictor for a model whose folder is not from this task, but whose config fits it.
 
     Arguments:
-        task: the task wanted; the one that the config tells of where None.
-        own: the task that the folder is for; None where another program wrote it.
+        task: the requested task; None = the task that follows from the config.
+        own: the task of the folder; None if another program wrote it.
     """
     config = read_config(place)
     problem = _problem_of(place)
@@ -236,14 +235,14 @@ def _adapted(
 
 
 def _problem_of(place: Path) -> str | None:
-    """The `problem_type` of a folder's config.json; None where there is none."""
+    """The `problem_type` in a folder's config.json, or None."""
     file = place / "config.json"
     value = read_json_object(file, "copy the file again").get("problem_type") if file.is_file() else None
     return None if value is None else str(value)
 
 
 def _assumed(folder: str, outputs: int) -> str:
-    """What a folder without a problem_type is taken for."""
+    """A message about the task that is assumed for a folder without a `problem_type`."""
     if outputs == 1:
         taken = "its one output is taken for a number, as transformers trains it (whose pipeline puts a sigmoid on it)"
         return f"{folder}: config.json has no problem_type; {taken}; set it, or name the task when you load it"
@@ -252,7 +251,7 @@ def _assumed(folder: str, outputs: int) -> str:
 
 
 def task_of(folder: AnyPath) -> str:
-    """The name of the task that the model in a folder is for.
+    """The name of the task of the model in a folder.
 
     Raises:
         InputError: for a folder that holds no model, or is damaged.
@@ -269,17 +268,17 @@ def _spoken(task: str) -> str:
 
 
 def pointers_of(folder: Path) -> dict[str, str]:
-    """The names of a run's checkpoints that count, `last` and mostly `best`; empty where there is none yet, or no run.
+    """The names of the current checkpoints of a run, `last` and usually `best`; empty without a checkpoint or a run.
 
     Raises:
-        InputError: where the file that tells them is damaged.
+        InputError: if the pointer file is damaged.
     """
     path = folder / POINTER
     return _pointers(read_json_object(path, _POINTER_ADVICE), path) if path.exists() else {}
 
 
 def pointers_before(folder: Path) -> dict[str, str]:
-    """What `pointers_of` gave before the last checkpoint was written; empty where nothing of that is kept.
+    """The result of `pointers_of` before the last checkpoint was written; empty if these checkpoints are not kept.
 
     Raises:
         InputError: as `pointers_of`.
@@ -303,7 +302,7 @@ def _pointers(names: Mapping[str, Any], path: Path) -> dict[str, str]:
 
 
 def checkpoints_of(run: Path) -> dict[str, Path]:
-    """The checkpoints of a run by name: `best` and `last`, the steps (`step-500`), and models that somebody put next to them.
+    """The checkpoints of a run by name: `best` and `last`, the steps (`step-500`), and other model folders next to them.
 
     Raises:
         InputError: as `pointers_of`.
@@ -317,10 +316,10 @@ def checkpoints_of(run: Path) -> dict[str, Path]:
 
 
 def checkpoint_of(run: Path, name: str) -> Path:
-    """The folder of a checkpoint by its name, as `checkpoints_of` has it; of a step its folder's name will do too.
+    """The folder of a checkpoint by its name in `checkpoints_of`; the folder name of a step works too.
 
     Raises:
-        InputError: where there is none of that name.
+        InputError: if there is none of that name.
     """
     known = checkpoints_of(run)
     if _short(name) in known:
@@ -336,10 +335,10 @@ def _short(name: str) -> str:
 
 
 def model_folder(folder: AnyPath) -> Path:
-    """The folder itself if it holds a model, else the best checkpoint of the run in it; of `runs/x@last` that checkpoint.
+    """The folder itself if it holds a model, else the best checkpoint of the run in it; for `runs/x@last` that checkpoint.
 
     Raises:
-        InputError: where there is none of these.
+        InputError: if there is none.
     """
     folder = located(folder)
     run, at, name = str(folder).rpartition("@")

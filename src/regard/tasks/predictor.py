@@ -1,6 +1,6 @@
-"""What every model that is ready to use has in common, what is done with empty texts, and observers of predictions.
+"""The base class of predictors, the handling of empty texts, and observers of predictions.
 
-`export` writes the model of a run by itself, to be given away.
+`export` writes the model of a run without its training state, to share it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ X = TypeVar("X")
 A = TypeVar("A")
 
 NAMED = 5
-"""Numbers of empty texts that a message tells."""
+"""The number of empty texts that a message lists."""
 
 
 def is_empty(text: Any) -> bool:
-    """Whether there is nothing to read: white space at most, no words, or a pair of which one text is empty.
+    """Whether a text is empty or white space, a list has no words, or a pair has an empty text.
 
     >>> is_empty(" "), is_empty(("a", "")), is_empty([]), is_empty("a")
     (True, True, True, False)
@@ -57,11 +57,11 @@ def is_empty(text: Any) -> bool:
 def with_gaps(
     answer: Callable[[list[X]], Sequence[A]], texts: Sequence[X], *, empty: Callable[[X], bool] = is_empty
 ) -> list[A | None]:
-    """Answers to texts of which some may be empty: None for each of those, so that every answer keeps its place.
+    """Predictions for texts of which some may be empty: None for each empty one, so that the order is kept.
 
     Arguments:
-        answer: a method that answers many texts, such as `model.classify_batch`, and refuses empty ones.
-        empty: tells those.
+        answer: a method that predicts for a list of texts, such as `model.classify_batch`, and refuses empty ones.
+        empty: decides whether a text is empty.
 
     >>> with_gaps(lambda texts: [text.upper() for text in texts], ["a", "", "b"])
     ['A', None, 'B']
@@ -73,10 +73,10 @@ def with_gaps(
 
 
 def refuse_empty(texts: Sequence[Any], what: str = "text", why: str = "there is nothing to read") -> None:
-    """Refuse a string where a list is wanted, what is no string, and texts in which there is nothing.
+    """Refuse a string instead of a list, values that are not strings, and empty texts.
 
     Raises:
-        InputError: naming the first that is no string, or all that are empty by their numbers from 1.
+        InputError: naming the first value that is not a string, or the numbers of all empty texts, from 1.
     """
     if isinstance(texts, str):
         raise InputError(f"one string given where a list of {what}s is wanted; put it in a list")
@@ -87,10 +87,10 @@ def refuse_empty(texts: Sequence[Any], what: str = "text", why: str = "there is 
 
 
 def refuse_gaps(texts: Sequence[Any], what: str = "text", why: str = "there is nothing to read") -> None:
-    """Refuse texts, or pairs of them, in which there is nothing.
+    """Refuse empty texts, and pairs with an empty text.
 
     Raises:
-        InputError: naming all of them by their numbers from 1.
+        InputError: naming their numbers, from 1.
 
     >>> refuse_gaps(["a", "", " "])
     Traceback (most recent call last):
@@ -136,7 +136,7 @@ MODEL_FILES = frozenset(
         *(f"{number}_{kind}" for number in range(2, 10) for kind in ("Dense", "Normalize")),
     }
 )
-"""All that a model's folder may hold."""
+"""The files that the folder of a model can have."""
 
 
 @old_members(
@@ -150,10 +150,10 @@ class Predictor(Generic[T]):
     """A model ready to use: strings in, typed results out.
 
     Arguments:
-        model: of the family that the task takes.
+        model: of a family that fits the task.
         task: tokenizers and settings.
-        recipe: how it was trained, as data; empty where unknown.
-        metrics: its last evaluation.
+        recipe: the values of the recipe with which it was trained; empty if unknown.
+        metrics: of its last evaluation.
     """
 
     metric_names: ClassVar[tuple[str, ...]] = ()
@@ -184,38 +184,38 @@ class Predictor(Generic[T]):
 
     @property
     def device(self) -> torch.device:
-        """Where the model's parameters are."""
+        """The device of the model's parameters."""
         return next(self.model.parameters()).device
 
     def to(self, target: torch.device | torch.dtype | str) -> Self:
         """Move the model to another device or dtype, in place; returns itself.
 
         Raises:
-            InputError: for a device that is not there.
+            InputError: for a device that does not exist.
         """
         self.model.to(target if isinstance(target, torch.dtype) else device_named(target, "device"))
         return self
 
     def save(self, folder: str | Path, *, max_shard_size: int | str | None = None) -> None:
-        """Write the whole folder again: config, weights, tokenizers, regard.json, model card.
+        """Write the model to a folder: config, weights, tokenizers, regard.json and a model card.
 
-        Where another program's layout can tell the model, the folder has that one, and opens there too.
+        The folder has the layout of Hugging Face's libraries, if that can represent the model, so that it opens there too.
 
         Arguments:
             folder: a new one, or that of a model, which is replaced.
-            max_shard_size: how large a file of weights may be, such as `5GB` or a number of bytes: larger weights are put in
-                several, with an index, as transformers does; one tensor is never divided. One file where None.
+            max_shard_size: the largest size of a weight file, such as `5GB` or a number of bytes. Larger weights are written to
+                several files with an index, as in transformers; a tensor is never divided. None = one file.
 
         Raises:
-            InputError: for a full disk or a place that cannot be written to (an earlier folder there is intact), and for a
-                folder that holds other things than a model, which would be lost.
+            InputError: for a full disk or a path that cannot be written (an earlier folder there is kept), and for a folder that
+                holds other files than those of a model, which would be lost.
         """
         check_replaceable(Path(folder))
         with new_folder(folder) as partial:
             self.write_files(partial, max_shard_size=max_shard_size)
 
     def write_files(self, folder: Path, *, max_shard_size: int | str | None = None) -> None:
-        """Write all files of the model into an existing folder; `save` makes one that is whole or absent."""
+        """Write all files of the model into an existing folder. `save` does this atomically."""
         self.task.write(folder, self.model.config, parameters_of(self.model), recipe=self.recipe, metrics=self.metrics)
         if max_shard_size is not None:
             shard_weights(folder, max_shard_size)
@@ -232,20 +232,20 @@ class Predictor(Generic[T]):
     ) -> str:
         """Upload the model's folder, as `save` writes it, to a repository of the Hugging Face hub.
 
-        Everybody who may read the repository then has the model, its vocabulary and what its card tells of the recipe.
+        Everyone who can read the repository can then read the model, its vocabulary and the recipe in its card.
 
         Arguments:
-            place: the repository, `owner/name`; it is made where there is none. `hub:owner/name` is what `load` takes then.
-            private: whether a new repository is private; None for what your settings there say.
-            token: that may write; None for that of `hf auth login`, or of the variable HF_TOKEN.
+            place: the repository, `owner/name`; it is created if it does not exist. `load` then takes `hub:owner/name`.
+            private: whether a new repository is private; None = the default of your account.
+            token: with permission to write; None = that of `hf auth login`, or of the variable HF_TOKEN.
             message: of the commit.
             max_shard_size: as for `save`.
 
         Returns:
-            The address of the commit.
+            The URL of the commit.
 
         Raises:
-            InputError: without a token, the right to write or a connection, and for a name that is no repository's.
+            InputError: without a token, the permission to write or a connection, and for an invalid name of a repository.
         """
         with tempfile.TemporaryDirectory() as place_here:
             folder = Path(place_here) / "model"
@@ -255,19 +255,19 @@ class Predictor(Generic[T]):
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """The metrics `judged` of the model's own answers to about `count` examples, for validation in training.
 
-        Where the task tells groups of examples apart, those of each too, as `bleu.de`.
+        If the task has groups of examples, it also returns the metrics of each, as `bleu.de`.
         """
         del data, count
         return {}
 
     def remarks(self, data: TokenStore) -> list[str]:
-        """What the user ought to know of the trained model's answers to the validation examples, in lines; mostly nothing."""
+        """Messages for the user about the trained model's predictions for the validation examples; usually none."""
         del data
         return []
 
     @contextlib.contextmanager
     def observing(self, observer: PredictionObserver) -> Iterator[None]:
-        """Inside the block, tell `observer` of every prediction that this thread makes."""
+        """A context in which `observer` is called for every prediction of this thread."""
         entry = (threading.get_ident(), observer)
         self._observers.append(entry)
         try:
@@ -276,18 +276,18 @@ class Predictor(Generic[T]):
             self._observers.remove(entry)
 
     def _watchers(self) -> Sequence[PredictionObserver]:
-        """Who is to be told of this thread's predictions."""
+        """The observers of this thread's predictions."""
         return [watcher for thread, watcher in self._observers if thread == threading.get_ident()]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluation:
-    """What an evaluation found; each task adds what else is to be known.
+    """The result of an evaluation; each task adds further fields.
 
     Arguments:
-        metrics: figures by name.
-        count: examples.
-        predictions: one for each of them, in their order; none where a task makes none.
+        metrics: by name.
+        count: the number of examples.
+        predictions: one for each example, in order; empty if the task makes none.
     """
 
     metrics: dict[str, float]
@@ -296,12 +296,12 @@ class Evaluation:
 
 
 def is_model_file(name: str) -> bool:
-    """Whether a name at the top of a folder is one of `MODEL_FILES`, or a shard of the weights."""
+    """Whether the name of a file is one of `MODEL_FILES`, or a shard of the weights."""
     return name in MODEL_FILES or SHARD.fullmatch(name) is not None
 
 
 def check_replaceable(folder: Path) -> None:
-    """Refuse to write a model in place of a folder that is more than a model: a run, or somebody's home."""
+    """Refuse to replace a folder that is more than a model, such as a run or a home folder."""
     if not folder.is_dir():
         return
     others = sorted(name for path in folder.iterdir() if not is_model_file(name := path.name))
@@ -310,22 +310,22 @@ def check_replaceable(folder: Path) -> None:
 
 
 class PredictionObserver(SearchObserver, Protocol):
-    """A search observer that is also told what the hypotheses became."""
+    """A search observer that is also called with the predictions of a search."""
 
     def read(self, tokens: Tokens | None) -> None:
-        """Called when a language model has read texts in parts: all that it read, a text in each row; None where rows moved."""
+        """Called after a language model has read texts in parts, with the texts, one in each row; None if rows were reordered."""
         ...
 
     def predicted(self, predictions: Sequence[Any], hypotheses: list[list[Hypothesis]]) -> None:
-        """Called after each search: one prediction per source row, next to the hypotheses it was made of."""
+        """Called after each search, with one prediction per source row, and its hypotheses."""
         ...
 
 
 class Observers:
-    """Passes what a search tells to several observers.
+    """Passes the calls of a search to several observers.
 
     Arguments:
-        observers: who wants to know.
+        observers: all of them.
     """
 
     def __init__(self, observers: Sequence[PredictionObserver]) -> None:
@@ -337,13 +337,13 @@ class Observers:
             observer.search_started(source)
 
     def search_stepped(self, step: SearchStep) -> None:
-        """Tell those that want to know of steps."""
+        """Call the step observers."""
         for observer in self._observers:
             if (stepped := getattr(observer, "search_stepped", None)) is not None:
                 stepped(step)
 
     def search_paused(self) -> None:
-        """Tell those that want to know of pauses."""
+        """Call the pause observers."""
         for observer in self._observers:
             if (paused := getattr(observer, "search_paused", None)) is not None:
                 paused()
@@ -356,19 +356,19 @@ class Observers:
 
 BEST = "best"
 FORMATS = ("safetensors", "onnx")
-"""That `export` writes."""
+"""The formats that `export` writes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exported:
-    """A model's folder that was written.
+    """An exported model.
 
     Arguments:
-        folder: where it is.
-        source: the folder it was read from: the run's own, or that of a checkpoint.
-        task: what the model is for.
-        files: the bytes of every file, by its place in the folder.
-        notes: what is to be known before the folder is given away, in sentences.
+        folder: the new folder.
+        source: the folder from which it was read: that of the run, or of a checkpoint.
+        task: the task of the model.
+        files: the size of every file in bytes, by its path in the folder.
+        notes: messages to read before sharing the folder.
     """
 
     folder: Path
@@ -378,7 +378,7 @@ class Exported:
     notes: tuple[str, ...] = ()
 
     def rows(self) -> list[tuple[str, str]]:
-        """Names and values as people read them; what `print` and notebooks show."""
+        """Names and values for display, by `print` and in notebooks."""
         return [
             ("model", str(self.folder)),
             ("from", str(self.source)),
@@ -404,20 +404,20 @@ def export(
     max_shard_size: int | str | None = None,
     format: str = "safetensors",
 ) -> Exported:
-    """Write what predicting needs, and nothing else, into a folder to be given away.
+    """Write the files that prediction needs, and no others, to a folder that can be shared.
 
-    No examples, no state of the optimiser, no log, and of paths outside of the folder where training was started the file's name
-    alone. The weights are those of the run, bit for bit; adapters are merged into them. What a vocabulary holds (words and
-    parts of words of the training texts, names of classes) is part of the model and stays.
+    It has no examples, no optimiser state and no log, and only the file names of paths outside the folder where training was
+    started. The weights are those of the run, bit for bit, with adapters merged. The vocabulary (words and word pieces of the
+    training texts, names of classes) is part of the model, and included.
 
     Arguments:
         folder: of a run or model; or a file of llama.cpp (`.gguf`), whose weights of 8 or 4 bits are written in float32.
-        target: a new folder, or that of a model, which is replaced; whole, or not at all.
-        checkpoint: of a run: `best`, which is what `load` takes, `last`, or the name of a folder under checkpoints/.
-        code: your own Python file, or files, with the parts that the model was made with. Copies of these go with the model.
-        max_shard_size: how large a file of weights may be, such as `5GB`; see `Predictor.save`.
-        format: `safetensors`, or `onnx`: then the folder has besides `model.onnx`, for encoders of texts, which onnxruntime
-            has computed as the model does; see `regard.checkpoints.onnx`.
+        target: a new folder, or that of a model, which is replaced atomically.
+        checkpoint: of a run: `best`, as for `load`, `last`, or the name of a folder under checkpoints/.
+        code: your own Python file, or files, with the parts of the model. Copies of them are included.
+        max_shard_size: the largest size of a weight file, such as `5GB`; see `Predictor.save`.
+        format: `safetensors`, or `onnx`: then the folder also has `model.onnx`, for encoders of texts, checked against the model
+            with onnxruntime; see `regard.checkpoints.onnx`.
 
     Raises:
         InputError: for a folder that holds no model, or is damaged; for a format that there is not, or not for this model; for
@@ -446,12 +446,12 @@ def export(
 
 
 def _source(folder: Path, checkpoint: str) -> Path:
-    """The folder of the model that was asked for."""
+    """The folder of the requested model."""
     return model_folder(folder) if checkpoint == BEST else checkpoint_of(folder, checkpoint)
 
 
 def _check_target(target: Path, folder: Path, place: Path) -> None:
-    """Refuse a place where something would be lost, or where the model would be back in the workshop."""
+    """Refuse a target whose files would be lost, or that is inside the run."""
     real, sources = target.resolve(), (folder.resolve(), place.resolve())
     if any(real == source or real.is_relative_to(source) or source.is_relative_to(real) for source in sources):
         raise InputError(f"{target}: and {folder} lie in one another; choose a folder of its own")

@@ -116,7 +116,7 @@ TASKS: WithOwn[TaskSpec] = WithOwn(
             "captioning": "regard.tasks.captioning:CAPTIONING",
             "copying": "regard.tasks.copying:COPYING",
             "few_shot": "regard.tasks.few_shot:FEW_SHOT",
-            "picture_classification": "regard.tasks.picture_classification:PICTURE_CLASSIFICATION",
+            "image_classification": "regard.tasks.image_classification:IMAGE_CLASSIFICATION",
             "sentence_embedding": "regard.tasks.sentence_embedding:SENTENCE_EMBEDDING",  # last: it takes any encoder
         }
     ),
@@ -175,7 +175,7 @@ MODELS_OF: Mapping[str, ModelsOf] = {
     "tagging": ModelsOf(heads=("tokens",)),
     "question_answering": ModelsOf(heads=("spans",)),
     "multiple_choice": ModelsOf(heads=("choice",)),
-    "picture_classification": ModelsOf(families=("vit",), outputs="some"),
+    "image_classification": ModelsOf(families=("vit",), outputs="some"),
     "sentence_embedding": ModelsOf(vectors=True),
 }
 """Of the package's tasks, as far as other programs write models for them; asked in the order of `TASKS`."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.layers import NEVER, Encoded, Pictures, Tokens
+from regard.layers import NEVER, Encoded, Images, Tokens
 from regard.models import MODELS, Family
 
 Outputs = list[dict[str, Tensor]]
@@ -253,7 +253,7 @@ class _Texts(PaddedInputs[Tokens], StepInputs[Tokens]):
         return logits_by_row(logits, read.valid)
 
 
-Source = TypeVar("Source", Tokens, Pictures)
+Source = TypeVar("Source", Tokens, Images)
 
 
 class _Targets(StepInputs[tuple[Source, Tokens]]):
@@ -385,42 +385,42 @@ class _WholeTexts(PaddedInputs[Parted]):
         return tokens, torch.zeros_like(tokens.ids)
 
 
-class _Pictures(Inputs[Pictures]):
+class _Images(Inputs[Images]):
     """Images for a classifier: three, of the size of the model's config."""
 
     lengths = (1, 1, 1)
     tolerance = 1e-6  # images are float32 before the first layer
 
     def _drawn(self) -> list[np.ndarray]:
-        height, width = self.config.picture_height, self.config.picture_width
+        height, width = self.config.image_height, self.config.image_width
         rng = np.random.default_rng(0)
         return [
-            rng.integers(0, 256, (1, height, width, self.config.picture_channels), dtype=np.uint8) for _ in range(3)
+            rng.integers(0, 256, (1, height, width, self.config.image_channels), dtype=np.uint8) for _ in range(3)
         ]
 
-    def batch(self, side: str = "right") -> Pictures:
-        return Pictures.of(self._drawn())
+    def batch(self, side: str = "right") -> Images:
+        return Images.of(self._drawn())
 
-    def alone(self, row: int) -> Pictures:
-        return Pictures.of([self._drawn()[row]])
+    def alone(self, row: int) -> Images:
+        return Images.of([self._drawn()[row]])
 
-    def select(self, read: Pictures, rows: Tensor) -> Pictures:
+    def select(self, read: Images, rows: Tensor) -> Images:
         return read.select(rows)
 
-    def outputs(self, model: Any, read: Pictures) -> Outputs:
+    def outputs(self, model: Any, read: Images) -> Outputs:
         return [{"logits": row} for row in model(read)]
 
-    def changes(self) -> Iterator[tuple[int, Pictures]]:
+    def changes(self) -> Iterator[tuple[int, Images]]:
         for row, corner in ((0, (0, 0)), (1, (-1, -1))):
             read = self.batch()
             read.pixels[row, 0, :, corner[0], corner[1]] ^= 0xFF
             yield row, read
 
 
-Captions = tuple[Pictures, Tokens]
+Captions = tuple[Images, Tokens]
 
 
-class _Captions(_Targets[Pictures]):
+class _Captions(_Targets[Images]):
     """Images of one to three frames and captions for a captioner."""
 
     lengths = (3, 5, 2)
@@ -429,17 +429,17 @@ class _Captions(_Targets[Pictures]):
 
     def _drawn(self) -> tuple[list[np.ndarray], list[list[int]]]:
         rng, config = np.random.default_rng(0), self.config
-        size = (config.picture_height, config.picture_width, config.picture_channels)
-        pictures = [rng.integers(0, 256, (count, *size), dtype=np.uint8) for count in self.frames]
-        return pictures, drawn(self.lengths, config.target_vocabulary, 1, config.start_id)
+        size = (config.image_height, config.image_width, config.image_channels)
+        images = [rng.integers(0, 256, (count, *size), dtype=np.uint8) for count in self.frames]
+        return images, drawn(self.lengths, config.target_vocabulary, 1, config.start_id)
 
     def batch(self, side: str = "right") -> Captions:
-        pictures, rows = self._drawn()
-        return Pictures.of(pictures), Tokens.pad(rows)
+        images, rows = self._drawn()
+        return Images.of(images), Tokens.pad(rows)
 
     def alone(self, row: int) -> Captions:
-        pictures, rows = self._drawn()
-        return Pictures.of([pictures[row]]), Tokens.pad([rows[row]])
+        images, rows = self._drawn()
+        return Images.of([images[row]]), Tokens.pad([rows[row]])
 
     def outputs(self, model: Any, read: Captions) -> Outputs:
         found = model(*read, attended=True)
@@ -451,14 +451,14 @@ class _Captions(_Targets[Pictures]):
 
     def changes(self) -> Iterator[tuple[int, Captions]]:
         for row, corner in ((0, (0, 0)), (1, (-1, -1))):
-            pictures, tokens = self.batch()
-            pictures.pixels[row, 0, :, corner[0], corner[1]] ^= 0xFF
-            yield row, (pictures, tokens)
+            images, tokens = self.batch()
+            images.pixels[row, 0, :, corner[0], corner[1]] ^= 0xFF
+            yield row, (images, tokens)
 
     def later_changes(self) -> Iterator[tuple[int, int, Captions]]:
-        pictures, target = self.batch()
+        images, target = self.batch()
         for row, place in ((1, 0), (1, 2), (1, 4), (2, 1)):
-            yield row, place, (pictures, changed(target, row, place, self.config.target_vocabulary))
+            yield row, place, (images, changed(target, row, place, self.config.target_vocabulary))
 
 
 KINDS: dict[str, type[Inputs[Any]]] = {
@@ -467,7 +467,7 @@ KINDS: dict[str, type[Inputs[Any]]] = {
     "encoder": _WholeTexts,
     "whole_text": _WholeTexts,
     "text_vectors": _WholeTexts,
-    "picture_classifier": _Pictures,
+    "image_classifier": _Images,
     "captioner": _Captions,
 }
 

@@ -175,7 +175,7 @@ def _opened(texts: Texts) -> Iterable[str]:
 def _apportioned(shares: Mapping[str, float], size: int) -> dict[str, int]:
     """Whole numbers that come to `size`, next to these shares of it: what is left over goes to the largest remainders."""
     if size < 1:
-        raise InputError(f"size is {size}; sample one text at least")
+        raise InputError(f"size is {size}; give at least 1")
     exact = {name: share * size for name, share in shares.items()}
     found = {name: int(value + 1e-9) for name, value in exact.items()}
     order = sorted(exact, key=lambda name: found[name] - exact[name])

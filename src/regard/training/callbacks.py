@@ -1,7 +1,7 @@
-"""Who may watch a run: callbacks of the user's own, the progress bar, trackers of experiments.
+"""Callbacks of a training run: the base class for your own, the progress bar, and experiment trackers.
 
-The progress bar is a bar on a terminal and in a notebook, lines in a pipe or a file. The trackers, TensorBoard, MLflow and
-Weights & Biases, show the numbers of the log.
+The progress bar is a bar on a terminal and in a notebook, and lines in a pipe or a file. The trackers (TensorBoard, MLflow and
+Weights & Biases) record the numbers of the log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from regard.training.checkpoint import Progress
 
 
 class Callback:
-    """Told of what happens in a run, on the first worker only; a subclass has the methods it needs, the others do nothing.
+    """Methods that are called during a run, on the first worker only. A subclass defines those it needs; the others do nothing.
 
     >>> class Answers(Callback):
     ...     def evaluated(self, predictor, metrics, progress):
@@ -37,34 +37,35 @@ class Callback:
     """
 
     def opened(self, folder: Path, validation: TokenStore) -> None:
-        """Before `prepared`, with the run's folder and the validation examples as the task's `read_batch` takes them."""
+        """Called before `prepared`, with the run's folder and the validation examples for the task's `read_batch`."""
 
     def prepared(self, task: Task) -> None:
-        """Before `started`, with what is learned: its classes, and the unit of which `progress.tokens` counts."""
+        """Called before `started`, with the task: its classes, and the unit of `progress.tokens`."""
 
     def started(self, model: nn.Module, progress: Progress, total_steps: int | None) -> None:
-        """Before the first update of this sitting."""
+        """Called before the first update after a start or a resume."""
 
     def stepped(self, progress: Progress, tokens_per_second: float) -> None:
-        """After each update.
+        """Called after each update.
 
         Arguments:
-            tokens_per_second: what was learned from, in the task's unit: target tokens, or examples, words or images.
+            tokens_per_second: the training speed in the task's unit: target tokens, examples, words or images.
         """
 
     def evaluated(self, predictor: Predictor[Any], metrics: Mapping[str, float], progress: Progress) -> None:
-        """After each evaluation, with the model as it is then, ready to predict; not of models sharded by FSDP.
+        """Called after each evaluation, with the current model as a predictor; not for models sharded by FSDP.
 
         Arguments:
-            predictor: what `regard.load` would make of the model now. It is trained on afterwards: keep its answers, not itself.
+            predictor: the current model, as from `regard.load`. Training continues to change it: store its predictions, not
+                itself.
             metrics: of the validation data.
         """
 
     def logged(self, event: Mapping[str, Any]) -> None:
-        """With each line of the log."""
+        """Called with each line of the log."""
 
     def ended(self, progress: Progress) -> None:
-        """After the last update, or when the run is interrupted."""
+        """Called after the last update, or when the run is interrupted."""
 
 
 # How far a run is.
@@ -75,14 +76,14 @@ EVERY = 60.0  # seconds between two lines where there is no bar
 
 
 class ProgressBar(Callback):
-    """Shows updates done of all, loss, time left, and what is learned from per second: target tokens, examples, words or images.
+    """Shows finished and total updates, the loss, the remaining time, and the speed in target tokens, examples, words or images.
 
-    Validation results go above the bar. It writes to standard error. Where that is neither a terminal nor a notebook, it writes a
-    line for each evaluation, and one every minute. The loss and the speed are running averages, of which the last 20 updates
-    make up most.
+    Validation results are printed above the bar. It writes to standard error. If that is neither a terminal nor a notebook, it
+    writes a line for each evaluation, and one every minute. The loss and the speed are exponential moving averages over about the
+    last 20 updates.
 
     Arguments:
-        console: where to sample instead.
+        console: the console to write to; None = standard error.
 
     >>> bar = ProgressBar()  # regard.train(recipe, output="runs/dates", callbacks=[bar])
     >>> bar.started(nn.Linear(1, 1), Progress(), 100)  # no bar here, where no terminal is
@@ -104,11 +105,11 @@ class ProgressBar(Callback):
         self._began = (0.0, 0)
 
     def prepared(self, task: Task) -> None:
-        """Learn what the speed is measured in, and what metrics are called."""
+        """Take the unit of the speed and the names of metrics from the task."""
         self._unit, self._called = task.unit, task.metric_words()
 
     def started(self, model: nn.Module, progress: Progress, total_steps: int | None) -> None:
-        """Sample the bar, as far as the run already is."""
+        """Draw the bar, at the current update."""
         self._loss, self._speed = _Average(), _Average()
         self._seen = (progress.loss_sum, progress.loss_tokens)
         self._total = total_steps
@@ -116,7 +117,7 @@ class ProgressBar(Callback):
         self._began = (time.monotonic(), progress.step)
         if self._console is None:
             return
-        # Without a thread of its own: the bar is sampled between updates, so it takes no time from them.
+        # Without a thread: the bar is drawn between updates, so it takes no time from them.
         self._bar = Bar(
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
@@ -134,7 +135,7 @@ class ProgressBar(Callback):
         self._bar.refresh()
 
     def stepped(self, progress: Progress, tokens_per_second: float) -> None:
-        """Move the bar."""
+        """Update the bar."""
         self._speed.add(tokens_per_second)
         tokens = progress.loss_tokens - self._seen[1]
         if tokens > 0:
@@ -147,7 +148,7 @@ class ProgressBar(Callback):
             self._line(self._words(progress, now))
 
     def logged(self, event: Mapping[str, Any]) -> None:
-        """Put the results of an evaluation above the bar, or on a line."""
+        """Print the results of an evaluation above the bar, or on a line."""
         if event["event"] == "train":  # with this line the run's own sums begin again
             self._seen = (0.0, 0)
         elif event["event"] == "validation":
@@ -157,7 +158,7 @@ class ProgressBar(Callback):
             self._line(line)
 
     def ended(self, progress: Progress) -> None:
-        """Leave the bar where it is."""
+        """Stop the bar."""
         if self._bar is None:
             return
         self._draw(progress)
@@ -169,7 +170,7 @@ class ProgressBar(Callback):
             self._lines.print(words, markup=False, highlight=False)
 
     def _words(self, progress: Progress, now: float) -> str:
-        """How far the run is, in a line of words."""
+        """The progress of the run as a line of text."""
         parts = [f"step {progress.step:,}" + (f" of {self._total:,}" if self._total else "")]
         if self._speed.value:
             parts.append(f"loss {self._loss.value:.4f}, {self._speed.value:,.0f} {self._unit}/s")
@@ -188,10 +189,10 @@ class ProgressBar(Callback):
 
 
 def validation_line(event: Mapping[str, Any], called: Mapping[str, str] | None = None) -> str:
-    """The results of an evaluation in a line of words.
+    """The results of an evaluation as a line of text.
 
     Arguments:
-        called: what to call metrics, where it is otherwise than usual.
+        called: display names of metrics that have one.
 
     >>> validation_line({"event": "validation", "step": 300, "epoch": 1, "loss": 0.0123, "exact_match": 0.995})
     'step 300: validation loss 0.0123, exact match 99.5 %'
@@ -222,7 +223,7 @@ def in_notebook() -> bool:
 
 
 class _Average:
-    """A running average in which every value counts a tenth less with each that follows; the first ones are not biased."""
+    """An exponential moving average: with each new value, earlier ones count a tenth less. The first averages are unbiased."""
 
     def __init__(self) -> None:
         self._sum = self._weight = 0.0
@@ -240,14 +241,14 @@ class _Average:
 
 
 PROJECT = "regard"
-"""What the experiment (MLflow) or project (Weights & Biases) is called, unless their own variables of the environment say."""
+"""The name of the experiment (MLflow) or project (Weights & Biases), unless their environment variables name another."""
 
 
 def tracker_of(name: str, folder: Path) -> Callback | None:
     """The tracker of a run in `folder`; None for `none`.
 
     Raises:
-        InputError: where its package is not installed.
+        InputError: if its package is not installed.
     """
     if name == "none":
         return None
@@ -257,7 +258,7 @@ def tracker_of(name: str, folder: Path) -> Callback | None:
 
 
 def numbers_of(event: Mapping[str, Any]) -> dict[str, float]:
-    """The finite numbers of a line of the log, under its event's name.
+    """The finite numbers of a line of the log, with the event as a prefix.
 
     >>> numbers_of({"event": "train", "step": 3, "loss": 0.5, "note": "a"})
     {'train/loss': 0.5}
@@ -276,7 +277,7 @@ class TensorBoard(Callback):
         folder: where the event files go.
 
     Raises:
-        InputError: where tensorboard is not installed.
+        InputError: if tensorboard is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -285,7 +286,7 @@ class TensorBoard(Callback):
         self._writer: Any = None
 
     def started(self, model: nn.Module, progress: Progress, total_steps: int | None) -> None:
-        """Open the event file; steps after the checkpoint that a killed process wrote are hidden."""
+        """Open the event file; steps of a killed process after the last checkpoint are hidden."""
         self._writer = self._make(str(self._folder), purge_step=progress.step + 1)
 
     def logged(self, event: Mapping[str, Any]) -> None:
@@ -300,15 +301,15 @@ class TensorBoard(Callback):
 
 
 class MLflow(Callback):
-    """Writes the log's numbers as a run of MLflow, a new one for each sitting.
+    """Writes the log's numbers as a run of MLflow, a new one for each start or resume.
 
-    It goes to `mlflow.db` in the run's folder, or where MLFLOW_TRACKING_URI says, as the experiment MLFLOW_EXPERIMENT_NAME.
+    It is written to `mlflow.db` in the run's folder, or to MLFLOW_TRACKING_URI, as the experiment MLFLOW_EXPERIMENT_NAME.
 
     Arguments:
         folder: of the run.
 
     Raises:
-        InputError: where mlflow is not installed.
+        InputError: if mlflow is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -337,15 +338,15 @@ class MLflow(Callback):
 
 
 class WeightsAndBiases(Callback):
-    """Writes the log's numbers as a run of Weights & Biases, a new one for each sitting.
+    """Writes the log's numbers as a run of Weights & Biases, a new one for each start or resume.
 
-    It is written to the run's folder and stays there (`wandb sync` sends it) unless WANDB_MODE=online asks for the network.
+    It is written to the run's folder, and `wandb sync` uploads it; with WANDB_MODE=online it is uploaded during the run.
 
     Arguments:
         folder: of the run.
 
     Raises:
-        InputError: where wandb is not installed.
+        InputError: if wandb is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -372,7 +373,7 @@ class WeightsAndBiases(Callback):
 
 
 def _package(tracker: str, extra: str, module: str | None = None) -> Any:
-    """The module that writes for a tracker; that of its own name where None is given."""
+    """The module of a tracker; None = the module with the tracker's name."""
     try:
         return importlib.import_module(module or tracker)
     except ImportError as error:

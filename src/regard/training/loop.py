@@ -1,4 +1,4 @@
-"""The training loop, one, on torch alone."""
+"""The training loop of all tasks, on torch alone."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ class Stopped(KeyboardInterrupt):
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Loop:
-    """Updates a model until its settings say stop.
+    """Trains a model until one of the limits in its settings is reached.
 
-    Everything random is a pure function of the seed and the update's number: the order of batches (`Batches`) and, through
-    reseeding before each batch, dropout. So a run resumed from `progress` is the run that was never stopped.
+    Everything random is a function of the seed and the number of the update: the order of batches (`Batches`), and dropout, whose
+    generator is seeded before each batch. So a resumed run gives the same result as a run without interruption.
 
     Arguments:
-        model: to be saved and evaluated; `wrapped` is the same one to call in training.
-        step: how the model is called: forward under the chosen precision.
-        evaluate: numbers on the validation set, `loss` among them; every worker calls it.
-        save: write a checkpoint of this moment; every worker calls it.
-        cannot_resume: why a finished run that was restored cannot go further; empty where it can.
-        say: receives sentences for the user.
-        named: says which examples rows of `data` are.
+        model: the model to save and evaluate; `wrapped` is the same model, as it is called in training.
+        step: calls the model: forward with the chosen precision.
+        evaluate: computes the validation metrics, with `loss`; every worker calls it.
+        save: writes a checkpoint of the current state; every worker calls it.
+        cannot_resume: why a finished run that was restored cannot continue; empty if it can.
+        say: receives messages for the user.
+        named: the names of rows of `data`, for messages.
     """
 
     task: Task
@@ -84,10 +84,10 @@ class Loop:
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Inside the block the first SIGINT or SIGTERM stops `run` after an update and a checkpoint; a second stops it at once.
+        """A context in which the first SIGINT or SIGTERM stops `run` after an update and a checkpoint, and a second at once.
 
-        Only in the main thread, where Python hears of signals. Of several workers it is enough that one gets a signal, and a
-        second one changes nothing: torchrun passes on what the terminal has sent them already.
+        It only works in the main thread, which receives signals in Python. With several workers a signal to one of them is
+        enough, and a second one has no effect, because torchrun forwards signals that the terminal has already sent.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -106,12 +106,12 @@ class Loop:
                 signal.signal(number, handler)
 
     def run(self) -> None:
-        """Train until done; `progress.finished` then says why it ended.
+        """Train until a limit is reached; `progress.finished` is then the reason.
 
         Raises:
-            InputError: the loss, its gradient or a parameter is no finite number any more; the last checkpoint is from before.
-                Or there is an `cannot_resume` to going further, and the limits ask for it.
-            Stopped: where `signals` was asked to stop.
+            InputError: if the loss, its gradient or a parameter is not finite; the last checkpoint was written before that. Or if
+                the run has to continue and `cannot_resume` says why it cannot.
+            Stopped: after a signal, see `signals`.
         """
         progress, started = self.progress, time.monotonic() - self.progress.seconds
         lengths, labels = self.task.lengths(self.data), self.task.labels(self.data)
@@ -155,7 +155,7 @@ class Loop:
             self._tell("ended", progress)
 
     def _tell_of_warmup(self, expected: int | None) -> None:
-        """Say it where the learning rate will not reach its peak before the run ends: nothing else would show that."""
+        """Warn if the learning rate will not reach its peak before the run ends."""
         warmup = self.settings.warmup
         if self.say is None or self.progress.finished or expected is None or expected >= warmup:
             return
@@ -166,9 +166,9 @@ class Loop:
         )
 
     def _asked(self) -> int:
-        """The signal that one of the workers got, 0 where none did: all have to stop at the same update.
+        """The signal that one of the workers received, or 0; all workers have to stop at the same update.
 
-        Agreeing makes a GPU wait for its queue, so there it is done at every tenth update only.
+        The exchange synchronises a GPU, so with GPUs it is done only every ten updates.
         """
         workers = self.workers
         if workers.count == 1:
@@ -178,15 +178,15 @@ class Loop:
         return workers.largest(self.asked_to_stop)
 
     def _windows(self, batches: list[np.ndarray]) -> list[list[np.ndarray]]:
-        """The batches of an epoch in groups of one update each: `accumulate` for every worker, the last group what is left."""
+        """The batches of an epoch, grouped by update: `accumulate` for every worker; the last group has the remaining ones."""
         size = self.settings.accumulate * self.workers.count
         return [batches[start : start + size] for start in range(0, len(batches), size)]
 
     def _update(self, window: list[np.ndarray], labels: np.ndarray, total_steps: int | None) -> int:
-        """One update from one window; returns its labels over all workers.
+        """One update from one group of batches; returns its number of labels over all workers.
 
-        The loss of every batch is divided by the tokens of the whole window on all workers, so it does not matter how they
-        were cut into batches or dealt out. Each further loss likewise, by its own labels.
+        The loss of every batch is divided by the tokens of the whole group on all workers, so it does not depend on how they are
+        divided into batches and workers. Each further loss is divided by its own labels.
         """
         progress, settings, workers = self.progress, self.settings, self.workers
         total_tokens = int(sum(labels[batch].sum() for batch in window))
@@ -226,11 +226,11 @@ class Loop:
     def _backward(
         self, rows: np.ndarray, place: tuple[int, int], scale: float, tokens: int, totals: Mapping[str, int]
     ) -> LossSum:
-        """Add a batch's part of the gradient; what is random is sampled as for that place of the update on that worker.
+        """Add the gradient of one batch; random numbers depend on the batch's index in the update and on the worker.
 
         Arguments:
-            scale: of its part.
-            tokens, totals: labels of the whole window, and those of each further loss.
+            scale: the factor of this gradient.
+            tokens, totals: the number of labels of the whole group, and of each further loss.
         """
         batch: Batch = self.task.training_batch(self.data, rows.tolist(), self.progress.epoch).to(self.workers.device)
         torch.manual_seed(_mixed(self.seed, self.progress.step, *place))
@@ -242,16 +242,16 @@ class Loop:
         return loss
 
     def _clipped(self) -> float:
-        """The norm of the gradient, which is clipped where the settings say so."""
+        """The norm of the gradient before clipping; clip it if the settings have a maximum."""
         most, parameters = self.settings.clip_norm, list(self.model.parameters())
         if most is not None:
             return whole(nn.utils.clip_grad_norm_(parameters, most)).item()
         return whole(nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])).item()
 
     def _blame(self, window: list[np.ndarray], tokens: int, totals: Mapping[str, int]) -> NoReturn:
-        """Find which batch of an update made what is no finite number, and end the training.
+        """Find the batch of an update that caused a number that is not finite, and end the training.
 
-        Every worker computes each batch again, with the random numbers that it had, and looks at its gradient alone.
+        Every worker computes each batch again, with the same random numbers, and checks its gradient.
         """
         workers, model = self.workers, self.model
         damaged = workers.first_not_finite(model.named_parameters())
@@ -277,7 +277,7 @@ class Loop:
             return self.task.loss(model, batch, smoothing=self.settings.label_smoothing)
 
     def _book(self) -> None:
-        """Log, evaluate and save where this update is one for it."""
+        """Log, evaluate and save if it is time to."""
         progress, settings, ended = self.progress, self.settings, bool(self.progress.finished)
         if ended or progress.step % settings.log_every == 0:
             self._log_training()
@@ -288,7 +288,7 @@ class Loop:
             self._keep()
 
     def _keep(self) -> None:
-        """Write a checkpoint of this moment, unless something in it is no finite number."""
+        """Write a checkpoint of the current state, unless a number in it is not finite."""
         self._collect()
         if not self._finite():
             self._diverged(self.progress.step, "a parameter is no finite number")
@@ -302,7 +302,7 @@ class Loop:
         return minutes is not None and self._seconds() - self.saved >= 60 * minutes
 
     def _finite(self) -> bool:
-        """Whether the sums of losses on all workers, and every parameter, are finite numbers."""
+        """Whether the sums of losses on all workers, and all parameters, are finite."""
         with torch.no_grad():
             bad = sum(not bool(torch.isfinite(whole(p).sum(dtype=torch.float64))) for p in self.model.parameters())
         loss = self.progress.loss_sum if self.workers.first else 0.0
@@ -344,21 +344,21 @@ class Loop:
         )
 
     def _collect(self) -> None:
-        """Add the tallies of all workers up on the first, whose progress is the one that a checkpoint keeps."""
+        """Sum the tallies of all workers on the first, whose progress is stored in checkpoints."""
         progress = self.progress
         (loss, tokens, correct), beside = self._tallies()
         if self.workers.first:
             progress.loss_sum, progress.loss_tokens, progress.correct, progress.beside = loss, tokens, correct, beside
 
     def _tallies(self) -> tuple[Tally, dict[str, Tally]]:
-        """The tallies of all workers added up, those of further losses by name; they are forgotten."""
+        """The sums of the tallies of all workers, those of further losses by name; the tallies are reset."""
         progress = self.progress
         own, *others = self.workers.added(progress.tallies(list(self.auxiliary)))
         progress.forget_tallies()
         return own, dict(zip(self.auxiliary, others, strict=True))
 
     def _judge(self) -> None:
-        """Evaluate, keep count of the best, and stop where patience is at an end."""
+        """Evaluate, update the best result, and stop after `patience` evaluations without a better one."""
         progress, settings = self.progress, self.settings
         self.model.eval()
         try:
@@ -401,7 +401,7 @@ class Loop:
         return ""
 
     def _seconds(self) -> float:
-        """Seconds of training by the first worker's clock: all have to stop at the same update."""
+        """Seconds of training by the first worker's clock, so that all stop at the same update."""
         if self.workers.count == 1:
             return self.progress.seconds
         return self.workers.summed(self.progress.seconds if self.workers.first else 0.0)[0]
@@ -413,12 +413,12 @@ class Loop:
         return min(limits) if limits else None
 
     def _planned_steps(self, total_steps: int | None, tokens: int) -> float | None:
-        """How many updates the run will have, for the learning rate.
+        """The number of updates of the run, for the learning rate.
 
-        Limits in tokens and seconds are turned into updates by the share of them that is used up: all of it at the last update.
+        Limits in tokens and seconds are converted to updates by the share that is already used.
 
         Arguments:
-            tokens: learned from when the next update is done.
+            tokens: the number of trained tokens after the next update.
         """
         settings, step = self.settings, self.progress.step + 1
         planned: list[float] = [] if total_steps is None else [total_steps]
@@ -430,7 +430,7 @@ class Loop:
         return min(planned) if planned else None
 
     def _expected_steps(self, batches: Batches, labels: np.ndarray, total_steps: int | None) -> int | None:
-        """The number of updates to show; a limit in tokens is as many updates as it takes on average."""
+        """The number of updates to display; a limit in tokens is converted by the average tokens of an update."""
         if self.settings.tokens is None:
             return total_steps
         first = batches.epoch(0)
@@ -448,5 +448,5 @@ class Loop:
 
 
 def _mixed(*numbers: int) -> int:
-    """One seed out of several numbers, well mixed."""
+    """One seed from several numbers, by hashing them."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))

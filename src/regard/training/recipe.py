@@ -13,6 +13,7 @@ import yaml
 
 from regard import reading
 from regard.checkpoints import located, read_config
+from regard.checkpoints.renamed import renamed_recipe
 from regard.embeddings.pooling import POOLER
 from regard.errors import InputError, nearest
 from regard.files import recipe_folder
@@ -27,7 +28,7 @@ from regard.text import INPUT_TOKENS
 from regard.training.settings import AdapterSettings, TrainingSettings
 
 SECTIONS = ("data", "tokenizer", "generation")
-"""What a task decides the settings of, besides model and training."""
+"""The sections whose settings depend on the task, besides model and training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,14 +38,14 @@ class Recipe:
     Arguments:
         task: what the model is for: a name in `regard.tasks.TASKS`.
         seed: of everything random: initial weights, dropout, the order of batches, held-out rows, builtin data.
-        model: `name` (a family of `regard.models.MODELS`) and the fields of its config; what the task decides is filled in, such
-            as the sizes of vocabularies. Or `pretrained`, the folder of a model to start from, with fields that are to differ
-            from its own; `pretrained_layers` takes some of its layers.
-        data: what to learn from; as all sections but model and training, of the type that the task has for it.
-        training: how to learn.
+        model: `name` (a family of `regard.models.MODELS`) and the fields of its config, without those that the task fills in,
+            such as the sizes of vocabularies. Or `pretrained`, the folder of a model to start from, with the fields to change;
+            `pretrained_layers` takes some of its layers.
+        data: the training data. The type of this section, and of all others except model and training, depends on the task.
+        training: how to train.
         tokenizer: how text becomes tokens.
         generation: how to decode, now and by default later.
-        adapters: train low-rank adapters next to the parameters of `model.pretrained`, which stay as they are.
+        adapters: train low-rank adapters of `model.pretrained`, whose parameters are frozen.
 
     Raises:
         InputError: for an unknown task, model or key, naming the nearest, or a section that the task does not have.
@@ -80,7 +81,7 @@ class Recipe:
         check(0 <= self.seed < 2**63, "seed", self.seed, "at least 0 and below 2**63", "choose another")
 
     def _fill_in_reading(self, family: Family) -> None:
-        """What the model decides of how texts are read: its own vector of each, sentence by sentence."""
+        """Fill in the settings that the model decides: its own pooling, and reading sentence by sentence."""
         if family.interface == "text_vectors" and getattr(self.data, "pooling", POOLER) is None:
             object.__setattr__(self, "data", dataclasses.replace(self.data, pooling=POOLER))
         if family.sentences and self.tokenizer is not None:
@@ -127,11 +128,11 @@ class Recipe:
         return {name: values[name] for name in ("task", "seed", "model", *own, *self.sections, "training")}
 
     def model_config(self, derived_config: Mapping[str, Any], of_some: Mapping[str, Any] | None = None) -> Any:
-        """The model's config, with what the task decides filled in.
+        """The config of the model, with the fields that the task decides.
 
         Arguments:
-            derived_config: what it decides of every model.
-            of_some: what it decides of those that have such a setting.
+            derived_config: the fields that the task decides for every model.
+            of_some: the fields that it decides for models that have them.
         """
         return config_of(self.model, derived_config, of_some)
 
@@ -140,12 +141,12 @@ def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], ove
     """A recipe from a YAML file, a mapping, or another recipe, with `key=value` overrides on top.
 
     Arguments:
-        recipe: the path of a YAML file, the name of a recipe of the package, such as `dates`, or the values themselves; of those
-            in a model's folder the count of examples is left aside.
+        recipe: the path of a YAML file, the name of a recipe of the package, such as `dates`, or the values themselves. The
+            number of examples, which the recipe in a model's folder has too, is ignored.
         overrides: such as `training.steps=500` or `data.train=[a.en, a.de]`; values are read as YAML.
 
     Raises:
-        InputError: for a file that is missing or no YAML, an override without `=`, an unknown key (naming the nearest), or a
+        InputError: for a file that is missing or not YAML, an override without `=`, an unknown key (naming the nearest), or a
             value of the wrong type.
     """
     where = "recipe"
@@ -156,7 +157,7 @@ def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], ove
     else:
         where = str(recipe)
         values = read_yaml(recipe_file(recipe))
-    values = _copied(values)
+    values = renamed_recipe(_copied(values))
     for override in overrides:
         put(values, *read_override(override))
     task = values.get("task", "translation")
@@ -169,10 +170,10 @@ def read_recipe(recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str], ove
 
 
 def _section(kind: TaskSpec, task: str, name: str, value: Any, where: str) -> Any:
-    """A section as the task's own type for it; None where the task has no such section.
+    """A section in the task's type for it; None if the task has no such section.
 
     Raises:
-        InputError: for settings that are none of that section, or a section that the task does not have.
+        InputError: for unknown settings, or a section that the task does not have.
     """
     if name in kind.sections:
         return coerced({} if value is None else value, kind.sections[name], where)
@@ -185,7 +186,7 @@ def read_override(override: str) -> tuple[str, Any]:
     """Key and value of a `key=value` override, the value read as YAML.
 
     Raises:
-        InputError: where there is no `=`, or the value is no YAML.
+        InputError: if there is no `=`, or the value is not YAML.
 
     >>> read_override("data.train=[a.en, a.de]")
     ('data.train', ['a.en', 'a.de'])
@@ -197,10 +198,10 @@ def read_override(override: str) -> tuple[str, Any]:
 
 
 def put(values: dict[str, Any], key: str, value: Any) -> None:
-    """Set a dotted key in nested mappings, in place; sections that are missing are made.
+    """Set a dotted key in nested mappings, in place; missing sections are created.
 
     Raises:
-        InputError: where the key goes through something that is no section.
+        InputError: if a part of the key is not a section.
 
     >>> values = {"training": {"steps": 5}}
     >>> put(values, "training.warmup", 2)
@@ -227,7 +228,7 @@ def write_recipe(recipe: Recipe) -> str:
 
 
 def packaged_recipe(name: str | os.PathLike[str]) -> Path | None:
-    """The file of a recipe that comes with the package: `dates`, `dates.yaml` and `recipes/dates.yaml` are one; None for others.
+    """The file of a recipe of the package: `dates`, `dates.yaml` and `recipes/dates.yaml` are the same; None for other names.
 
     >>> packaged_recipe("dates").name, packaged_recipe("recipes/dates.yaml").name, packaged_recipe("runs/dates")
     ('dates.yaml', 'dates.yaml', None)
@@ -252,7 +253,7 @@ def recipe_file(recipe: str | os.PathLike[str]) -> Path:
     """A recipe's file: the one at the path, or else the packaged one of that name.
 
     Raises:
-        InputError: where there is neither, with the nearest name.
+        InputError: if there is neither; the message has the nearest name.
     """
     path = Path(recipe)
     found = path if path.exists() else packaged_recipe(recipe)
@@ -280,7 +281,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file.
 
     Raises:
-        InputError: for a file that is missing, or holds something else.
+        InputError: for a file that is missing, or does not hold a mapping.
     """
     values = reading.read_yaml(path, "give a YAML file")
     if not isinstance(values, dict):
@@ -289,7 +290,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Plain YAML and JSON values. Of `validation_share` and `validation_size` only what is asked for is written."""
+    """Plain YAML and JSON values. `validation_share` and `validation_size` are left out if they are not set."""
     if isinstance(value, dict):
         unset = [name for name in ("validation_share", "validation_size") if value.get(name, 0) is None]
         return {key: _plain(part) for key, part in value.items() if key not in unset}
@@ -304,19 +305,19 @@ def _copied(values: Any) -> dict[str, Any]:
 
 
 OWN = ("name", "pretrained", "pretrained_layers")
-"""What this section holds besides the fields of a config."""
+"""The keys of this section that are not fields of a config."""
 
 
 def resolved(model: Mapping[str, Any], interface: Interface) -> dict[str, Any]:
-    """The section with its family's name, that of the trained model where none is given.
+    """The section with the name of a family; with `pretrained` the default is that of the trained model.
 
-    A language model's becomes that of the same model with a head where the task asks for one.
+    If the task needs a head, the family of a language model is replaced by that of the same model with a head.
 
     Arguments:
-        interface: what the task asks of a model.
+        interface: the interface that the task needs.
 
     Raises:
-        InputError: for a folder to start from that holds no model, or layers without one.
+        InputError: for a folder without a model, or `pretrained_layers` without a folder.
     """
     values = dict(model)
     start = values.get("pretrained")
@@ -339,12 +340,12 @@ def _with_head(values: dict[str, Any], interface: Interface) -> dict[str, Any]:
 
 
 def folder_of(start: str) -> Path:
-    """The folder of the model to start from: of a run, its best checkpoint's."""
+    """The folder of the model to start from; for a run, that of its best checkpoint."""
     return model_folder(located(start))
 
 
 def check_section(model: Mapping[str, Any], task: str, kind: TaskSpec) -> None:
-    """Refuse a family that is not known or no use for the task, and settings that are none of its.
+    """Refuse an unknown family, one that does not fit the task, and unknown settings.
 
     Raises:
         InputError: naming the nearest.
@@ -372,15 +373,15 @@ def check_section(model: Mapping[str, Any], task: str, kind: TaskSpec) -> None:
 def config_of(
     model: Mapping[str, Any], derived_config: Mapping[str, Any], of_some: Mapping[str, Any] | None = None
 ) -> Any:
-    """The model's config: what the section says, on top of the trained model's where it starts from one.
+    """The config of the model: the settings of the section, and the rest from the trained model, if it starts from one.
 
     Arguments:
-        derived_config: what the task decides. A table of the trained model that has more rows than the vocabulary needs is kept;
-            one that lacks those of the tokens between which a decoder reads its inputs gets them.
-        of_some: what the task decides of models that have such a setting; others go without.
+        derived_config: the fields that the task decides. A table of the trained model with more rows than the vocabulary is kept;
+            rows for the special input tokens of a decoder are added.
+        of_some: the fields that the task decides for models that have them.
 
     Raises:
-        InputError: for a value that is not allowed, or a vocabulary that is not the trained model's.
+        InputError: for a value that is not allowed, or a vocabulary that is not that of the trained model.
     """
     family = MODELS[model["name"]].config
     values = {key: value for key, value in model.items() if key not in OWN}

@@ -44,7 +44,7 @@ MAY_CHANGE = (
     *(f"training.{name}" for name in (*LIMITS, "patience", "log_every", "save_minutes", "keep_optimizer")),
     "generation",
 )
-"""What a resumed run may say again: how far to continue, and what does not touch the training itself."""
+"""The settings that a resumed run may change: its limits, and those that do not affect the training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,12 +52,12 @@ class Trained:
     """A finished run.
 
     Arguments:
-        folder: holds the best checkpoint's model, its recipe and log.
+        folder: of the run, with the model of the best checkpoint, the recipe and the log.
         metrics: of the best checkpoint on the validation set.
-        steps: updates made; `best_step` is the one the folder's model is from.
-        seconds: spent training, over all sittings.
+        steps: the number of updates; `best_step` is that of the model in the folder.
+        seconds: of training, also before a resume.
         reason: why the run ended.
-        words: what to call metrics, where it is otherwise than usual.
+        words: display names of metrics that have one.
     """
 
     folder: Path
@@ -69,7 +69,7 @@ class Trained:
     words: dict[str, str] = field(default_factory=dict, repr=False)
 
     def rows(self) -> list[tuple[str, str]]:
-        """Names and values as people read them; what `print` and notebooks show."""
+        """Names and values for display, by `print` and in notebooks."""
         return [
             ("model", str(self.folder)),
             ("steps", f"{self.steps:,} ({self.reason}); the best is from step {self.best_step:,}"),
@@ -86,7 +86,7 @@ class Trained:
         return html_table(self.rows())
 
     def load(self) -> Any:
-        """The trained model, ready to predict: what `regard.load` makes of the folder."""
+        """The trained model as a predictor, as from `regard.load` with the folder."""
         return load(self.folder)
 
 
@@ -102,27 +102,27 @@ def train(
     say: Callable[[str], None] | None = None,
     code: Code | None = None,
 ) -> Trained:
-    """Train what a recipe describes and leave it in a folder.
+    """Train a model by a recipe, and write it to a folder.
 
     Arguments:
         recipe: a YAML file, a mapping, or a `Recipe`.
-        overrides: `key=value` on top, such as `training.steps=500`.
-        output: the run's folder: new, or with `resume` one that holds a run of the same recipe.
-        data, validation: examples in memory, instead of what the recipe names: pairs of texts for translation, texts for language
-            modelling.
-        resume: continue from the last checkpoint. The result is bit for bit that of a run never stopped (same machine, threads,
-            workers and versions). A finished run is returned as it is.
-        callbacks: called at every step; where None, in a notebook a `ProgressBar` and elsewhere nothing.
-        say: receives sentences for the user; none are printed where None.
+        overrides: `key=value` settings that replace those of the recipe, such as `training.steps=500`.
+        output: the folder of the run: a new one, or with `resume` one with a run of the same recipe.
+        data, validation: examples in memory, instead of the data that the recipe names: pairs of texts for translation, texts for
+            language modelling.
+        resume: continue from the last checkpoint. The result is the same, bit for bit, as without interruption (on the same
+            machine, with the same threads, workers and versions). A finished run is returned unchanged.
+        callbacks: called at every step; None = a `ProgressBar` in a notebook, and nothing elsewhere.
+        say: receives messages for the user; None = they are not printed.
         code: your own Python file, or files, with parts that the recipe names (`regard.parts`).
 
     Returns:
-        The finished run; `.load()` is the model.
+        The finished run; `.load()` returns the model.
 
     Raises:
-        InputError: for a recipe, data or folder that cannot be used, a folder that another process trains into, or a run that
-            diverged: its last good checkpoint stays.
-        Stopped: on SIGINT (Ctrl-C) or SIGTERM, after a checkpoint of that moment was written.
+        InputError: for a recipe, data or folder that cannot be used, a folder that another process uses for training, or a run
+            that diverged; its last good checkpoint is kept.
+        Stopped: on SIGINT (Ctrl-C) or SIGTERM, after a checkpoint was written.
     """
     load_code(code)
     resolved = read_recipe(recipe, overrides)
@@ -238,7 +238,7 @@ class _Run:
         self.metrics: dict[str, float] = {}
 
     def _begun(self) -> Any:
-        """The model before its first step: sampled from the seed, what was learned before taken over, on its device."""
+        """The model before its first step, on its device: initialised with the seed, then with pre-trained parameters."""
         recipe = self.recipe
         check_memory(MODELS[recipe.model["name"]].model, self.config)
         torch.manual_seed(recipe.seed)
@@ -253,7 +253,7 @@ class _Run:
         return model.to(self.workers.device)
 
     def _apply(self, settings: TrainingSettings) -> None:
-        """Change how the model's steps are computed, and what of it learns, as the settings say."""
+        """Apply the settings for compilation, activation checkpointing and frozen parameters."""
         if settings.activation_checkpointing:
             self.talk(f"activations of {recompute_blocks(self.model)} blocks are computed again in the backward pass.")
         if settings.compile:
@@ -262,7 +262,7 @@ class _Run:
             self.talk(f"{freeze(self.model, settings.frozen):,} of these parameters are frozen.")
 
     def finish(self) -> Trained:
-        """Train to the end and put the best checkpoint's model into the run's folder."""
+        """Train to the end, and copy the model of the best checkpoint to the folder of the run."""
         progress = self.loop.progress
         self.model.train()
         with self.loop.signals():
@@ -317,7 +317,7 @@ class _Run:
         return {name: value for name, value in metrics.items() if name not in hidden}
 
     def _tell_evaluated(self, metrics: Mapping[str, float]) -> None:
-        """Give the callbacks the model as it is; whatever they sample, training samples on as if they had not."""
+        """Call the callbacks with the current model; random numbers that they sample do not affect the training."""
         if not self.workers.first or self.recipe.training.parallel != "ddp":
             return
         for callback in self.loop.callbacks:
@@ -349,9 +349,9 @@ class _Run:
         self.checkpoints.save(self.model, self.loop.optimizer, self.loop.progress, write, adapted=adapted)
 
     def _publish(self, progress: Progress) -> None:
-        """Move a copy of the best checkpoint's model to the run's own folder, file by file.
+        """Move a copy of the best checkpoint's model to the folder of the run, file by file.
 
-        config.json goes first and comes last: while it is not there, `load` takes the checkpoint itself.
+        config.json is removed first and written last: while it is missing, `load` takes the checkpoint itself.
         """
         place = self.checkpoints.place(self.checkpoints.pointers["best"])
         staging = self.folder / ".model"
@@ -400,11 +400,11 @@ def _prepared(
 
 
 def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
-    """Make the folder this recipe's own, or make sure it is.
+    """Create the folder of this run, or check that it is.
 
     Raises:
-        InputError: where it holds another run, or one that was not to be resumed, or where `data` or `checkpoints` in it is no
-            folder of its own.
+        InputError: if it holds another run, or a run without `resume`, or if `data` or `checkpoints` in it is not a folder of the
+            run.
     """
     path = folder / RECIPE
     for place in (folder / "data", folder / "checkpoints"):
@@ -432,11 +432,11 @@ def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
 
 
 def _let_go(folder: Path, *, made: bool, empty: bool) -> None:
-    """Make a folder in which nothing was trained yet free for the recipe once it is mended.
+    """Clear a folder in which nothing was trained yet, so that it can be used after the recipe is corrected.
 
     Arguments:
-        made: whether the folder itself is this call's; it is removed.
-        empty: whether all that is in it is this call's; that is removed.
+        made: whether this call created the folder; then it is removed.
+        empty: whether this call created everything in it; then that is removed.
     """
     if (folder / POINTER).is_file():
         return
@@ -454,8 +454,8 @@ def _metrics_of(folder: Path) -> dict[str, float]:
 
 
 def _silent(_: str) -> None:
-    """Say nothing."""
+    """Ignore the message."""
 
 
 def _nobody_else() -> None:
-    """Of the workers the first alone writes."""
+    """Only the first worker writes."""

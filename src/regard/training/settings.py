@@ -14,7 +14,7 @@ Schedule = Literal["inverse_square_root", "linear", "cosine", "constant"]
 OptimizerName = Literal["adamw", "adam", "sgd", "adagrad", "adadelta", "rmsprop", "adafactor"]
 
 LIMITS = ("steps", "epochs", "tokens", "seconds")
-"""What a run can be ended by, the first that is reached."""
+"""The limits of a run; it ends at the first that is reached."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,13 +166,13 @@ class TrainingSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdapterSettings:
-    """Low-rank adapters (Hu et al. 2021): the trained model's parameters stay, and small matrices next to some of them learn.
+    """Low-rank adapters (LoRA, Hu et al. 2021): the trained parameters are frozen, and small matrices next to them are trained.
 
     Arguments:
         rank: of each adapter; 4 to 64 is usual.
-        alpha: each adapter counts alpha / rank times.
+        alpha: the output of each adapter is multiplied by alpha / rank.
         dropout: probability of dropping an entry of an adapter's input in training.
-        on: which linear maps have one, by the ends of their names: `query`, `value`, `layers.0.attention.*`, `inner`.
+        on: the linear maps with an adapter, by the ends of their names: `query`, `value`, `layers.0.attention.*`, `inner`.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -204,7 +204,7 @@ def learning_rate(schedule: Schedule, step: int, *, peak: float, warmup: int, st
     peak = (D * warmup)^-0.5: 6.99e-4 for D = 512 and 4,000 updates.
 
     Arguments:
-        steps: the length of the run in updates, perhaps an estimate; linear and cosine need it.
+        steps: the length of the run in updates, which can be an estimate; linear and cosine need it.
 
     >>> round(learning_rate("inverse_square_root", 4000, peak=(512 * 4000) ** -0.5, warmup=4000), 7)
     0.0006988

@@ -101,9 +101,9 @@ _BEGINNINGS: dict[bytes, tuple[str, str]] = {
     b"PAR1": ("a Parquet file", KNOWN),
     b"SQLite": ("an SQLite database", KNOWN),
     b"GGUF": ("a GGUF model", KNOWN),
-    b"\x89PNG": ("a PNG picture", KNOWN),
-    b"\xff\xd8\xff": ("a JPEG picture", KNOWN),
-    b"GIF8": ("a GIF picture", KNOWN),
+    b"\x89PNG": ("a PNG image", KNOWN),
+    b"\xff\xd8\xff": ("a JPEG image", KNOWN),
+    b"GIF8": ("a GIF image", KNOWN),
     b"%PDF": ("a PDF document", KNOWN),
 }
 _WIDE = {b"\xff\xfe\0\0": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}

@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.labelled_pictures import LabelledPicture, read_labelled_pictures
+from regard.data.labelled_images import LabelledImage, read_labelled_images
 from regard.models import LectureNetwork
 from regard.models.config import check
 from regard.models.lecture_network import without_queries_and_keys
 from regard.tasks.loading import load
-from regard.tasks.picture_classification import PictureBatch, PictureClassifierPredictor, evaluate_pictures
+from regard.tasks.image_classification import ImageBatch, ImageClassifierPredictor, evaluate_images
 from regard_claims.shared import trained
 
 TOGETHER = 500
@@ -66,11 +66,11 @@ class InactiveAttention:
         Raises:
             InputError: for a folder without MNIST's files.
         """
-        test = read_labelled_pictures(self.path, "test", colour=False)
+        test = read_labelled_images(self.path, "test", colour=False)
         with trained(
-            "picture_classification",
+            "image_classification",
             {"name": "lecture_network", "query_and_key": self.attention == "given"},
-            read_labelled_pictures(self.path, "train", colour=False),
+            read_labelled_images(self.path, "train", colour=False),
             seed=seed,
             training={
                 "epochs": self.epochs,
@@ -84,15 +84,15 @@ class InactiveAttention:
                 "clip_norm": None,
             },
         ) as folder:
-            model = load(folder, task="picture_classification")
+            model = load(folder, task="image_classification")
             found: dict[str, float] = dict.fromkeys(self.measures, 0.0)
-            found["accuracy"] = 100 * evaluate_pictures(model, test).metrics["accuracy"]
+            found["accuracy"] = 100 * evaluate_images(model, test).metrics["accuracy"]
             if self.attention == "given":
                 found |= _inactivity(model, test)
             return found
 
 
-def _inactivity(model: PictureClassifierPredictor, test: Sequence[LabelledPicture]) -> dict[str, float]:
+def _inactivity(model: ImageClassifierPredictor, test: Sequence[LabelledImage]) -> dict[str, float]:
     """What the maps of queries and keys do to logits, to what attention gives, and to the loss, at most."""
     network: LectureNetwork = model.model
     reduced = without_queries_and_keys(network)
@@ -100,10 +100,10 @@ def _inactivity(model: PictureClassifierPredictor, test: Sequence[LabelledPictur
     for batch in _batches(model, test):
         network.zero_grad()
         with torch.no_grad():
-            change = network(batch.pictures) - reduced(batch.pictures)
+            change = network(batch.images) - reduced(batch.images)
             largest["logits"] = max(largest["logits"], _largest(change))
         with _Values(network) as seen:
-            F.cross_entropy(network(batch.pictures), batch.labels).backward()
+            F.cross_entropy(network(batch.images), batch.labels).backward()
         largest["values"] = max(largest["values"], *map(_largest, seen.differences))
         for name, parameter in network.named_parameters():
             if parameter.grad is not None and "attentions" in name:
@@ -142,11 +142,11 @@ class _Values:
         self.differences.append((output - value(arguments[0])).detach())
 
 
-def _batches(model: PictureClassifierPredictor, test: Sequence[LabelledPicture]) -> Iterator[PictureBatch]:
+def _batches(model: ImageClassifierPredictor, test: Sequence[LabelledImage]) -> Iterator[ImageBatch]:
     for start in range(0, len(test), TOGETHER):
         some = test[start : start + TOGETHER]
         labels = [model.task.number_of(each.label, each.name) for each in some]
-        yield PictureBatch(model.read([each.picture for each in some]), torch.tensor(labels)).to(model.device)
+        yield ImageBatch(model.read([each.image for each in some]), torch.tensor(labels)).to(model.device)
 
 
 def _largest(tensor: Tensor) -> float:

@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from regard.attention import Lambdas
-from regard.data.labelled_pictures import LabelledPicture, read_labelled_pictures
-from regard.data.pictures import fitted
+from regard.data.labelled_images import LabelledImage, read_labelled_images
+from regard.data.images import fitted
 from regard.models.config import check
 from regard.tasks.loading import load
-from regard.tasks.picture_classification import evaluate_pictures
+from regard.tasks.image_classification import evaluate_images
 from regard_claims.shared import trained
 
 SIDE, MARK, EDGE = 32, 4, 4
@@ -73,10 +73,10 @@ class CornerMarks:
             InputError: for a folder without MNIST's files.
         """
         generator = np.random.Generator(np.random.Philox(key=[seed, 0xC0E7]))
-        learnt = _drawn(read_labelled_pictures(self.path, "train", colour=False), self.size, generator)
-        test = _drawn(read_labelled_pictures(self.path, "test", colour=False), self.test_size, generator)
+        learnt = _drawn(read_labelled_images(self.path, "train", colour=False), self.size, generator)
+        test = _drawn(read_labelled_images(self.path, "test", colour=False), self.test_size, generator)
         with trained(
-            "picture_classification",
+            "image_classification",
             {
                 "name": "lambda_network",
                 "lambdas": self.lambdas,
@@ -96,7 +96,7 @@ class CornerMarks:
                 "warmup": min(100, self.steps),
             },
         ) as folder:
-            found = evaluate_pictures(load(folder, task="picture_classification"), test).predictions
+            found = evaluate_images(load(folder, task="image_classification"), test).predictions
         pairs = [(told.label, each.label) for told, each in zip(found, test, strict=True)]
         parts = [(told.split(" ", 1), right.split(" ", 1)) for told, right in pairs]
         return {
@@ -122,13 +122,13 @@ def marked(digit: np.ndarray, corner: int) -> np.ndarray:
     return picture
 
 
-def _drawn(digits: Sequence[LabelledPicture], size: int, generator: np.random.Generator) -> list[LabelledPicture]:
+def _drawn(digits: Sequence[LabelledImage], size: int, generator: np.random.Generator) -> list[LabelledImage]:
     """So many digits, each with a mark in a corner of its own."""
     rows = generator.permutation(len(digits))[:size]
     corners = generator.integers(0, len(CORNERS), size=len(rows))
     return [
-        LabelledPicture(
-            picture=marked(np.asarray(digits[row].picture), int(corner)),
+        LabelledImage(
+            image=marked(np.asarray(digits[row].image), int(corner)),
             label=f"{digits[row].label} {CORNERS[corner]}",
             name=f"{digits[row].name}, marked {CORNERS[corner]}",
         )

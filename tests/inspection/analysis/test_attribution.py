@@ -233,7 +233,7 @@ def test_scores_are_of_tasks_and_a_task_takes_no_other(translator, language_mode
         "few_shot",
         "copying",
         "bidirectional_language_modelling",
-        "picture_classification",
+        "image_classification",
     }
     assert set(SCORES) == set(TASKS) - without_token_vectors
     with pytest.raises(InputError, match="a model for translation is asked for a TargetProbability, not for a TextP"):

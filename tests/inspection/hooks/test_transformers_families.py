@@ -26,7 +26,7 @@ IDS = torch.randint(5, VOCABULARY, (2, 9), generator=torch.Generator().manual_se
 PADDED = torch.tensor([[1] * 9, [1] * 6 + [0] * 3])
 READ = {"input_ids": IDS, "attention_mask": PADDED}
 PAIR = {**READ, "decoder_input_ids": IDS[:, :5]}
-PICTURES = {"pixel_values": torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(2))}
+IMAGES = {"pixel_values": torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(2))}
 SOUND = {"input_features": torch.randn(2, 8, 20, generator=torch.Generator().manual_seed(3))}
 
 ONE = {"attentions": "*"}
@@ -50,7 +50,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] 
         PAIR,
         T5,
     ),
-    "vit": ("ViT", {**SMALL, "image_size": 16, "patch_size": 4}, PICTURES, ONE),
+    "vit": ("ViT", {**SMALL, "image_size": 16, "patch_size": 4}, IMAGES, ONE),
     "marian": ("Marian", {**SIDES, **TEXT, "max_position_embeddings": 20}, PAIR, BART),
     "llama": ("Llama", {**SMALL, **TEXT, "num_key_value_heads": 2}, READ, ONE),  # grouped keys, rotary positions
     "gpt_neox": ("GPTNeoX", {**SMALL, **TEXT}, READ, ONE),  # query, key and value in one map, head by head
@@ -266,17 +266,17 @@ def test_chosen_layers_only(build):
         pass
 
 
-def test_weights_lie_over_the_picture_that_was_read(build, tmp_path):
+def test_weights_lie_over_the_image_that_was_read(build, tmp_path):
     model = build("vit")
     with torch.no_grad(), regard.look(model) as seen:
         run(model, "vit")
-    picture = torch.randint(256, (16, 16, 3), dtype=torch.uint8).numpy()
-    view = seen.view(0, image=picture, patches=Patches(rows=4, columns=4, first=1))
+    image = torch.randint(256, (16, 16, 3), dtype=torch.uint8).numpy()
+    view = seen.view(0, image=image, patches=Patches(rows=4, columns=4, first=1))
     shown = view.map("layers.0.attention")
     assert shown.key_patches == shown.query_patches == Patches(rows=4, columns=4, first=1)
     assert len(view.images) == 1
-    seen.show(tmp_path / "vit.html", image=picture, patches=Patches(rows=4, columns=4, first=1))
+    seen.show(tmp_path / "vit.html", image=image, patches=Patches(rows=4, columns=4, first=1))
     with pytest.raises(regard.InputError, match="belong together"):
-        seen.view(0, image=picture)
+        seen.view(0, image=image)
     with pytest.raises(regard.InputError, match="patches end at token 25"):
-        seen.view(0, image=picture, patches=Patches(rows=5, columns=5, first=1))
+        seen.view(0, image=image, patches=Patches(rows=5, columns=5, first=1))

@@ -16,12 +16,12 @@ import regard
 from regard.data.scenes import Named, Scenes
 from regard.errors import InputError
 from regard.generation import GenerationSettings
-from regard.layers import Pictures, Tokens
+from regard.layers import Images, Tokens
 from regard.models import ShowAttendAndTell, ShowAttendAndTellConfig
 from regard.models.captioning import Captioned
 from regard.tasks.caption_data import CaptionExample, CaptionStore
 from regard.tasks.captioning import Captioner, compared, middles_of, pointed, prepare_captions
-from regard.tasks.pictures import PictureSize, frames_of
+from regard.tasks.images import ImageSize, frames_of
 from regard.training.recipe import read_recipe
 
 TINY: dict[str, Any] = {
@@ -66,16 +66,16 @@ def png(pixels: np.ndarray) -> bytes:
 
 @pytest.fixture
 def files(tmp_path) -> dict[str, str]:
-    """Twelve coloured squares, two captions of each, in a zip; one caption is of a picture that is not there."""
+    """Twelve coloured squares, two captions of each, in a zip; one caption is of an image that is not there."""
     lines = []
-    with zipfile.ZipFile(tmp_path / "pictures.zip", "w") as archive:
+    with zipfile.ZipFile(tmp_path / "images.zip", "w") as archive:
         for number in range(12):
             pixels = np.full((20 + number, 30, 3), 20 * number, np.uint8)
             archive.writestr(f"inner/{number}.png", png(pixels))
             lines += [f"{number}.png#0\tA grey square .", f"{number}.png#1\tnothing but grey"]
     lines.insert(3, "gone.png#0\tA dog .")
     (tmp_path / "captions.tsv").write_text("\n".join(lines) + "\n")
-    return {"train": str(tmp_path / "captions.tsv"), "pictures": str(tmp_path / "pictures.zip")}
+    return {"train": str(tmp_path / "captions.tsv"), "images": str(tmp_path / "images.zip")}
 
 
 def prepared(folder: Path, **changes: Any):
@@ -91,7 +91,7 @@ def test_a_folder_gives_the_same_captions_again(captioner, tmp_path):
     assert [each.text for each in before] == [each.text for each in after]
 
 
-def test_a_batch_is_its_pictures_one_by_one(captioner):
+def test_a_batch_is_its_images_one_by_one(captioner):
     scenes = list(Scenes("test", objects="shapes", rows=2, columns=2, fewest=1, most=2, size=5))
     settings = GenerationSettings(beam=3, n_best=2, maximum_length=4)
     together = captioner.caption_batch([scene.frames for scene in scenes], settings, batch_size=2)
@@ -130,23 +130,23 @@ def test_the_other_scenes_train(kind, tmp_path):
 
 def test_files_become_stores(files, tmp_path):
     data = prepared(tmp_path / "data", data={**files, "height": 16, "width": 16, "validation_size": 2})
-    assert (len(data.train), len(data.validation)) == (22, 2)  # a tenth of twelve pictures is one, with both captions
+    assert (len(data.train), len(data.validation)) == (22, 2)  # a tenth of twelve images is one, with both captions
     assert isinstance(data.train, CaptionStore)
-    assert data.train.picture(0).shape == (1, 16, 16, 3)
+    assert data.train.image(0).shape == (1, 16, 16, 3)
     assert data.train.span(0) == data.train.span(1)
-    assert any("1 captions are of 1 pictures" in note for note in data.notes)
-    shades = {int(data.train.picture(row)[0, 0, 0, 0]) for row in range(22)}
-    held_out = {int(data.validation.picture(row)[0, 0, 0, 0]) for row in range(2)}
+    assert any("1 captions are of 1 images" in note for note in data.notes)
+    shades = {int(data.train.image(row)[0, 0, 0, 0]) for row in range(22)}
+    held_out = {int(data.validation.image(row)[0, 0, 0, 0]) for row in range(2)}
     assert len(shades) == 11
     assert len(held_out) == 1
     assert not shades & held_out
     again = prepared(tmp_path / "data", data={**files, "height": 16, "width": 16, "validation_size": 2})
-    assert np.array_equal(again.train.picture(5), data.train.picture(5))
+    assert np.array_equal(again.train.image(5), data.train.image(5))
 
 
-def test_a_damaged_picture_is_left_out_or_stops(files, tmp_path):
-    with zipfile.ZipFile(files["pictures"], "a") as archive:
-        archive.writestr("broken.png", b"no picture")
+def test_a_damaged_image_is_left_out_or_stops(files, tmp_path):
+    with zipfile.ZipFile(files["images"], "a") as archive:
+        archive.writestr("broken.png", b"no image")
     with Path(files["train"]).open("a") as file:
         file.write("broken.png#0\tA dog .\n")
     section = {**files, "height": 16, "width": 16, "validation_size": 1}
@@ -156,9 +156,9 @@ def test_a_damaged_picture_is_left_out_or_stops(files, tmp_path):
         prepared(tmp_path / "other", data={**section, "on_error": "stop"})
 
 
-def test_captions_of_other_pictures_are_refused(files, tmp_path):
+def test_captions_of_other_images_are_refused(files, tmp_path):
     (tmp_path / "other.tsv").write_text("dog.jpg\tA dog .\n")
-    with pytest.raises(InputError, match="none of its pictures"):
+    with pytest.raises(InputError, match="none of its images"):
         prepared(tmp_path / "data", data={**files, "train": str(tmp_path / "other.tsv")})
 
 
@@ -169,22 +169,22 @@ def test_long_captions_are_left_out(files, tmp_path):
     assert any("11 captions are longer" in note for note in data.notes)
 
 
-def test_pictures_in_memory(tmp_path):
+def test_images_in_memory(tmp_path):
     examples = [
-        CaptionExample(picture=np.full((16, 16, 3), 9 * number, np.uint8), captions=("a square",))
+        CaptionExample(image=np.full((16, 16, 3), 9 * number, np.uint8), captions=("a square",))
         for number in range(12)
     ]
     plain = recipe(data={"height": 16, "width": 16})
     done = regard.train(plain, output=tmp_path / "run", data=examples, validation=examples[:2])
-    assert done.load().task.size == PictureSize(height=16, width=16)
+    assert done.load().task.size == ImageSize(height=16, width=16)
 
 
-def test_what_a_picture_may_be(tmp_path):
-    size = PictureSize(height=4, width=4, channels=3, frames=2)
+def test_what_an_image_may_be(tmp_path):
+    size = ImageSize(height=4, width=4, channels=3, frames=2)
     grey = np.full((4, 4), 7, np.uint8)
     (tmp_path / "a.png").write_bytes(png(grey))
-    for picture in (grey, grey[..., None], np.repeat(grey[..., None], 3, 2), tmp_path / "a.png", lambda: grey):
-        assert np.array_equal(frames_of(picture, size), np.full((1, 4, 4, 3), 7, np.uint8))
+    for image in (grey, grey[..., None], np.repeat(grey[..., None], 3, 2), tmp_path / "a.png", lambda: grey):
+        assert np.array_equal(frames_of(image, size), np.full((1, 4, 4, 3), 7, np.uint8))
     assert frames_of([grey, tmp_path / "a.png"], size).shape == (2, 4, 4, 3)
     for wrong in (grey.astype(float), [grey] * 3, np.zeros((4, 4, 2), np.uint8), 7, []):
         with pytest.raises(InputError):
@@ -193,7 +193,7 @@ def test_what_a_picture_may_be(tmp_path):
 
 def test_colours_become_grey_as_pillow_does_it():
     pixels = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
-    found = frames_of(pixels, PictureSize(height=6, width=6, channels=1))[0, ..., 0].astype(int)
+    found = frames_of(pixels, ImageSize(height=6, width=6, channels=1))[0, ..., 0].astype(int)
     assert abs(found - np.asarray(Image.fromarray(pixels).convert("L")).astype(int)).max() <= 1
 
 
@@ -212,8 +212,8 @@ def test_captions_with_a_space_before_their_full_stop_are_nothing_to_warn_of(cap
 class Pointer(ShowAttendAndTell):
     """Looks at place t for word t, whatever it sees."""
 
-    def forward(self, pictures: Pictures, target: Tokens, *, attended: bool = False) -> Captioned:
-        told = super().forward(pictures, target, attended=True)
+    def forward(self, images: Images, target: Tokens, *, attended: bool = False) -> Captioned:
+        told = super().forward(images, target, attended=True)
         assert told.weights is not None
         steps = torch.arange(told.weights.shape[1])
         weights = torch.nn.functional.one_hot(steps, told.weights.shape[2]).float()
@@ -224,8 +224,8 @@ def test_pointing_counts_the_tokens_whose_place_is_in_the_thing(captioner):
     """Two frames of 2 x 2 places of 8 pixels, side by side: places 0 and 1 are of frame 0, places 2 and 3 of frame 1."""
     config = ShowAttendAndTellConfig(
         target_vocabulary=captioner.task.tokenizer.size,
-        picture_height=16,
-        picture_width=16,
+        image_height=16,
+        image_width=16,
         frames=2,
         **(TINY | {"convolutions": (4, 4, 4)}),
     )
@@ -253,7 +253,7 @@ def test_scenes_are_evaluated(captioner):
     [
         ({"data": {}}, r"data\.train is missing"),
         ({"data": {"train": "a.tsv"}}, "belong together"),
-        ({"data": {"scenes": {}, "train": "a.tsv", "pictures": "b"}}, r"data\.train"),
+        ({"data": {"scenes": {}, "train": "a.tsv", "images": "b"}}, r"data\.train"),
         ({"data": {"scenes": {"kind": "grids"}}}, "grids"),
         ({"model": {"name": "transformer"}}, "no model for task captioning"),
         ({"data": {"scenes": {"cell": 9, "size": 20, "validation_size": 4}}}, "multiple of"),

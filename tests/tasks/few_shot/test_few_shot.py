@@ -1,4 +1,4 @@
-"""Learning from a few pictures: how pictures are read, how episodes are drawn, and a run from a recipe."""
+"""Learning from a few images: how images are read, how episodes are drawn, and a run from a recipe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import regard
 from regard.claims.measure import Measure
 from regard.claims.measuring import evaluated
-from regard.data.labelled_pictures import Characters, Episodes, alphabets_of, digit_characters, read_characters
+from regard.data.labelled_images import Characters, Episodes, alphabets_of, digit_characters, read_characters
 from regard.errors import InputError
 from regard.tasks.few_shot import (
     FewShotClassifier,
@@ -26,7 +26,7 @@ from regard.tasks.few_shot import (
     evaluate_episodes,
     prepare_episodes,
     read_episodes,
-    write_pictures,
+    write_images,
 )
 from regard.training import read_recipe
 
@@ -59,8 +59,8 @@ RECIPE: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four alphabets of three characters of four pictures, black on white as Omniglot's: column c of row a is the ink."""
-    place = tmp_path_factory.mktemp("pictures") / "omniglot.zip"
+    """Four alphabets of three characters of four images, black on white as Omniglot's: column c of row a is the ink."""
+    place = tmp_path_factory.mktemp("images") / "omniglot.zip"
     with zipfile.ZipFile(place, "w") as zipped:
         for a, alphabet in enumerate(["Greek", "Hebrew", "Latin", "Tagalog"]):
             for character in range(3):
@@ -86,7 +86,7 @@ def test_characters_are_read_by_alphabet_with_bright_ink(archive):
         read_characters(archive, ["Latn"])
 
 
-def test_pictures_that_do_not_lie_in_folders_are_refused(tmp_path):
+def test_images_that_do_not_lie_in_folders_are_refused(tmp_path):
     Image.fromarray(np.zeros((4, 4), np.uint8)).save(tmp_path / "a.png")
     with pytest.raises(InputError, match="ALPHABET/CHARACTER/IMAGE"):
         read_characters(tmp_path)
@@ -112,14 +112,14 @@ def test_classes_too_small_for_episodes_are_told_and_only_those(size, ways, shot
     episodes = Episodes(np.repeat(np.arange(3), size), ways=ways, shots=shots, turned=turned, asked=about)
 
     def draw_many():
-        for picture in range(3 * size):
+        for image in range(3 * size):
             for draw in range(12):
-                episodes.about(picture, draw)
+                episodes.about(image, draw)
 
     if not episodes.too_few:
         draw_many()
     else:
-        assert f"a class has {size} pictures" in episodes.too_few
+        assert f"a class has {size} images" in episodes.too_few
         with pytest.raises(ValueError, match="sample"):
             draw_many()
 
@@ -133,18 +133,18 @@ def test_classes_too_small_for_episodes_are_told_and_only_those(size, ways, shot
     draw=st.integers(0, 5),
 )
 @settings(max_examples=80, deadline=None)
-def test_an_episode_shows_every_class_alike_and_never_a_picture_it_asks_about(counts, ways, shots, turned, about, draw):
+def test_an_episode_shows_every_class_alike_and_never_an_image_it_asks_about(counts, ways, shots, turned, about, draw):
     classes = np.repeat(np.arange(len(counts)), counts)
     episodes = Episodes(classes, ways=ways, shots=shots, turned=turned, asked=about)
     assert not episodes.too_few
     size = ways * shots
-    for picture in range(0, len(classes), 3):
-        episode = episodes.about(picture, draw)
-        shown, asked = episode.pictures[:size], episode.pictures[size:]
-        assert asked[0] == picture
+    for image in range(0, len(classes), 3):
+        episode = episodes.about(image, draw)
+        shown, asked = episode.images[:size], episode.images[size:]
+        assert asked[0] == image
         assert len(asked) == about
-        assert picture not in shown
-        turned_so = list(zip(episode.pictures.tolist(), episode.turns.tolist(), strict=True))
+        assert image not in shown
+        turned_so = list(zip(episode.images.tolist(), episode.turns.tolist(), strict=True))
         assert not set(turned_so[:size]) & set(turned_so[size:])
         told = np.bincount(episode.labels[size:], minlength=ways)
         assert told.max() - told.min() <= 1  # each class as often, give or take one
@@ -152,7 +152,7 @@ def test_an_episode_shows_every_class_alike_and_never_a_picture_it_asks_about(co
             assert len(set(asked[episode.labels[size:] == label].tolist())) == told[label]
         kinds: dict[int, set[tuple[int, int]]] = {}
         for place, label in enumerate(episode.labels.tolist()):
-            kinds.setdefault(label, set()).add((int(classes[episode.pictures[place]]), int(episode.turns[place])))
+            kinds.setdefault(label, set()).add((int(classes[episode.images[place]]), int(episode.turns[place])))
         assert sorted(kinds) == list(range(ways))
         assert all(len(each) == 1 for each in kinds.values())  # a label is one class, turned one way
         assert len(set.union(*kinds.values())) == ways
@@ -160,8 +160,8 @@ def test_an_episode_shows_every_class_alike_and_never_a_picture_it_asks_about(co
         for label in range(ways):
             assert len(set(shown[episode.labels[:size] == label].tolist())) == shots
         assert turned or not episode.turns.any()
-        again = episodes.about(picture, draw)
-        assert all((getattr(episode, name) == getattr(again, name)).all() for name in ("pictures", "turns", "labels"))
+        again = episodes.about(image, draw)
+        assert all((getattr(episode, name) == getattr(again, name)).all() for name in ("images", "turns", "labels"))
 
 
 def test_labels_and_neighbours_are_drawn_anew_each_time():
@@ -172,29 +172,29 @@ def test_labels_and_neighbours_are_drawn_anew_each_time():
     assert asked.min() > 25
     places = np.bincount([int(np.flatnonzero(each.labels[:-1] == each.labels[-1])[0]) for each in drawn], minlength=4)
     assert places.min() > 25
-    met = {int(picture) // 4 for each in drawn for picture in each.pictures}
+    met = {int(image) // 4 for each in drawn for image in each.images}
     assert met == set(range(8))
 
 
-def test_pictures_of_a_batch_are_those_of_the_store_turned_as_the_episode_says(archive, tmp_path):
+def test_images_of_a_batch_are_those_of_the_store_turned_as_the_episode_says(archive, tmp_path):
     characters = read_characters(archive, side=SIDE)
-    store = write_pictures(tmp_path / "store", characters)
+    store = write_images(tmp_path / "store", characters)
     task = FewShotTask(ways=3, shots=1, side=SIDE, turned=True, asked=2)
     batch = task.training_batch(store, [7, 30], draw=4)
-    assert batch.pictures.dtype == torch.uint8
-    for row, picture in enumerate((7, 30)):
-        episode = task.episodes(store, training=True).about(picture, 5)
+    assert batch.images.dtype == torch.uint8
+    for row, image in enumerate((7, 30)):
+        episode = task.episodes(store, training=True).about(image, 5)
         for place, turns in enumerate(episode.turns.tolist()):
-            expected = np.rot90(characters.pixels[episode.pictures[place]], turns)
-            assert (batch.pictures[row, place].numpy() == expected).all()
+            expected = np.rot90(characters.pixels[episode.images[place]], turns)
+            assert (batch.images[row, place].numpy() == expected).all()
         assert batch.labels[row].tolist() == episode.labels[:3].tolist()
         assert batch.asked[row].tolist() == episode.labels[3:].tolist()
-    assert task.lengths(store)[0] == batch.pictures.shape[1] == 5
+    assert task.lengths(store)[0] == batch.images.shape[1] == 5
     assert task.labels(store)[0] == batch.asked.shape[1] == 2
     plain = task.read_batch(store, [7])
     assert plain.asked.shape == (1, 1)
-    assert (plain.pictures[0, -1].numpy() == characters.pixels[7]).all()
-    assert torch.equal(plain.pictures, task.read_batch(store, [7]).pictures)
+    assert (plain.images[0, -1].numpy() == characters.pixels[7]).all()
+    assert torch.equal(plain.images, task.read_batch(store, [7]).images)
 
 
 def test_alphabets_are_held_out_whole(archive, tmp_path):
@@ -233,28 +233,28 @@ def test_a_run_from_a_recipe_is_repeated_and_opened(run, archive, tmp_path):
     assert model.classify(shown, large).probabilities == pytest.approx(
         found.probabilities, abs=0.05
     )  # smoothed as it is shrunk
-    with pytest.raises(InputError, match="this model learns from 3 classes with 1 picture"):
+    with pytest.raises(InputError, match="this model learns from 3 classes with 1 image"):
         model.classify(shown[:2], greek.pixels[5])
     with pytest.raises(InputError, match="an image is an array of float64"):
         model.classify(shown, greek.pixels[5] / 255)
 
 
-def test_a_picture_is_read_as_in_training_and_told_as_if_it_were_the_only_one(run, archive):
+def test_an_image_is_read_as_in_training_and_told_as_if_it_were_the_only_one(run, archive):
     """Ink on paper or bright on black, a colour or a grey, alone or with others: the same answer."""
     model = run.load()
     greek = read_characters(archive, ["Greek"], side=SIDE)
     shown = [(greek.pixels[4 * place], name) for place, name in enumerate("abc")]
     asked = [greek.pixels[row] for row in (5, 2, 10)]
     together = [each.probabilities for each in model.classify_batch(shown, asked)]
-    for picture, found in zip(asked, together, strict=True):
-        assert model.classify(shown, picture).probabilities == pytest.approx(found, abs=1e-5)
-        on_paper = np.repeat((255 - picture)[..., None], 3, axis=2)
+    for image, found in zip(asked, together, strict=True):
+        assert model.classify(shown, image).probabilities == pytest.approx(found, abs=1e-5)
+        on_paper = np.repeat((255 - image)[..., None], 3, axis=2)
         assert model.classify(shown, on_paper).probabilities == pytest.approx(found, abs=1e-5)
     assert together[0] != pytest.approx(together[1], abs=1e-5)
 
 
-def test_evaluation_asks_about_every_picture_and_agrees_with_validation(run, archive):
-    """Its episodes are those of validation: the same pictures in the same order give the same numbers."""
+def test_evaluation_asks_about_every_image_and_agrees_with_validation(run, archive):
+    """Its episodes are those of validation: the same images in the same order give the same numbers."""
     model = run.load()
     data = FewShotData(train=str(archive), alphabets=("Greek",), side=SIDE)
     questions = list(read_episodes(data, None))  # type: ignore[arg-type]
@@ -265,25 +265,25 @@ def test_evaluation_asks_about_every_picture_and_agrees_with_validation(run, arc
     assert {each.character for each in found.predictions} == {f"Greek/character{n:02d}" for n in (1, 2, 3)}
     greek = questions[0].characters
     rows = [(greek.pixels[number], greek.names[greek.classes[number]]) for number in range(len(greek))]
-    mappings = [{"image": picture, "label": name} for picture, name in rows]
-    for pictures in (rows, mappings):
-        again = evaluate_episodes(model, pictures)
+    mappings = [{"image": image, "label": name} for image, name in rows]
+    for images in (rows, mappings):
+        again = evaluate_episodes(model, images)
         assert (again.count, set(again.metrics)) == (12, {"loss", "accuracy"})
-    for wrong, said in (([], "nothing to evaluate"), ([(greek.pixels[0], "")], "picture 1 has the class")):
+    for wrong, said in (([], "nothing to evaluate"), ([(greek.pixels[0], "")], "image 1 has the class")):
         with pytest.raises(InputError, match=said):
             evaluate_episodes(model, wrong)
 
 
-def test_pictures_in_memory_are_rows_or_mappings_with_a_class(tmp_path, archive):
+def test_images_in_memory_are_rows_or_mappings_with_a_class(tmp_path, archive):
     greek = read_characters(archive, ["Greek"], side=SIDE)
     rows = [(greek.pixels[number], greek.names[greek.classes[number]]) for number in range(len(greek))]
     data = FewShotData(side=SIDE, ways=2, validation_size=1)
     whole = prepare_episodes(data, tmp_path / "whole", seed=0, given=greek, given_validation=greek).train
-    for name, pictures in (
+    for name, images in (
         ("rows", rows),
-        ("mappings", [{"picture": picture, "class": name} for picture, name in rows]),
+        ("mappings", [{"picture": image, "class": name} for image, name in rows]),
     ):
-        parts = prepare_episodes(data, tmp_path / name, seed=0, given=pictures, given_validation=greek).train
+        parts = prepare_episodes(data, tmp_path / name, seed=0, given=images, given_validation=greek).train
         assert [parts.sequence("pixels", row).tolist() for row in range(12)] == [
             whole.sequence("pixels", row).tolist() for row in range(12)
         ]
@@ -306,19 +306,19 @@ def test_a_measure_of_other_alphabets_than_those_learnt_from(run):
         evaluated(Measure(name="a", kind="evaluated", metric="bit_error"), recipe, run.load())
 
 
-def test_too_few_pictures_are_told_before_training(archive, tmp_path):
-    for changes, said in (({"ways": 5}, "3 classes are too few"), ({"shots": 4}, "a class has 4 pictures")):
+def test_too_few_images_are_told_before_training(archive, tmp_path):
+    for changes, said in (({"ways": 5}, "3 classes are too few"), ({"shots": 4}, "a class has 4 images")):
         data = RECIPE["data"] | {"train": str(archive), "validation_alphabets": ["Greek"], "turned": False} | changes
         with pytest.raises(InputError, match=said):
             regard.train(RECIPE | {"data": data}, output=tmp_path / said[:3])
 
 
-def test_pictures_in_memory(archive, tmp_path):
+def test_images_in_memory(archive, tmp_path):
     found = read_characters(archive, side=SIDE)
     held_out = Characters(found.pixels[:12], found.classes[:12], found.names[:3])
     result = regard.train(RECIPE, output=tmp_path / "run", data=found, validation=held_out)  # type: ignore[arg-type]
     assert json.loads((Path(result.folder) / "regard.json").read_text())["task"]["ways"] == 3
-    with pytest.raises(InputError, match="no validation pictures"):
+    with pytest.raises(InputError, match="no validation images"):
         regard.train(RECIPE, output=tmp_path / "half", data=found)  # type: ignore[arg-type]
 
 

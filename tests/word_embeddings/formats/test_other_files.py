@@ -47,7 +47,7 @@ def array() -> bytes:
         (archive(), "a zip archive"),
         (array(), "a NumPy array"),
         (save({"a": np.eye(2)}), "a safetensors file"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "a PNG picture"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "a PNG image"),
         (b"\x80\x04\x95\x10", "is a pickle"),
         (b"BZh91AY&SY\x99\x00", "bzip2"),
         ("king 1 2\n".encode("utf-16"), "UTF-16"),

@@ -10,7 +10,7 @@ from importlib import metadata, util
 from typing import Any
 
 
-class Picture:
+class Page:
     """A page from a text: forward pass with all weights, head view, file."""
 
     def available(self) -> bool:
@@ -54,4 +54,4 @@ class Picture:
         return {"amount": seconds, "seconds": 1.0, "measures": {"file, MB": len(page.encode()) / 1e6}}
 
 
-KINDS = {"picture": Picture}
+KINDS = {"page": Page}

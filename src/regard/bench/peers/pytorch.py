@@ -106,7 +106,7 @@ class CaptionTraining(_Updates):
                 nn.ReLU(),
             ]
         halved = 2 ** len(sizes["convolutions"])
-        places = [sizes["picture_height"] // halved, sizes["picture_width"] // halved]
+        places = [sizes["image_height"] // halved, sizes["image_width"] // halved]
         self._model = nn.ModuleDict(
             {
                 "blocks": nn.Sequential(*blocks),
@@ -128,7 +128,7 @@ class CaptionTraining(_Updates):
             }
         ).train()
         generator = torch.Generator().manual_seed(job["seed"])
-        size = (job["captions"], 3, sizes["picture_height"], sizes["picture_width"])
+        size = (job["captions"], 3, sizes["image_height"], sizes["image_width"])
         images = torch.randint(256, size, generator=generator, dtype=torch.uint8)
         ids = torch.randint(vocabulary, (job["captions"], job["words"] + 1), generator=generator)
         self._batches = [(images, ids)]

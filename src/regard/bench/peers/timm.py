@@ -32,7 +32,7 @@ class ViTTraining:
 
         shape = job["model"]
         self._model = VisionTransformer(
-            img_size=shape["picture_height"],
+            img_size=shape["image_height"],
             patch_size=shape["patch"],
             embed_dim=shape["width"],
             depth=shape["layers"],
@@ -42,7 +42,7 @@ class ViTTraining:
         ).train()
         self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=job["learning_rate"], fused=True)
         generator = torch.Generator().manual_seed(job["seed"])
-        size = (job["images"], 3, shape["picture_height"], shape["picture_width"])
+        size = (job["images"], 3, shape["image_height"], shape["image_width"])
         self._images = torch.randint(256, size, generator=generator, dtype=torch.uint8)
         self._labels = torch.randint(shape["outputs"], (job["images"],), generator=generator)
         self._job = job

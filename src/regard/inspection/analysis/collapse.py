@@ -19,7 +19,7 @@ from regard.errors import InputError, nearest
 from regard.inspection.drawings import COLOURS
 from regard.inspection.editing import without_feedforward, without_skips
 from regard.inspection.record import look
-from regard.layers import EncoderBlock, NoSkip, Pictures, PositionedEmbedding, Residual, TextEmbedding, Tokens
+from regard.layers import EncoderBlock, NoSkip, Images, PositionedEmbedding, Residual, TextEmbedding, Tokens
 from regard.layers.blocks import Block
 
 if TYPE_CHECKING:
@@ -354,7 +354,7 @@ def _residual(rows: Tensor) -> Tensor:
 
 def _valid(seen: Run, state: Tensor, address: str) -> Tensor | None:
     """Which tokens are real, by the texts of that shape."""
-    texts = [text for text in (seen.source, seen.target) if text is not None and not isinstance(text, Pictures)]
+    texts = [text for text in (seen.source, seen.target) if text is not None and not isinstance(text, Images)]
     fitting = [text.valid.cpu() for text in texts if isinstance(text, Tokens) and text.valid.shape == state.shape[:2]]
     if len(fitting) == 2 and not torch.equal(*fitting):
         raise InputError(

@@ -206,7 +206,7 @@ ROLLOUT = "rollout"
 
 
 def with_rollout(view: AttentionView) -> AttentionView:
-    """The view with one more map for each picture: the rollout through all layers, of models with a class token.
+    """The view with one more map for each image: the rollout through all layers, of models with a class token.
 
     The row of the class token is then the share that each patch has in the vector that the class is predicted from; see
     `regard.inspection.analysis.rollout`. Other views stay as they are.

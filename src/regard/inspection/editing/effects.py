@@ -64,7 +64,7 @@ class Effects:
         return tuple(sorted(self.rows, key=lambda row: -abs(row.effect))[:count])
 
     def view(self) -> AttentionView:
-        """A picture: a row for each layer, a column for each part."""
+        """A figure: a row for each layer, a column for each part."""
         addresses = list(dict.fromkeys(row.address for row in self.rows))
         parts = sorted({-1 if row.part is None else row.part for row in self.rows})
         matrix = np.zeros((len(addresses), len(parts)), dtype=np.float32)

@@ -27,7 +27,7 @@ from regard.tasks.copying import Copier
 from regard.tasks.encoders import EncoderPredictor, join, padded, tokens_of
 from regard.tasks.few_shot import FewShotClassifier
 from regard.tasks.pairs import PairPredictor
-from regard.tasks.picture_classification import PictureClassifierPredictor
+from regard.tasks.image_classification import ImageClassifierPredictor
 
 LONGEST = 1024
 """Tokens of a text that is walked through. The weights kept grow with the square, and nobody reads a longer one."""
@@ -128,15 +128,15 @@ def _members(side: Side, seen: Seen, axis: int) -> tuple[str, ...]:
 
 
 @read.register
-def _picture(
-    model: PictureClassifierPredictor, text: Any, layer: Walked, *, target: str | None, to: str | None
+def _image(
+    model: ImageClassifierPredictor, text: Any, layer: Walked, *, target: str | None, to: str | None
 ) -> Reading:
     if isinstance(text, str):
         _only_a_text(text, target, to)
-    pictures = model.read([text])
+    images = model.read([text])
     with watching(model.model, layer) as seen:
-        model.model(pictures)
-    named = tuple(name for _, name in places_named(pictures, 0, model.model.grid, getattr(model.model, "leading", 0)))
+        model.model(images)
+    named = tuple(name for _, name in places_named(images, 0, model.model.grid, getattr(model.model, "leading", 0)))
     # Never the file's path: pages are passed on.
     title = f"image 1, predicted class: {model.classify(text).label}"
     return Reading(title=title, seen=seen, queries=named, keys=named)
@@ -152,9 +152,9 @@ def _captioner(model: Captioner, text: Any, layer: Walked, *, target: str | None
     batch = model.teacher_forced([(text, caption)])
     _check_length("the caption", batch.labels.shape[1])
     with watching(model.model, layer) as seen:
-        model.model(batch.pictures, batch.target)
+        model.model(batch.images, batch.target)
     grid = model.model.grid
-    places = tuple(name for _, name in places_named(batch.pictures, 0, grid, getattr(model.model, "leading", 0)))
+    places = tuple(name for _, name in places_named(batch.images, 0, grid, getattr(model.model, "leading", 0)))
     whose = "The caption is the model's own" if target is None else "The caption was given"
     return Reading(
         title=f"image 1, caption: {caption}",

@@ -66,7 +66,7 @@ export function inkOn(rgb) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#000000" : "#ffffff";
 }
 /**
- * A matrix as a picture of one pixel for each cell.
+ * A matrix as an image with one pixel for each cell.
  *
  * @param {boolean} signed
  * @param {Float32Array} values

@@ -1,4 +1,4 @@
-// The page of a report: of several pictures in one place the buttons above choose. All is in the page without it.
+// The page of a report: of several figures in one place the buttons above choose. All is in the page without it.
 
 import { startShell } from "./shell.js";
 
@@ -12,11 +12,11 @@ export async function mount(root) {
   const signal = startShell(root);
   for (const choice of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll(".choice"))) {
     const place = /** @type {HTMLElement} */ (choice.parentElement), buttons = [...choice.querySelectorAll("button")];
-    const pictures = /** @type {HTMLElement[]} */ ([...place.querySelectorAll("[data-shows]")]);
+    const figures = /** @type {HTMLElement[]} */ ([...place.querySelectorAll("[data-shows]")]);
     /** @param {string} wanted */
     const choose = (wanted) => {
       for (const button of buttons) button.setAttribute("aria-pressed", String(button.value === wanted));
-      for (const picture of pictures) picture.hidden = picture.dataset.shows !== wanted;
+      for (const figure of figures) figure.hidden = figure.dataset.shows !== wanted;
     };
     for (const button of buttons) button.addEventListener("click", () => choose(button.value), { signal });
     choice.hidden = false;

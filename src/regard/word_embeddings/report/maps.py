@@ -55,18 +55,18 @@ def _near(subject: Subject, word: str, count: int) -> Cell:
 
 
 def _maps_of(subject: Subject, colours: Mapping[str, int], seed: int) -> str:
-    pictures = []
+    plots = []
     for way in METHODS:
         try:
             shown = word_map(subject.vectors, tuple(colours), way, seed=seed)
         except InputError as error:  # too few of the words, or no scikit-learn: the page says so in place of the image
-            pictures.append(f'<p class="quiet" data-shows="{way}">{html.escape(str(error))}</p>')
+            plots.append(f'<p class="quiet" data-shows="{way}">{html.escape(str(error))}</p>')
             continue
         kept = "" if shown.kept is None else f"; the plane holds {100 * shown.kept:.0f} % of their variance"
         title = f"{subject.name} by {TITLES[way]}: {len(shown.words)} words{kept}"
-        picture = drawn_map(shown, colours, title=title)
-        pictures.append(f'<figure data-shows="{way}"><h3>{html.escape(title)}</h3>{picture}</figure>')
-    return f"<div>{''.join(pictures)}</div>"
+        plot = drawn_map(shown, colours, title=title)
+        plots.append(f'<figure data-shows="{way}"><h3>{html.escape(title)}</h3>{plot}</figure>')
+    return f"<div>{''.join(plots)}</div>"
 
 
 # Words on a plane.

@@ -42,7 +42,7 @@ def train_vectors(
         sentences: lists of words, which are gone through several times: a list, or what `sentences` of this package reads.
         settings: skip-gram as published if None.
         name: what messages and tables call the vectors.
-        scratch: a folder for what does not be in memory; the system's own if None. What is written there is removed.
+        scratch: a folder for data that does not fit in memory; None = the system's temporary folder. Its files are removed.
         report: is called with how far it is.
 
     Returns:

@@ -53,7 +53,7 @@ export function addPanels(map) {
     ]) facts.append(element("dt", {}, name), element("dd", {}, value));
     const near = neighboursOf(data, point), list = element("ol", { "aria-label": "nearest neighbours" });
     near.forEach((each, place) => list.append(entry(each.point, each.cosine.toFixed(3), String(place + 1))));
-    const said = near.length ? "Nearest in the space itself, with their cosines; where they lie in the picture is another matter:"
+    const said = near.length ? "Nearest in the space itself, with their cosines; positions in the plot are an approximation of it:"
       : data.neighbours ? "A vector of zeros is in no direction: it has no neighbours by cosine." : "No neighbours are on this page.";
     // What can be scrolled can be reached by key.
     const whole = long ? [element("p", { class: "text", tabindex: "0", dir: "auto" }, label)] : [];
@@ -88,13 +88,13 @@ export function addPanels(map) {
     }
     /** @param {number} place @param {string} name @param {number} count @param {(value: number) => boolean} has */
     const item = (place, name, count, has) => {
-      const picture = document.createElementNS(SVG, "svg"), path = document.createElementNS(SVG, "path"), look = classLook(place);
-      picture.setAttribute("viewBox", "0 0 12 12");
-      picture.setAttribute("aria-hidden", "true");
+      const icon = document.createElementNS(SVG, "svg"), path = document.createElementNS(SVG, "path"), look = classLook(place);
+      icon.setAttribute("viewBox", "0 0 12 12");
+      icon.setAttribute("aria-hidden", "true");
       path.setAttribute("d", MARKS[look.mark]);
       path.setAttribute("fill", look.colour);
-      picture.append(path);
-      const button = element("button", { type: "button", title: "select these" }, picture, element("span", {}, name || "(empty)"), element("b", {}, count.toLocaleString("en")));
+      icon.append(path);
+      const button = element("button", { type: "button", title: "select these" }, icon, element("span", {}, name || "(empty)"), element("b", {}, count.toLocaleString("en")));
       button.addEventListener("click", () => map.select(Int32Array.from(data.labels.keys()).filter((i) => has(column.of[i]))));
       return element("li", {}, button);
     };

@@ -1,4 +1,4 @@
-// Curves of numbers by step: what a log holds as lists of points, and a picture of each list, with the numbers of one step.
+// Curves of numbers by step: what a log holds as lists of points, and a plot of each list, with the numbers of one step.
 
 import { element } from "../viewer/names.js";
 

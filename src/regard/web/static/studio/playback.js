@@ -149,7 +149,7 @@ export function addPlayback(studio) {
     if (!(await begin()) || !play) return;
     if (at === play.steps.length - 1) await go(0);
     $("play").textContent = "⏸ pause";
-    let drawing = false; // a picture that takes longer than its turn is not overtaken by the next
+    let drawing = false; // a figure that takes longer than its turn is not overtaken by the next
     timer = setInterval(async () => {
       if (drawing) return;
       drawing = true;

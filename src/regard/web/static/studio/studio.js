@@ -10,7 +10,7 @@ import { addChanges } from "./changes.js";
 import { addCompare } from "./compare.js";
 import { addEffects } from "./effects.js";
 import { languageOf, models, see, sourceOf } from "./look.js";
-import { addPicture, readsPictures } from "./picture.js";
+import { addImage, readsImages } from "./image.js";
 import { addPlayback } from "./playback.js";
 
 const READS_TWO = ["question-answering", "text-classification"];
@@ -33,7 +33,7 @@ export async function startStudio(root) {
     model: () => studio.models.find((one) => one.id === $("model").value),
     wanted: () => {
       const asked = { model: $("model").value, text: "", language: $("language").value || null, top: studio.top(), interventions: studio.changes };
-      if (readsPictures(studio.model())) return { ...asked, image: studio.image ?? "" };
+      if (readsImages(studio.model())) return { ...asked, image: studio.image ?? "" };
       return { ...asked, text: $("reads").value, second: $("second-label").hidden || !$("second").value.trim() ? null : $("second").value };
     },
     top: () => {
@@ -88,7 +88,7 @@ export async function startStudio(root) {
       waiting = 0;
       try {
         const wanted = studio.wanted();
-        if (wanted.image === "") throw new Error("Drop a picture on this page, paste one, or choose a file.");
+        if (wanted.image === "") throw new Error("Drop an image on this page, paste one, or choose a file.");
         if (wanted.image === undefined && !wanted.text.trim()) throw new Error("Type a text for the model to read.");
         const packed = await see("look", wanted, studio.key);
         studio.seen = { wanted, packed, answer: packed.head.answer, plain: packed.head.plain };
@@ -139,17 +139,17 @@ export async function startStudio(root) {
   }
   /** Shows the fields that the model has. @param {string | null} [language] that is translated into; the one that was chosen before, where it has it */
   function fill(language) {
-    const { routes = [], languages = [] } = studio.model() ?? {}, pictures = readsPictures(studio.model()), before = language ?? $("language").value;
+    const { routes = [], languages = [] } = studio.model() ?? {}, images = readsImages(studio.model()), before = language ?? $("language").value;
     $("language-label").hidden = !languages.length;
     $("language").replaceChildren(...languages.map((/** @type {string} */ one) => Object.assign(element("option", one), { value: one })));
     $("language").value = languageOf({ languages }, before) ?? "";
     $("top-label").hidden = studio.model()?.task !== "language_modelling" && !routes.some((/** @type {string} */ route) => LISTS.includes(route));
-    $("reads-label").hidden = pictures;
-    $("picture-drop").hidden = !pictures;
+    $("reads-label").hidden = images;
+    $("image-drop").hidden = !images;
     $("second-label").hidden = !routes.some((/** @type {string} */ route) => READS_TWO.includes(route));
   }
 
-  /** Shows the answer. Where there is none, what was there is of something else: the picture is pale, and cannot be saved. */
+  /** Shows the answer. Where there is none, what was there is of something else: the figure is pale, and cannot be saved. */
   function tell() {
     root.classList.toggle("stale", !studio.seen);
     for (const part of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll(OF_ANSWER))) part.inert = !studio.seen;
@@ -184,7 +184,7 @@ export async function startStudio(root) {
     studio.ask();
   });
   addChanges(studio); // first: what follows is asked for under the changes
-  addPicture(studio);
+  addImage(studio);
   addPlayback(studio);
   addBeam(studio);
   addEffects(studio);

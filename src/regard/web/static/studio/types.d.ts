@@ -22,11 +22,11 @@ export interface Studio {
   changes: Change[];
   /** The answer to what stands in the page; null where there is none. */
   seen: Answered | null;
-  /** A picture in base64; none where null. */
+  /** An image in base64; null without one. */
   image: string | null;
   /** Whether somebody wrote the text. */
   typed: boolean;
-  /** Milliseconds from a change to the picture, of each. */
+  /** Milliseconds from a change to the figure, of each. */
   took: number[];
   /** The card of the model that is chosen. */
   model(): any;

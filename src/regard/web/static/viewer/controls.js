@@ -1,7 +1,7 @@
-// The controls above the picture, and the keys that work everywhere.
+// The controls above the figure, and the keys that work everywhere.
 
 import { DASHES, SCALES, SIGNED, dashOf, headColour, stopsOf } from "../colours.js";
-import { clamp, element, headText, headTitle, isPicture, isSigned, onIn, sideNames } from "./names.js";
+import { clamp, element, headText, headTitle, isImage, isSigned, onIn, sideNames } from "./names.js";
 import { apart, canMerge, groupsOf, largest, short } from "./weights.js";
 
 /** @param {import("./types").Viewer} viewer */
@@ -53,8 +53,8 @@ export function addControls(viewer) {
     showControl("text-mode", view === "text");
     $("text-mode").value = state.text;
     const both = Boolean(map.key.patches && map.query.patches);
-    showControl("picture-mode", view === "image" && !both);
-    $("picture-mode").value = state.picture;
+    showControl("image-mode", view === "image" && !both);
+    $("image-mode").value = state.image;
     showControl("overlay", view === "image" && !isSigned(state.map));
     $("overlay").value = state.overlay;
     showControl("smooth", view === "image");
@@ -69,7 +69,7 @@ export function addControls(viewer) {
   const HINTS = {
     heatmap: "Arrow keys move over the cells, Enter says the strongest weights of a row. ? shows all keys.",
     heads: "Up and down choose a token, left and right the side, Escape shows all lines. Shift and a click on a head shows it alone. ? shows all keys.",
-    model: "Arrow keys move over the heads, Enter opens one. Each small picture is coloured up to its own largest weight. ? shows all keys.",
+    model: "Arrow keys move over the heads, Enter opens one. Each small figure is coloured up to its own largest weight. ? shows all keys.",
     text: "Choose a token by a click or with the arrow keys. ? shows all keys.",
     image: "Arrow keys move over the patches, Page Up and Page Down change the token. ? shows all keys.",
     document: "Left and right move over the words, up and down over the sentences, Enter says the strongest. ? shows all keys.",
@@ -139,7 +139,7 @@ export function addControls(viewer) {
         Object.assign(state, { row: at(state.map.query, held.row), column: at(state.map.key, held.column), merge: value });
       }
     } else {
-      Object.assign(state, { [{ "text-mode": "text", "picture-mode": "picture" }[id] ?? id]: value });
+      Object.assign(state, { [{ "text-mode": "text", "image-mode": "image" }[id] ?? id]: value });
     }
     return viewer.show().then(() => {
       if (!state.matrix && state.view !== "model") return;
@@ -155,7 +155,7 @@ export function addControls(viewer) {
     if (map.heads < 2) state.head = 0;
     else if (state.head !== "mean" && state.head >= map.heads) state.head = "mean";
     if (!canMerge(map)) state.merge = false;
-    if (!VIEWS[state.view].usable(map)) state.view = isPicture(map) ? "image" : "heatmap";
+    if (!VIEWS[state.view].usable(map)) state.view = isImage(map) ? "image" : "heatmap";
   }
   /** @param {string} id @param {number} by */
   function next(id, by) {
@@ -182,7 +182,7 @@ export function addControls(viewer) {
     choose("view", tab.dataset.view);
   }
 
-  for (const id of ["example", "address", "head", "scale", "text-mode", "picture-mode", "overlay"]) {
+  for (const id of ["example", "address", "head", "scale", "text-mode", "image-mode", "overlay"]) {
     $(id).addEventListener("change", () => choose(id, $(id).value), { signal });
   }
   for (const id of ["merge", "smooth"]) $(id).addEventListener("change", () => choose(id, $(id).checked), { signal });

@@ -1,4 +1,4 @@
-// Taking a picture or its numbers out of the page, without asking any other computer.
+// Taking a figure or its numbers out of the page, without asking any other computer.
 
 import { SCALES, SIGNED, coloursOf, context2d, inks, stopsOf } from "../colours.js";
 import { download } from "../saving.js";
@@ -13,16 +13,16 @@ const HEADING = 58, MARGIN = 16, LARGEST_PNG = 8192;
 /** The buttons that save. @param {import("./types").Viewer} viewer */
 export function addExport(viewer) {
   const { $, state, VIEWS, data } = viewer;
-  function wholePicture() {
+  function wholeFigure() {
     const view = VIEWS[state.view];
-    if (!view.draw || !view.prepare) return textPicture();
+    if (!view.draw || !view.prepare) return textFigure();
     const { width, height } = view.prepare(viewer.room());
     /** @param {Surface} surface */
     const draw = (surface) => view.draw?.(surface, { x: 0, y: 0, width, height, whole: true });
     return { width, height, draw };
   }
   // The browser has laid the text out; its boxes are drawn where they lie.
-  function textPicture() {
+  function textFigure() {
     const holder = $(state.text === "lines" ? "lines" : "words"), box = holder.getBoundingClientRect();
     return {
       width: Math.ceil(box.width), height: Math.ceil(holder.scrollHeight) + 4,
@@ -42,14 +42,14 @@ export function addExport(viewer) {
     };
   }
   const hasRamp = () => ["heatmap", "text", "image", "document"].includes(state.view) && !(state.view === "image" && state.overlay === "light" && !isSigned(state.map));
-  /** @param {Surface} surface @param {{ draw(surface: Surface): void }} picture @param {number} width @param {number} height */
-  function drawAll(surface, picture, width, height) {
+  /** @param {Surface} surface @param {{ draw(surface: Surface): void }} figure @param {number} width @param {number} height */
+  function drawAll(surface, figure, width, height) {
     const ink = inks();
     surface.rect(0, 0, width, height, ink.paper);
     surface.text(data.title, MARGIN, MARGIN + 8, { size: 16, colour: ink.ink, bold: true, width: width - 2 * MARGIN });
     const where = [viewer.whereText(), $("note").textContent].filter(Boolean).join(" · ");
     surface.text(where, MARGIN, MARGIN + 29, { size: 12, colour: ink.faint, width: width - 2 * MARGIN });
-    surface.shift(MARGIN, HEADING, () => picture.draw(surface));
+    surface.shift(MARGIN, HEADING, () => figure.draw(surface));
     if (!hasRamp()) return;
     const y = height - MARGIN - 12, map = state.map, stops = coloursOf(state.view === "image" ? (isSigned(map) ? SIGNED.light : SCALES.dark) : stopsOf(isSigned(map))), { low, high } = viewer.legendTexts();
     surface.text(low, MARGIN, y + 6, { size: 11, colour: ink.faint });
@@ -58,8 +58,8 @@ export function addExport(viewer) {
     surface.text(high, from + 136, y + 6, { size: 11, colour: ink.faint });
   }
   function sized() {
-    const picture = wholePicture(), width = Math.ceil(Math.max(picture.width, 300)) + 2 * MARGIN;
-    return { picture, width, height: Math.ceil(picture.height) + HEADING + (hasRamp() ? 40 : MARGIN) };
+    const figure = wholeFigure(), width = Math.ceil(Math.max(figure.width, 300)) + 2 * MARGIN;
+    return { figure, width, height: Math.ceil(figure.height) + HEADING + (hasRamp() ? 40 : MARGIN) };
   }
   /** @param {string} suffix */
   const fileName = (suffix) =>
@@ -77,19 +77,19 @@ export function addExport(viewer) {
   const SAVERS = {
     async png() {
       await shownLoaded();
-      const { picture, width, height } = sized(), density = Math.min(2, LARGEST_PNG / Math.max(width, height));
+      const { figure, width, height } = sized(), density = Math.min(2, LARGEST_PNG / Math.max(width, height));
       const sheet = element("canvas");
       sheet.width = Math.round(width * density);
       sheet.height = Math.round(height * density);
       const context = context2d(sheet);
       context.scale(density, density);
-      drawAll(new CanvasSurface(context), picture, width, height);
+      drawAll(new CanvasSurface(context), figure, width, height);
       sheet.toBlob((/** @type {Blob} */ blob) => save(blob, "png"));
     },
     async svg() {
       await shownLoaded();
-      const { picture, width, height } = sized(), surface = new SvgSurface();
-      drawAll(surface, picture, width, height);
+      const { figure, width, height } = sized(), surface = new SvgSurface();
+      drawAll(surface, figure, width, height);
       save(new Blob([surface.file(width, height, data.title)], { type: "image/svg+xml" }), "svg");
     },
     async json() {
@@ -118,7 +118,7 @@ export function addExport(viewer) {
     },
   };
   Object.assign(SAVERS, {
-    // The browser's own way to paper and PDF: the style sheet for printing leaves the picture and its table.
+    // The browser's own way to paper and PDF: the style sheet for printing leaves the figure and its table.
     pdf: () => print(),
     // The page without what was written into it since it was opened. What it shows stands in its address, which a file has not: so on its body.
     html() {

@@ -1,14 +1,14 @@
-// Weights over a picture, where the keys or the queries are its patches.
+// Weights over an image, where the keys or the queries are its patches.
 
 import { SCALES, SIGNED, coloursOf, context2d, inks } from "../colours.js";
 import { bytesOf } from "../source.js";
-import { clamp, element, isPicture, isSigned } from "./names.js";
+import { clamp, element, isImage, isSigned } from "./names.js";
 import { apart, labelsOf, largest, short } from "./weights.js";
 
 /** Adds the view. @param {import("./types").Viewer} viewer */
 export function addImage(viewer) {
   const { state, VIEWS, data } = viewer;
-  /** @type {Map<number, { plain: ImageBitmap, grey: HTMLCanvasElement } | null>} by example; null where there is no picture */
+  /** @type {Map<number, { plain: ImageBitmap, grey: HTMLCanvasElement } | null>} by example; null where there is no image */
   const bitmaps = new Map();
   /** @param {number} example */
   async function loadImage(example) {
@@ -28,14 +28,14 @@ export function addImage(viewer) {
       context.putImageData(pixels, 0, 0);
       bitmaps.set(example, { plain, grey });
     } catch {
-      viewer.say("The picture in this page cannot be read; its weights are shown without it.");
+      viewer.say("The image in this page cannot be read; its weights are shown without it.");
     }
     if (state.view === "image") viewer.layout();
   }
 
   VIEWS.image = {
-    name: "Image", role: "picture under weights", heads: "one",
-    usable: (map) => isPicture(map),
+    name: "Image", role: "image under weights", heads: "one",
+    usable: (map) => isImage(map),
     needs: () => [state.map],
     // The side that is patches, and the one whose token sees or is seen.
     sides() {
@@ -55,12 +55,12 @@ export function addImage(viewer) {
     },
     label() {
       const { byKey, other } = this.sides(), name = apart(viewer.tokenName(other, this.index()));
-      return `${viewer.whereText()}: the picture as ${name} ${byKey ? "sees it" : "is seen by it"}`;
+      return `${viewer.whereText()}: the image as ${name} ${byKey ? "sees it" : "is seen by it"}`;
     },
     prepare(space) {
       const { rows, columns } = this.values(this.index()), held = bitmaps.get(state.map.example);
       const shape = held ? held.plain.width / held.plain.height : columns / rows;
-      this.many = state.picture === "every" && !this.sides().both;
+      this.many = state.image === "every" && !this.sides().both;
       const count = this.many ? labelsOf(this.sides().other, state.merge).length : 1;
       // As large as all of them have room for side by side; of very many a few rows are seen.
       const widthOf = (/** @type {number} */ across) =>
@@ -88,7 +88,7 @@ export function addImage(viewer) {
       }
     },
     /**
-     * Draws the picture as one token sees it.
+     * Draws the image as one token sees it.
      *
      * @param {import("./types").Surface} surface @param {number} x @param {number} y @param {number} index @param {import("./types").Frame} frame
      */
@@ -97,8 +97,8 @@ export function addImage(viewer) {
       const held = bitmaps.get(state.map.example), end = viewer.scale() === "unit" ? 1 : largest(part) || 1;
       // Weights of both signs are colours whatever is chosen: light tells their sizes alone.
       const signed = isSigned(state.map), light = state.overlay === "light" && !signed;
-      const picture = held && (light ? held.plain : held.grey);
-      if (picture) surface.image(picture, [0, 0, picture.width, picture.height], [x, y, width, height], true);
+      const image = held && (light ? held.plain : held.grey);
+      if (image) surface.image(image, [0, 0, image.width, image.height], [x, y, width, height], true);
       else surface.rect(x, y, width, height, light ? "#ffffff" : "#888888");
       if (signed) surface.rect(x, y, width, height, "#888888", 0.6); // black and white brought to grey, on which both colours show
       const pixels = new ImageData(columns, rows), ramp = coloursOf(signed ? SIGNED.light : SCALES.dark);
@@ -126,7 +126,7 @@ export function addImage(viewer) {
       if (outside.length) {
         const { patched } = this.sides(), list = outside.sort((a, b) => b[0] - a[0]).slice(0, 3);
         const text = list.map(([value, i]) => `${apart(patched.tokens[i])} ${short(value)}`).join(", ");
-        surface.text("outside the picture: " + text, x, y + height + 14, { size: 12, colour: ink.faint, width });
+        surface.text("outside the image: " + text, x, y + height + 14, { size: 12, colour: ink.faint, width });
       }
     },
     at(x, y, frame) {
@@ -142,7 +142,7 @@ export function addImage(viewer) {
     tip: (spot) => viewer.cellTip(spot.row, spot.column),
     pick(spot) {
       if (this.sides().both) viewer.move(spot.column, spot.column);
-      else if (this.many) viewer.choose("picture-mode", "one").then(() => viewer.move(spot.row, spot.column));
+      else if (this.many) viewer.choose("image-mode", "one").then(() => viewer.move(spot.row, spot.column));
       else viewer.move(spot.row, spot.column);
     },
     moved() {

@@ -68,7 +68,7 @@ export function addModel(viewer) {
       const layers = inSight(frame.y, frame.y + frame.height - 28, step, maps.length);
       const across = inSight(frame.x, frame.x + frame.width - left, step, heads);
       const until = performance.now() + 12, size = step - gap;
-      // Under each picture, where there is room, what its head does.
+      // Under each figure, where there is room, what its head does.
       const said = step >= 84 && maps.some((/** @type {AttentionMap} */ map) => map.heads > 1 && map.kinds.some(Boolean)), high = said ? size - 15 : size;
       surface.within(left - 4, 24, frame.width - left + 4, frame.height - 24, () => {
         for (let layer = layers.first; layer <= layers.last; layer++) {

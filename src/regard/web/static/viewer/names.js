@@ -43,7 +43,7 @@ export const headLabel = (map, head) => (map.heads < 2 ? map.address : head);
 /** @param {AttentionMap} map @param {number | "mean"} head */
 export const headText = (map, head) => (map.heads < 2 ? map.name : "head " + head);
 /** @param {AttentionMap} map */
-export const isPicture = (map) => Boolean(map.key.patches || map.query.patches);
+export const isImage = (map) => Boolean(map.key.patches || map.query.patches);
 
 /** Whether some weights are negative. @param {AttentionMap} map */
 export const isSigned = (map) => map.zero > 0;
@@ -63,7 +63,7 @@ export const pairTip = (query, key, value, small) =>
 /** Pixels of the smallest letters. */
 export const LETTER = 9;
 /**
- * The tokens that a picture of them draws labels for: not closer than letters need.
+ * The tokens that a figure of them draws labels for: not closer than letters need.
  *
  * @param {number} from @param {number} to what is in sight, in pixels @param {number} cell pixels of a token @param {number} count of tokens
  */

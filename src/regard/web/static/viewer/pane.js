@@ -1,4 +1,4 @@
-// The pane: a canvas as large as what is in sight of a picture that may be much larger.
+// The pane: a canvas as large as what is in sight of a figure that may be much larger.
 
 import { context2d, inks } from "../colours.js";
 import { fillScreen, isPrinting } from "../shell.js";
@@ -10,7 +10,7 @@ import { apart } from "./weights.js";
 /** The canvas, and what is said of the place under the pointer. @param {import("./types").Viewer} viewer */
 export function addPane(viewer) {
   const { $, root, signal, state, VIEWS, pane, canvas } = viewer;
-  /** What the picture may take: beside the table, and below what stands above it down to the legend. */
+  /** What the figure may take: next to the table, below the controls and above the legend. */
   const room = () => {
     const above = pane.hidden ? 0 : pane.getBoundingClientRect().top + window.scrollY, least = window.innerHeight * 0.5;
     return {
@@ -138,7 +138,7 @@ export function addPane(viewer) {
     event.preventDefault();
     keepInSight();
   }, { signal });
-  // The whole screen for the picture, its controls and its table; where the browser refuses the screen, the whole window.
+  // The whole screen for the figure, its controls and its table; where the browser refuses the screen, the whole window.
 
   /** @param {boolean} on */
   function present(on) {

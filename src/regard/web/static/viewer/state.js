@@ -44,7 +44,7 @@ export function addState(viewer) {
     return state.limit;
   }
 
-  // The address of the picture: what stands after the # opens the page on the same one.
+  // The address of the figure: what stands after the # opens the page on the same one.
   /** What is shown, as what stands after the # of an address. */
   function address() {
     const parts = new URLSearchParams({ view: state.view, layer: state.map.address, head: String(state.head) });
@@ -54,7 +54,7 @@ export function addState(viewer) {
     if (state.merge) parts.set("words", "1");
     if (state.side) parts.set("side", state.side);
     if (String([...state.on]) !== String(toldBy(state.map))) parts.set("heads", [...state.on].join("."));
-    for (const [name, usual] of /** @type {const} */ ([["scale", ""], ["text", "one"], ["picture", "one"], ["overlay", "light"]])) {
+    for (const [name, usual] of /** @type {const} */ ([["scale", ""], ["text", "one"], ["image", "one"], ["overlay", "light"]])) {
       if (state[name] !== usual) parts.set(name, state[name]);
     }
     return parts;
@@ -89,7 +89,7 @@ export function addState(viewer) {
     Object.assign(state, {
       map, head: map.heads > 1 && asked === "mean" ? "mean" : head,
       merge: parts.has("words") && canMerge(map), scale: among("scale", ["fit", "row", "unit"], ""),
-      text: among("text", ["one", "mean", "lines"], "one"), picture: among("picture", ["one", "every"], "one"),
+      text: among("text", ["one", "mean", "lines"], "one"), image: among("image", ["one", "every"], "one"),
       overlay: among("overlay", ["light", "colour"], "light"), side: among("side", ["query", "key"], null),
     });
     const usable = Object.keys(VIEWS).filter((name) => VIEWS[name].usable(map));
@@ -104,7 +104,7 @@ export function addState(viewer) {
     state.asked = { row: index("query", map.query), column: index("key", map.key) };
   }
 
-  // Whatever changed: load what the picture needs, then draw it.
+  // Whatever changed: load what the figure needs, then draw it.
   let turns = 0;
   async function show() {
     const turn = ++turns, view = VIEWS[state.view], own = view.map?.();

@@ -1,4 +1,4 @@
-// What the chosen token sees most, as a table: the values for those who cannot see the picture.
+// What the chosen token sees most, as a table: the values for those who cannot see the figure.
 
 import { element, headText, isSigned } from "./names.js";
 import { apart, strongest, three, written } from "./weights.js";
@@ -6,7 +6,7 @@ import { apart, strongest, three, written } from "./weights.js";
 /** Rows of the table. */
 const LISTED = 8;
 
-/** Adds the table beside the picture. @param {import("./types").Viewer} viewer */
+/** Adds the table next to the figure. @param {import("./types").Viewer} viewer */
 export function addStrongest(viewer) {
   const { $, state, VIEWS } = viewer;
   /** @returns {import("./types").Strongest} */

@@ -1,4 +1,4 @@
-// Where pictures are drawn: a canvas, or an SVG file. Both know the same few strokes.
+// Where figures are drawn: a canvas, or an SVG file. Both know the same few strokes.
 
 import { DASHES, FONT, context2d } from "../colours.js";
 

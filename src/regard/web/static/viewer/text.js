@@ -1,11 +1,11 @@
 // The text, coloured by how much of it one token sees, or all do; or a line for each token.
 
 import { colourOf, inkOn } from "../colours.js";
-import { clamp, element, isPicture, isSigned, sideNames } from "./names.js";
+import { clamp, element, isImage, isSigned, sideNames } from "./names.js";
 import { labelsOf, largest, short, strongest, written } from "./weights.js";
 
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
-const SPANS = 2500; // in the picture of a line for each token
+const SPANS = 2500; // in the figure of a line for each token
 /** @param {string[]} tokens */
 const directionOf = (tokens) =>
   tokens.filter((token) => RIGHT_TO_LEFT.test(token)).length * 2 > tokens.length ? "rtl" : "ltr";
@@ -24,7 +24,7 @@ export function addText(viewer) {
 
   VIEWS.text = {
     name: "Text", role: "text", heads: "one",
-    usable: (map) => !isPicture(map),
+    usable: (map) => !isImage(map),
     needs: () => [state.map],
     show() {
       const { query, key } = state.matrix, lines = state.text === "lines";
@@ -82,10 +82,10 @@ export function addText(viewer) {
     },
   };
 
-  // The tokens that can ask, beside a text or a picture that is not made of them.
+  // The tokens that can ask, beside a text or an image that is not made of them.
   function listQueries() {
     const image = state.view === "image", { byKey, other, both } = image ? VIEWS.image.sides() : { byKey: true, other: state.map.query };
-    const wanted = image ? state.picture === "one" || both : state.text === "one" && !sameSides();
+    const wanted = image ? state.image === "one" || both : state.text === "one" && !sameSides();
     $("asking").hidden = !wanted;
     if (!wanted) return;
     const tokens = labelsOf(other, state.merge), [rows, columns, first] = both ? other.patches : [0, 0, 0];

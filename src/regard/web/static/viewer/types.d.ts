@@ -50,7 +50,7 @@ export interface Track {
   border: number | null;
   values: (number | null)[][];
 }
-/** The table beside the picture: a title, the names of three columns, and rows of three texts and the number whose size the bar has. */
+/** The table next to the figure: a title, the names of three columns, and rows of three texts and the number whose size the bar has. */
 export interface Strongest {
   title: string;
   heads: string[];
@@ -67,7 +67,7 @@ export interface ViewData {
   documents?: ([number, number] | null)[];
   tracks?: Track[];
 }
-/** A place in a picture: a query and a key, or a token of one side, or a head of a layer. */
+/** A position in a figure: a query and a key, or a token of one side, or a head of a layer. */
 export interface Spot {
   row: number;
   column: number;
@@ -88,7 +88,7 @@ export interface State {
   /** Empty where it follows the map: rows for themselves where later keys cannot be seen. */
   scale: string;
   text: string;
-  picture: string;
+  image: string;
   overlay: string;
   smooth: boolean;
   /** Of a place that is pointed at alone. */
@@ -100,7 +100,7 @@ export interface State {
   opened?: string;
   asked: { row: number | null; column: number | null };
 }
-/** What is in sight of a picture; `whole` where all of it is drawn into a file. */
+/** What is in sight of a figure; `whole` where all of it is drawn into a file. */
 export interface Frame {
   x: number;
   y: number;
@@ -116,7 +116,7 @@ export interface TextStyle {
   turned?: boolean;
   width?: number;
 }
-/** The strokes of a picture. `y` of a text is its middle; turned text runs upwards from (x, y). */
+/** The strokes of a figure. `y` of a text is its middle; turned text runs upwards from (x, y). */
 export interface Surface {
   rect(x: number, y: number, width: number, height: number, colour: string, alpha?: number): void;
   frame(x: number, y: number, width: number, height: number, colour: string, thick?: number, alpha?: number): void;
@@ -130,7 +130,7 @@ export interface Size {
   width: number;
   height: number;
 }
-/** One way to look. Views with `draw` are pictures on the canvas. */
+/** One way to look. Views with `draw` are figures on the canvas. */
 export interface View {
   name: string;
   role: string;

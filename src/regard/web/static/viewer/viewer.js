@@ -1,4 +1,4 @@
-// The viewer: attention as pictures of several kinds, with what they are drawn from.
+// The viewer: attention as figures of several kinds, with what they are drawn from.
 
 import { finder, startShell } from "../shell.js";
 import { addControls } from "./controls.js";
@@ -21,7 +21,7 @@ import { Weights, canMerge, strongest } from "./weights.js";
  *
  * @param {HTMLElement} root
  * @param {import("../source.js").Source} source
- * @returns {Promise<import("./types").Viewer>} when the first picture is drawn; `unmount` ends it
+ * @returns {Promise<import("./types").Viewer>} when the first figure is drawn; `unmount` ends it
  */
 export async function mount(root, source) {
   const data = viewData(await source.data()), weights = new Weights(source), $ = finder(root);
@@ -30,11 +30,11 @@ export async function mount(root, source) {
     root, $, data, weights,
     state: {
       view: "heatmap", map: data.maps[0], head: "mean", on: new Set(), row: 0, column: 0, side: null,
-      merge: false, scale: "", text: "one", picture: "one", overlay: "light", smooth: true,
+      merge: false, scale: "", text: "one", image: "one", overlay: "light", smooth: true,
       zoom: 1, hover: null, matrix: null, limit: 1,
     },
     VIEWS: {}, // by name, in the order of their tabs
-    canvas: $("picture"), pane: $("pane"), whole: { width: 0, height: 0 }, thumbs: new Map(),
+    canvas: $("figure"), pane: $("pane"), whole: { width: 0, height: 0 }, thumbs: new Map(),
     load: weights.load.bind(weights), isLoaded: weights.isLoaded.bind(weights), matrixOf: weights.matrixOf.bind(weights),
   });
   const { state, VIEWS } = viewer;
@@ -77,7 +77,7 @@ export async function mount(root, source) {
     // Begin where there is something to see: the first token of a causal map has seen nothing yet.
     const { row, column } = state.asked;
     if (!state.matrix) return;
-    const first = state.merge || state.map.query.patches?.[2]; // merged words have other places; a picture's class token reads all of it
+    const first = state.merge || state.map.query.patches?.[2]; // merged words have other places; the class token of an image reads all of it
     const [query, key] = first ? [0, null] : state.map.cells[state.head === "mean" ? toldBy(state.map)[0] : state.head];
     const from = row ?? (state.map.causal ? state.matrix.rows - 1 : query);
     viewer.move(from, column ?? (from === query ? key : null) ?? strongest(state.matrix.row(from), 1)[0], true);

@@ -133,8 +133,8 @@ export const canMerge = (map) => Boolean(map.query.words || map.key.words);
 export const labelsOf = (side, merge) => (merge && side.texts ? side.texts : side.tokens);
 
 /**
- * The weights of one head, or the mean of them: what every picture is drawn from. Rows and columns of a head are read where they
- * are stored; all of it is turned into numbers only for a picture that shows all of it.
+ * The weights of one head, or the mean of them: what every figure is drawn from. Rows and columns of a head are read where they
+ * are stored; all of it is turned into numbers only for a figure that shows all of it.
  */
 export class Matrix {
   /** @param {Weights} weights @param {AttentionMap} map @param {number | "mean"} head @param {boolean} merge */

@@ -1,4 +1,4 @@
-"""Classifiers of pictures on the command line: classify, look, evaluate."""
+"""Classifiers of images on the command line: classify, look, evaluate."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ MODEL = {"name": "vit", "patch": 4, "width": 8, "heads": 2, "feedforward_width":
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("digits") / "run"
     training = {"steps": 2, "batch_tokens": 16, "warmup": 0, "precision": "float32"}
-    recipe = {"task": "picture_classification", "model": MODEL, "data": {"builtin": "digits"}, "training": training}
+    recipe = {"task": "image_classification", "model": MODEL, "data": {"builtin": "digits"}, "training": training}
     regard.train(recipe, output=folder)
     return folder
 
 
 @pytest.fixture
-def picture(tmp_path: Path) -> Path:
+def image(tmp_path: Path) -> Path:
     file = tmp_path / "seven.png"
     Image.fromarray(np.zeros((20, 10), np.uint8)).save(file)
     return file
 
 
-def test_a_picture_gives_label_and_probabilities(command, run, picture):
-    line = command("classify", str(run), str(picture), "digits:3")
+def test_an_image_gives_label_and_probabilities(command, run, image):
+    line = command("classify", str(run), str(image), "digits:3")
     assert line.code == 0
     name, label, probability = line.out.splitlines()[0].split("\t")
-    assert (name, label in set("0123456789"), 0.1 <= float(probability) <= 1) == (str(picture), True, True)
-    found = json.loads(command("classify", str(run), str(picture), "digits:3", "--json").out)["classifications"]
-    assert found[0]["picture"] == str(picture)
+    assert (name, label in set("0123456789"), 0.1 <= float(probability) <= 1) == (str(image), True, True)
+    found = json.loads(command("classify", str(run), str(image), "digits:3", "--json").out)["classifications"]
+    assert found[0]["image"] == str(image)
     assert set(found[0]["probabilities"]) == set("0123456789")
     assert found[1]["reference"] in set("0123456789")
     assert "reference" not in found[0]
 
 
-def test_folders_are_classified_into_a_file(command, run, picture, tmp_path):
+def test_folders_are_classified_into_a_file(command, run, image, tmp_path):
     output = tmp_path / "classes.tsv"
-    assert command("classify", str(run), str(picture.parent), "--output", str(output)).code == 0
+    assert command("classify", str(run), str(image.parent), "--output", str(output)).code == 0
     assert output.read_text().startswith("seven.png\t")
 
 
@@ -76,7 +76,7 @@ def test_evaluate_reads_the_digits_that_no_training_sees(command, run, tmp_path)
         (["classify", "none.png"], "none.png: no such file"),
         (["classify", "digits:360"], "they are numbered from 0 to 359"),
         (["classify", "scenes:1"], "scenes are for a model of another task"),
-        (["look", "digits"], "there are 10 pictures; name one of them, such as digits:0"),
+        (["look", "digits"], "there are 10 images; name one of them, such as digits:0"),
         (["look", "digits:0", "--target", "7"], "this one reads an image"),
     ],
 )

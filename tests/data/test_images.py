@@ -1,4 +1,4 @@
-"""Reading pictures: every format against Pillow or the bytes that were written, and every kind of damage."""
+"""Reading images: every format against Pillow or the bytes that were written, and every kind of damage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image, features
 
-from regard.data.pictures import decoded_picture, fitted, open_pictures, read_digits, read_idx, read_picture
+from regard.data.images import decoded_image, fitted, open_images, read_digits, read_idx, read_image
 from regard.errors import InputError
 
 
@@ -32,11 +32,11 @@ def idx(array: np.ndarray) -> bytes:
 
 
 def test_a_png_is_read_to_the_pixel(pixels):
-    assert np.array_equal(decoded_picture(encoded(pixels), "a.png"), pixels)
+    assert np.array_equal(decoded_image(encoded(pixels), "a.png"), pixels)
 
 
 def test_grey_is_lightness_as_pillow_has_it(pixels):
-    found = decoded_picture(encoded(pixels), "a.png", colour=False)
+    found = decoded_image(encoded(pixels), "a.png", colour=False)
     assert np.array_equal(found[..., 0], np.asarray(Image.fromarray(pixels).convert("L")))
     assert found.shape == (5, 7, 1)
 
@@ -45,51 +45,51 @@ def test_a_camera_that_was_turned_is_turned_back(pixels):
     exif = Image.Exif()
     exif[0x0112] = 6  # rotate by 90 degrees to the right to show
     content = encoded(pixels, exif=exif)
-    assert np.array_equal(decoded_picture(content, "a.png"), np.rot90(pixels, -1))
+    assert np.array_equal(decoded_image(content, "a.png"), np.rot90(pixels, -1))
 
 
 def test_what_is_see_through_stands_before_white():
     clear = np.zeros((1, 2, 4), np.uint8)
     clear[0, 1] = (10, 20, 30, 255)
-    assert decoded_picture(encoded(clear), "a.png").tolist() == [[[255, 255, 255], [10, 20, 30]]]
+    assert decoded_image(encoded(clear), "a.png").tolist() == [[[255, 255, 255], [10, 20, 30]]]
 
 
 def test_sixteen_bits_are_scaled_and_not_cut():
     deep = np.array([[0, 0x8000, 0xFFFF]], np.uint16)
-    assert decoded_picture(encoded(deep), "a.png", colour=False)[..., 0].tolist() == [[0, 128, 255]]
+    assert decoded_image(encoded(deep), "a.png", colour=False)[..., 0].tolist() == [[0, 128, 255]]
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"\x89PNG\r\n\x1a\n"])
-def test_what_is_no_picture_is_told_in_a_sentence(content):
+def test_what_is_no_image_is_told_in_a_sentence(content):
     with pytest.raises(InputError, match=r"x\.png: .*(not a readable image|damaged)"):
-        decoded_picture(content, "x.png")
+        decoded_image(content, "x.png")
 
 
-def test_a_picture_that_was_cut_short_is_damaged(pixels):
+def test_an_image_that_was_cut_short_is_damaged(pixels):
     whole = encoded(np.repeat(np.repeat(pixels, 20, axis=0), 20, axis=1))
     with pytest.raises(InputError, match="damaged"):
-        decoded_picture(whole[: len(whole) // 2], "x.png")
+        decoded_image(whole[: len(whole) // 2], "x.png")
 
 
 @pytest.mark.skipif(not features.check("avif"), reason="Pillow was built without AVIF")
 def test_so_is_one_of_which_the_decoder_says_so_in_its_own_way(pixels):
     whole = encoded(pixels, "AVIF")
     with pytest.raises(InputError, match=r"x\.avif: the image is damaged"):
-        decoded_picture(whole.partition(b"mdat")[0] + b"mdat" + bytes(99), "x.avif")
+        decoded_image(whole.partition(b"mdat")[0] + b"mdat" + bytes(99), "x.avif")
 
 
 def test_of_formats_those_are_read_that_are_asked_for(pixels):
-    assert np.array_equal(decoded_picture(encoded(pixels), "a.png", formats=("PNG",)), pixels)
+    assert np.array_equal(decoded_image(encoded(pixels), "a.png", formats=("PNG",)), pixels)
     with pytest.raises(InputError, match=r"a\.png: is not a readable image"):
-        decoded_picture(encoded(pixels), "a.png", formats=("JPEG", "GIF"))
+        decoded_image(encoded(pixels), "a.png", formats=("JPEG", "GIF"))
 
 
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="no such file"):
-        read_picture(tmp_path / "none.png")
+        read_image(tmp_path / "none.png")
 
 
-def test_folders_and_archives_hold_the_same_pictures(tmp_path, pixels):
+def test_folders_and_archives_hold_the_same_images(tmp_path, pixels):
     names = ["b.png", "inner/a.PNG", "inner/deeper/c.jpeg"]
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         for name in names:
@@ -97,15 +97,15 @@ def test_folders_and_archives_hold_the_same_pictures(tmp_path, pixels):
             (tmp_path / "all" / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / "all" / name).write_bytes(content)
             archive.writestr(name, content)
-        archive.writestr("__MACOSX/._b.png", b"not a picture")
+        archive.writestr("__MACOSX/._b.png", b"not an image")
         archive.writestr("notes.txt", b"not one either")
-    for place in (open_pictures(tmp_path / "all"), open_pictures(tmp_path / "all.zip")):
+    for place in (open_images(tmp_path / "all"), open_images(tmp_path / "all.zip")):
         assert list(place) == names
         assert place.found("c.jpeg") == "inner/deeper/c.jpeg"
         assert "d.png" not in place
         assert np.array_equal(place.read("inner/a.PNG"), pixels)
         assert np.array_equal(pickle.loads(pickle.dumps(place)).read("b.png"), pixels)
-        with pytest.raises(InputError, match=r"no picture 'd\.png'"):
+        with pytest.raises(InputError, match=r"no image 'd\.png'"):
             place.read("d.png")
 
 
@@ -113,7 +113,7 @@ def test_a_name_that_two_folders_have_says_too_little(tmp_path, pixels):
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.png").write_bytes(encoded(pixels))
-    assert open_pictures(tmp_path).found("a.png") is None
+    assert open_images(tmp_path).found("a.png") is None
 
 
 def test_a_damaged_member_of_an_archive_is_named(tmp_path, pixels):
@@ -124,18 +124,18 @@ def test_a_damaged_member_of_an_archive_is_named(tmp_path, pixels):
     content[60] ^= 0xFF
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"a\.png cannot be unpacked"):
-        open_pictures(path).read("a.png")
+        open_images(path).read("a.png")
 
 
 @pytest.mark.parametrize("made", ["nothing", "empty", "no archive"])
-def test_a_place_without_pictures(tmp_path, made):
+def test_a_place_without_images(tmp_path, made):
     path = tmp_path / "there"
     if made == "empty":
         path.mkdir()
     elif made == "no archive":
         path.write_text("text")
     with pytest.raises(InputError, match="there: "):
-        open_pictures(path)
+        open_images(path)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -162,8 +162,8 @@ def test_a_damaged_idx_file_is_told(tmp_path, fault):
 
 
 def test_mnists_folder(tmp_path):
-    pictures, labels = np.zeros((3, 28, 28), np.uint8), np.array([7, 0, 9], np.uint8)
-    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(pictures)))
+    images, labels = np.zeros((3, 28, 28), np.uint8), np.array([7, 0, 9], np.uint8)
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images)))
     (tmp_path / "train-labels.idx1-ubyte").write_bytes(idx(labels))
     found = read_digits(tmp_path)
     assert (found.pixels.shape, found.labels.tolist()) == ((3, 28, 28), [7, 0, 9])
@@ -178,7 +178,7 @@ def test_scikit_learns_digits():
     assert sorted(set(found.labels.tolist())) == list(range(10))
 
 
-def test_a_picture_is_cropped_padded_or_stretched():
+def test_an_image_is_cropped_padded_or_stretched():
     wide = np.zeros((4, 8, 1), np.uint8)
     wide[:, 4:] = 200
     assert fitted(wide, 4, 4, "crop")[0, :, 0].tolist() == [0, 0, 200, 200]

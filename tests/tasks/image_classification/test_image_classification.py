@@ -1,4 +1,4 @@
-"""Classes of pictures: how pictures are read and held out, what training does to them, and a run from a recipe."""
+"""Classes of images: how images are read and held out, what training does to them, and a run from a recipe."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ import torch
 import regard
 from regard.claims.measure import Measure
 from regard.claims.measuring import evaluated
-from regard.data.labelled_pictures import read_labelled_pictures
+from regard.data.labelled_images import read_labelled_images
 from regard.errors import InputError
-from regard.tasks.picture_classification import (
-    PictureClassifierPredictor,
-    PictureData,
-    PictureStore,
+from regard.tasks.image_classification import (
+    ImageClassifierPredictor,
+    ImageData,
+    ImageStore,
     moved,
-    prepare_pictures,
+    prepare_images,
 )
 from regard.training.recipe import read_recipe
 
@@ -36,18 +36,18 @@ VIT = {"name": "vit", "patch": 4, "width": 16, "heads": 2, "feedforward_width": 
 SIDE = 8
 
 
-def png(picture: np.ndarray) -> bytes:
+def png(image: np.ndarray) -> bytes:
     file = io.BytesIO()
-    Image.fromarray(picture).save(file, format="PNG")
+    Image.fromarray(image).save(file, format="PNG")
     return file.getvalue()
 
 
 def halves(label: str, seed: int) -> np.ndarray:
-    """A grey picture that is bright on the side that it is called after."""
-    picture = np.random.default_rng(seed).integers(0, 60, (SIDE, SIDE), dtype=np.uint8)
-    picture[:, : SIDE // 2] += 150 if label == "left" else 0
-    picture[:, SIDE // 2 :] += 150 if label == "right" else 0
-    return picture
+    """A grey image that is bright on the side that it is called after."""
+    image = np.random.default_rng(seed).integers(0, 60, (SIDE, SIDE), dtype=np.uint8)
+    image[:, : SIDE // 2] += 150 if label == "left" else 0
+    image[:, SIDE // 2 :] += 150 if label == "right" else 0
+    return image
 
 
 EXAMPLES = [(halves(label, number), label) for number in range(30) for label in ("left", "right")]
@@ -55,7 +55,7 @@ EXAMPLES = [(halves(label, number), label) for number in range(30) for label in 
 
 def recipe(**changes: Any) -> dict[str, Any]:
     values: dict[str, Any] = {
-        "task": "picture_classification",
+        "task": "image_classification",
         "seed": 3,
         "model": VIT,
         "data": {"validation_size": 6},
@@ -77,17 +77,17 @@ def recipe(**changes: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pictures") / "run"
+    folder = tmp_path_factory.mktemp("images") / "run"
     regard.train(recipe(), output=folder, data=EXAMPLES)
     return folder
 
 
 @pytest.fixture
 def folders(tmp_path: Path) -> Path:
-    for picture, label in EXAMPLES:
+    for image, label in EXAMPLES:
         place = tmp_path / "halves" / label
         place.mkdir(parents=True, exist_ok=True)
-        (place / f"{len(list(place.iterdir())):02d}.png").write_bytes(png(picture))
+        (place / f"{len(list(place.iterdir())):02d}.png").write_bytes(png(image))
     return tmp_path / "halves"
 
 
@@ -108,7 +108,7 @@ def mnist(tmp_path: Path) -> Path:
 
 def test_a_run_learns_and_its_folder_gives_typed_answers(run):
     model = regard.load(run)
-    assert isinstance(model, PictureClassifierPredictor)
+    assert isinstance(model, ImageClassifierPredictor)
     told = model.classify(halves("right", 99))
     assert told.label == "right"
     assert told.probability == told.probabilities["right"] == max(told.probabilities.values())
@@ -123,7 +123,7 @@ def test_a_run_learns_and_its_folder_gives_typed_answers(run):
 def test_a_saved_folder_answers_the_same_and_tells_of_itself(run, tmp_path):
     model = regard.load(run)
     model.save(tmp_path / "saved")
-    again = regard.load(tmp_path / "saved", task="picture_classification")
+    again = regard.load(tmp_path / "saved", task="image_classification")
     assert again.task == model.task
     assert again.classify(halves("left", 5)) == model.classify(halves("left", 5))
     card = (tmp_path / "saved" / "README.md").read_text()
@@ -145,37 +145,37 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run, tmp_path):
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
-def test_pictures_of_folders_and_archives_are_called_as_their_folder(folders, tmp_path):
-    found = read_labelled_pictures(folders, colour=False)
+def test_images_of_folders_and_archives_are_called_as_their_folder(folders, tmp_path):
+    found = read_labelled_images(folders, colour=False)
     assert [each.label for each in found] == ["left"] * 30 + ["right"] * 30
     packed = tmp_path / "halves.zip"
     with zipfile.ZipFile(packed, "w") as archive:
         for file in sorted(folders.rglob("*.png")):
             archive.write(file, f"data/{file.parent.name}/{file.name}")
-    other = read_labelled_pictures(packed, colour=False)
-    assert [(each.label, each.picture().tolist()) for each in other] == [  # type: ignore[operator]
-        (each.label, each.picture().tolist())
+    other = read_labelled_images(packed, colour=False)
+    assert [(each.label, each.image().tolist()) for each in other] == [  # type: ignore[operator]
+        (each.label, each.image().tolist())
         for each in found  # type: ignore[operator]
     ]
     (folders / "loose.png").write_bytes(png(EXAMPLES[0][0]))
     with pytest.raises(InputError, match=r"loose\.png is not in a folder of a class"):
-        read_labelled_pictures(folders)
+        read_labelled_images(folders)
 
 
 def test_mnists_files_are_read_by_part(mnist, tmp_path):
-    train, test = (read_labelled_pictures(mnist, part) for part in ("train", "test"))
+    train, test = (read_labelled_images(mnist, part) for part in ("train", "test"))
     assert (len(train), len(test), train[13].label) == (40, 10, "3")
-    prepared = prepare_pictures(PictureData(train=str(mnist), size=20, validation_size=4), tmp_path / "data", seed=1)
+    prepared = prepare_images(ImageData(train=str(mnist), size=20, validation_size=4), tmp_path / "data", seed=1)
     assert (len(prepared.train), len(prepared.validation)) == (20, 4)
     assert prepared.task.classes == tuple("0123456789")
     assert (prepared.task.size.height, prepared.task.size.channels) == (28, 1)
     batch = prepared.task.read_batch(prepared.train, range(20))
-    assert torch.equal(batch.pictures.pixels[:, 0, 0, 5, 5].long(), 20 * batch.labels)
+    assert torch.equal(batch.images.pixels[:, 0, 0, 5, 5].long(), 20 * batch.labels)
 
 
 def test_builtin_digits_keep_their_last_fifth_for_the_test():
     pytest.importorskip("sklearn")
-    train, test = (read_labelled_pictures(None, part) for part in ("train", "test"))
+    train, test = (read_labelled_images(None, part) for part in ("train", "test"))
     assert (len(train), len(test)) == (1_437, 360)
 
 
@@ -191,56 +191,56 @@ def test_a_dataset_of_the_hub_is_read(monkeypatch):
         return rows
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
-    found = read_labelled_pictures("hub:somebody/halves", "test", colour=False)
+    found = read_labelled_images("hub:somebody/halves", "test", colour=False)
     assert asked == [("somebody/halves", None, "test", True)]
     assert [each.label for each in found] == ["1", "0"]
-    assert found[1].picture.tolist() == EXAMPLES[1][0][..., None].tolist()  # type: ignore[union-attr]
+    assert found[1].image.tolist() == EXAMPLES[1][0][..., None].tolist()  # type: ignore[union-attr]
     rows.append({"text": "none"})  # type: ignore[dict-item]
     with pytest.raises(InputError, match="row 3: missing key; give a dataset with an image and a label"):
-        read_labelled_pictures("hub:somebody/halves", "test")
+        read_labelled_images("hub:somebody/halves", "test")
 
 
-def test_no_picture_is_both_learnt_from_and_held_out_and_a_seed_repeats(tmp_path):
-    data = PictureData(validation_size=6, size=30)
+def test_no_image_is_both_learnt_from_and_held_out_and_a_seed_repeats(tmp_path):
+    data = ImageData(validation_size=6, size=30)
     one, two, other = (
-        prepare_pictures(data, tmp_path / str(i), seed=seed, given=EXAMPLES) for i, seed in enumerate((1, 1, 2))
+        prepare_images(data, tmp_path / str(i), seed=seed, given=EXAMPLES) for i, seed in enumerate((1, 1, 2))
     )
-    assert np.array_equal(one.train.pictures, two.train.pictures)  # type: ignore[attr-defined]
-    assert not np.array_equal(one.train.pictures, other.train.pictures)  # type: ignore[attr-defined]
-    learnt = {each.tobytes() for each in one.train.pictures}  # type: ignore[attr-defined]
-    assert not learnt & {each.tobytes() for each in one.validation.pictures}  # type: ignore[attr-defined]
+    assert np.array_equal(one.train.images, two.train.images)  # type: ignore[attr-defined]
+    assert not np.array_equal(one.train.images, other.train.images)  # type: ignore[attr-defined]
+    learnt = {each.tobytes() for each in one.train.images}  # type: ignore[attr-defined]
+    assert not learnt & {each.tobytes() for each in one.validation.images}  # type: ignore[attr-defined]
     assert len(learnt) == 30
 
 
-def test_a_changed_pixel_is_refused_when_its_picture_is_read(tmp_path):
-    data = prepare_pictures(PictureData(validation_size=6, size=30), tmp_path, seed=1, given=EXAMPLES).train
-    wanted = np.array(data.pictures)  # type: ignore[attr-defined]
+def test_a_changed_pixel_is_refused_when_its_image_is_read(tmp_path):
+    data = prepare_images(ImageData(validation_size=6, size=30), tmp_path, seed=1, given=EXAMPLES).train
+    wanted = np.array(data.images)  # type: ignore[attr-defined]
     file = tmp_path / "train.frames.npy"
     content = bytearray(file.read_bytes())
     content[128 + wanted[0].size * 7 + 5] ^= 1
     file.write_bytes(content)
-    again = PictureStore.open(tmp_path / "train")
-    assert np.array_equal(again.pictures[np.array([3, 29, 6])], wanted[[3, 29, 6]])
+    again = ImageStore.open(tmp_path / "train")
+    assert np.array_equal(again.images[np.array([3, 29, 6])], wanted[[3, 29, 6]])
     for rows in (7, slice(5, 9), np.array([2, 7])):
         with pytest.raises(
             InputError, match=r"train.frames.npy: is not what was written \(the checksum of frame 7 differs\)"
         ):
-            again.pictures[rows]
+            again.images[rows]
     (tmp_path / "train.frames.sums.bin").write_bytes(bytes(8))
     with pytest.raises(InputError, match=r"train.frames.npy: is not what was written"):
-        PictureStore.open(tmp_path / "train")
+        ImageStore.open(tmp_path / "train")
     (tmp_path / "train.frames.sums.bin").unlink()  # as a run of before there were checksums
-    assert PictureStore.open(tmp_path / "train").pictures[7].shape == wanted[7].shape
+    assert ImageStore.open(tmp_path / "train").images[7].shape == wanted[7].shape
 
 
-def test_what_training_does_to_a_picture_hangs_on_its_row_and_the_epoch_alone():
-    pictures = np.stack([picture[..., None] for picture, _ in EXAMPLES[:6]])
+def test_what_training_does_to_an_image_hangs_on_its_row_and_the_epoch_alone():
+    images = np.stack([image[..., None] for image, _ in EXAMPLES[:6]])
     rows = [4, 9, 11, 12, 20, 33]
-    once = moved(pictures, rows, 7, shift=2, flip=True)
-    assert np.array_equal(once[2:3], moved(pictures[2:3], rows[2:3], 7, shift=2, flip=True))
-    assert not np.array_equal(once, moved(pictures, rows, 8, shift=2, flip=True))
-    assert np.array_equal(moved(pictures, rows, 7, shift=0, flip=False), pictures)
-    framed = np.pad(pictures, ((0, 0), (2, 2), (2, 2), (0, 0)))
+    once = moved(images, rows, 7, shift=2, flip=True)
+    assert np.array_equal(once[2:3], moved(images[2:3], rows[2:3], 7, shift=2, flip=True))
+    assert not np.array_equal(once, moved(images, rows, 8, shift=2, flip=True))
+    assert np.array_equal(moved(images, rows, 7, shift=0, flip=False), images)
+    framed = np.pad(images, ((0, 0), (2, 2), (2, 2), (0, 0)))
     for place in range(6):
         whole = (framed[place], framed[place, :, ::-1])
         assert any(
@@ -251,17 +251,17 @@ def test_what_training_does_to_a_picture_hangs_on_its_row_and_the_epoch_alone():
         )
 
 
-def test_damaged_pictures_are_left_out_and_said_so(folders, tmp_path):
-    (folders / "left" / "00.png").write_bytes(b"no picture")
+def test_damaged_images_are_left_out_and_said_so(folders, tmp_path):
+    (folders / "left" / "00.png").write_bytes(b"no image")
     data = {"train": str(folders), "colour": False}
-    prepared = prepare_pictures(PictureData(**data), tmp_path / "data", seed=0)
+    prepared = prepare_images(ImageData(**data), tmp_path / "data", seed=0)
     assert "1 images could not be read and were skipped" in prepared.notes[0]
     assert len(prepared.train) + len(prepared.validation) == 59
     with pytest.raises(InputError, match="is not a readable image"):
-        prepare_pictures(PictureData(**data, on_error="stop"), tmp_path / "other", seed=0)
+        prepare_images(ImageData(**data, on_error="stop"), tmp_path / "other", seed=0)
 
 
-def test_pictures_of_other_sizes_and_colours_are_made_to_fit(run):
+def test_images_of_other_sizes_and_colours_are_made_to_fit(run):
     model = regard.load(run)
     large = np.repeat(np.repeat(halves("left", 5), 3, axis=0), 3, axis=1)
     assert model.classify(np.stack([large] * 3, axis=-1)).label == "left"
@@ -286,15 +286,15 @@ def test_a_model_of_another_size_starts_from_a_trained_one(run, tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ([], "the pictures are"),
+        ([], "the images are"),
         ([(EXAMPLES[0][0], 3)] * 20, "give an image and its class"),
-        (EXAMPLES[:8], "8 pictures are too few to hold some out"),
-        ([(picture, "left") for picture, _ in EXAMPLES], "all images are of one class, left"),
+        (EXAMPLES[:8], "8 images are too few to hold some out"),
+        ([(image, "left") for image, _ in EXAMPLES], "all images are of one class, left"),
     ],
 )
 def test_examples_that_cannot_be_used_are_refused(given, said, tmp_path):
     with pytest.raises(InputError, match=said):
-        prepare_pictures(PictureData(), tmp_path / "data", seed=0, given=given)
+        prepare_images(ImageData(), tmp_path / "data", seed=0, given=given)
 
 
 @pytest.mark.parametrize(
@@ -307,9 +307,9 @@ def test_examples_that_cannot_be_used_are_refused(given, said, tmp_path):
 )
 def test_settings_that_contradict_each_other_are_refused(settings, said):
     with pytest.raises(InputError, match=said):
-        PictureData(**settings)
+        ImageData(**settings)
 
 
-def test_more_pictures_than_there_are_are_refused(tmp_path):
+def test_more_images_than_there_are_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"data\.size is 1,000, and there are 54 images"):
-        prepare_pictures(PictureData(size=1_000, validation_size=6), tmp_path / "data", seed=0, given=EXAMPLES)
+        prepare_images(ImageData(size=1_000, validation_size=6), tmp_path / "data", seed=0, given=EXAMPLES)

@@ -1,4 +1,4 @@
-"""Pictures: as a batch, as patches or annotations that a model attends to, and what models that tell their class are asked."""
+"""Batches of images, their patches and annotations, and the interfaces of image classifiers and few-shot learners."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from regard.layers.blocks import Dropout
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pictures:
+class Images:
     """A batch of images of one size, or of short sequences of them.
 
     Arguments:
-        pixels: (B, F, C, Y, X) uint8, F frames of C channels, rows from the top; an image by itself is one frame. What is at
-            a frame of padding is never looked at.
-        valid: (B, F) bool, True = a real frame. In every row the real ones are first, one at least.
+        pixels: (B, F, C, Y, X) uint8, F frames of C channels, rows from the top; a single image is one frame. Padding frames are
+            ignored.
+        valid: (B, F) bool, True = a real frame. In every row the real frames come first; there is at least one.
 
     Raises:
-        ValueError: where the shapes do not fit together or a dtype is wrong.
+        ValueError: if the shapes do not fit together, or a dtype is wrong.
 
-    >>> Pictures.of([np.zeros((1, 8, 6, 3), np.uint8), np.zeros((2, 8, 6, 3), np.uint8)]).valid.tolist()
+    >>> Images.of([np.zeros((1, 8, 6, 3), np.uint8), np.zeros((2, 8, 6, 3), np.uint8)]).valid.tolist()
     [[True, False], [True, True]]
     """
 
@@ -38,13 +38,13 @@ class Pictures:
         fits = self.pixels.dim() == 5 and self.pixels.shape[:2] == self.valid.shape
         if not fits or self.pixels.dtype != torch.uint8 or self.valid.dtype != torch.bool:
             raise ValueError(
-                "Pictures takes pixels (B, F, C, Y, X) uint8 and valid (B, F) bool, True = a real frame, not "
+                "Images takes pixels (B, F, C, Y, X) uint8 and valid (B, F) bool, True = a real frame, not "
                 f"{self.pixels.dtype} {tuple(self.pixels.shape)} and {self.valid.dtype} {tuple(self.valid.shape)}"
             )
 
     @classmethod
-    def of(cls, sequences: Sequence[np.ndarray]) -> Pictures:
-        """Sequences of frames (F, Y, X, C) uint8, of one size and perhaps of different lengths, side by side."""
+    def of(cls, sequences: Sequence[np.ndarray]) -> Images:
+        """A batch of sequences of frames (F, Y, X, C) uint8, of one size, with equal or different lengths."""
         longest = max((len(frames) for frames in sequences), default=0)
         valid = np.arange(longest) < np.array([[len(frames)] for frames in sequences]).reshape(-1, 1)
         size = sequences[0].shape[1:] if len(sequences) else (0, 0, 0)
@@ -53,27 +53,27 @@ class Pictures:
             row[: len(frames)] = frames
         return cls(torch.from_numpy(pixels).permute(0, 1, 4, 2, 3), torch.from_numpy(valid))
 
-    def to(self, device: torch.device | str) -> Pictures:
+    def to(self, device: torch.device | str) -> Images:
         """The same images on another device."""
-        return Pictures(self.pixels.to(device), self.valid.to(device))
+        return Images(self.pixels.to(device), self.valid.to(device))
 
-    def select(self, rows: Tensor) -> Pictures:
+    def select(self, rows: Tensor) -> Images:
         """The rows of the index tensor `rows`, in that order."""
-        return Pictures(self.pixels.index_select(0, rows), self.valid.index_select(0, rows))
+        return Images(self.pixels.index_select(0, rows), self.valid.index_select(0, rows))
 
     def strip(self, row: int) -> np.ndarray:
-        """The real frames of one row side by side, (Y, F * X, 3) uint8, to be shown."""
+        """The real frames of one row, side by side, (Y, F * X, 3) uint8, for display."""
         frames = self.pixels[row, self.valid[row]].cpu().permute(2, 0, 3, 1).flatten(1, 2).numpy()
         return frames if frames.shape[2] == 3 else np.repeat(frames[..., :1], 3, axis=2)
 
     @property
     def lengths(self) -> Tensor:
-        """(B,) int64, real frames in each row."""
+        """(B,) int64, the number of real frames in each row."""
         return self.valid.sum(dim=1)
 
     @property
     def device(self) -> torch.device:
-        """Where they are."""
+        """The device of the tensors."""
         return self.pixels.device
 
     def __len__(self) -> int:
@@ -84,25 +84,25 @@ Grid = tuple[int, int]
 """Rows and columns of patches."""
 
 POSITION_INIT_STD = 0.02
-"""Of the normal distribution that positions are sampled from, in the paper."""
+"""The standard deviation of initial position embeddings in the paper."""
 
 
 class PatchEmbedding(nn.Module):
-    """A vector of each patch, and perhaps one before them that stands for the whole (Dosovitskiy et al. 2021, equation 1).
+    """The vectors of patches, with a learned class token before them (Dosovitskiy et al. 2021, equation 1).
 
         z_0 = [x_class; x_1 E; x_2 E; ...; x_N E] + E_pos
 
-    x_n is patch n laid out as one vector, patches numbered row by row. Cutting patches out and mapping each by E is a convolution
-    whose kernel and step are a patch, so it is computed as one.
+    x_n is patch n as one vector; patches are numbered row by row. The projection of all patches by E is computed as a convolution
+    whose kernel size and stride are P.
 
     Arguments:
-        channels: C, of what is cut into patches.
+        channels: C, of the input.
         width: D.
-        patch: P, from side to side.
+        patch: P, the side of a patch.
         grid: rows and columns of patches.
-        token: whether there is x_class, which is learned.
-        positions: whether there is E_pos; without it patches are a set, and their order means nothing.
-        init_std: of the normal distribution that positions are sampled from.
+        token: whether there is a class token x_class.
+        positions: whether there are position embeddings E_pos; without them the order of patches has no effect.
+        init_std: standard deviation of the initial position embeddings.
 
     >>> PatchEmbedding(3, 8, patch=4, grid=(2, 3))(torch.zeros(5, 3, 8, 12)).shape
     torch.Size([5, 7, 8])
@@ -128,7 +128,7 @@ class PatchEmbedding(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """As the authors' code: positions from a normal distribution, the class token zero, E by what goes into it."""
+        """Initialise as the authors' code: positions normal, the class token zero, E by its number of inputs."""
         if self.positions is not None:
             nn.init.normal_(self.positions, std=self.init_std)
         if self.token is not None:
@@ -139,7 +139,7 @@ class PatchEmbedding(nn.Module):
             nn.init.zeros_(self.projection.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, C, Y, X) to (B, N + 1, D), without a token (B, N, D)."""
+        """(B, C, Y, X) to (B, N + 1, D), or without a class token to (B, N, D)."""
         patches = self.projection(x).flatten(2).transpose(1, 2)
         if self.token is not None:
             patches = torch.cat((self.token.to(patches.dtype).expand(len(patches), -1, -1), patches), dim=1)
@@ -147,13 +147,13 @@ class PatchEmbedding(nn.Module):
 
 
 def resized_positions(positions: Tensor, before: Grid, after: Grid) -> Tensor:
-    """Positions learned for one grid of patches, for another (Dosovitskiy et al. 2021, section 3.2).
+    """Position embeddings of one grid of patches, interpolated for another grid (Dosovitskiy et al. 2021, section 3.2).
 
-    They are resized as an image is, bicubically in two dimensions. What is before the patches, the class token's, stays.
+    The interpolation is bicubic, in two dimensions. The vector of the class token is kept.
 
     Arguments:
-        positions: (1, T + N, D), the last N those of patches, row by row.
-        before, after: the grid that they are of, and that they are to be of.
+        positions: (1, T + N, D), the last N are those of patches, row by row.
+        before, after: the grid of these positions, and the new grid.
 
     >>> resized_positions(torch.ones(1, 5, 3), (2, 2), (4, 6)).shape
     torch.Size([1, 25, 3])
@@ -168,31 +168,31 @@ def resized_positions(positions: Tensor, before: Grid, after: Grid) -> Tensor:
 
 
 GROUP = 8
-"""Channels that are normalised together, where they divide by it."""
+"""The number of channels in a group of group norm, if it divides the number of channels."""
 
 
-class PictureEncoder(nn.Module):
-    """Images to one vector for each place of a grid laid over them.
+class ImageEncoder(nn.Module):
+    """A convolutional network that maps images to one vector for each position of a grid.
 
-        f  = CNN(pixels)                                blocks of convolution 4 x 4 in steps of 2, group norm, ReLU
+        f  = CNN(pixels)                                blocks of a 4 x 4 convolution with stride 2, group norm, ReLU
         a_i = ReLU(W (f_i + row_i + column_i + frame_i) + b)
 
-    Each block halves height and width, so n blocks make a grid of Y / 2^n rows and X / 2^n columns. A place sees the part of the
-    image around it, not all: so its place is added, by learned vectors for its row, column and frame.
+    Each block halves height and width, so n blocks give a grid of Y / 2^n rows and X / 2^n columns. The vector of a position
+    depends only on a part of the image, so learned vectors for its row, column and frame are added.
 
-    The frames of a sequence stand side by side, as in a strip of film: places are numbered row by row through the strip. Group
-    norm (Wu and He 2018) looks at one frame alone, so neither the batch nor padding changes what comes out.
+    The frames of a sequence are placed side by side, and positions are numbered row by row through all frames. Group norm (Wu and
+    He 2018) normalises each frame separately, so the result does not depend on the batch or on padding.
 
     Arguments:
-        channels: of the pictures: 3, or 1 for grey ones.
+        channels: of the images: 3, or 1 for grey ones.
         convolutions: channels of each block.
         width: D, of an annotation.
-        height, picture_width: of the images in pixels; each divides by 2^n.
-        frames: the most frames of a sequence; 1 for images.
+        height, image_width: of the images in pixels, multiples of 2^n.
+        frames: the largest number of frames in a sequence; 1 for images.
         dropout: probability of dropping an entry of an annotation in training.
 
-    >>> encoder = PictureEncoder(3, (8, 16), 12, height=8, picture_width=16)
-    >>> annotations, valid = encoder(Pictures(torch.zeros(2, 1, 3, 8, 16, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool)))
+    >>> encoder = ImageEncoder(3, (8, 16), 12, height=8, image_width=16)
+    >>> annotations, valid = encoder(Images(torch.zeros(2, 1, 3, 8, 16, dtype=torch.uint8), torch.ones(2, 1, dtype=torch.bool)))
     >>> annotations.shape, valid.shape
     (torch.Size([2, 8, 12]), torch.Size([2, 8]))
     """
@@ -204,14 +204,14 @@ class PictureEncoder(nn.Module):
         width: int,
         *,
         height: int,
-        picture_width: int,
+        image_width: int,
         frames: int = 1,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.size = (channels, height, picture_width)
+        self.size = (channels, height, image_width)
         self.frames = frames
-        self.grid = (height >> len(convolutions), picture_width >> len(convolutions))
+        self.grid = (height >> len(convolutions), image_width >> len(convolutions))
         self.blocks = halving_blocks(channels, convolutions)
         last = convolutions[-1]
         self.row = nn.Embedding(self.grid[0], last)
@@ -222,25 +222,25 @@ class PictureEncoder(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialise the vectors of places N(0, 0.5^2): about as large as what a normalised feature is distinguished by."""
+        """Initialise the position vectors N(0, 0.5^2), about the size of the differences between normalised features."""
         for table in (self.row, self.column, self.frame):
             if table is not None:
                 nn.init.normal_(table.weight, std=0.5)
 
-    def forward(self, pictures: Pictures) -> tuple[Tensor, Tensor]:
-        """Images (B, F, C, Y, X) to annotations (B, S, D) and which are of real frames (B, S), S = rows x F x columns.
+    def forward(self, images: Images) -> tuple[Tensor, Tensor]:
+        """Images (B, F, C, Y, X) to annotations (B, S, D), and (B, S) bool, True = of a real frame; S = rows x F x columns.
 
         Raises:
-            ValueError: for images of another size, or more frames than there are vectors for.
+            ValueError: for images of another size, or more than `frames` frames.
         """
-        count, frames = pictures.valid.shape
-        if tuple(pictures.pixels.shape[2:]) != self.size or frames > self.frames:
+        count, frames = images.valid.shape
+        if tuple(images.pixels.shape[2:]) != self.size or frames > self.frames:
             raise ValueError(
-                f"pictures of {frames} frames and {tuple(pictures.pixels.shape[2:])} (channels, height, width) for an encoder of "
+                f"images of {frames} frames and {tuple(images.pixels.shape[2:])} (channels, height, width) for an encoder of "
                 f"{self.frames} and {self.size}"
             )
         rows, columns = self.grid
-        pixels = pictures.pixels.flatten(0, 1).to(self.output.weight.dtype) / 127.5 - 1
+        pixels = images.pixels.flatten(0, 1).to(self.output.weight.dtype) / 127.5 - 1
         features = (
             self.blocks(pixels).unflatten(0, (count, frames)).permute(0, 3, 1, 4, 2)
         )  # (B, rows, F, columns, channels)
@@ -248,18 +248,18 @@ class PictureEncoder(nn.Module):
         if self.frame is not None:
             places = places + self.frame.weight[:frames].unsqueeze(1)
         annotations = torch.relu(self.output(features + places)).flatten(1, 3)
-        valid = pictures.valid.view(count, 1, frames, 1).expand(-1, rows, -1, columns).flatten(1)
+        valid = images.valid.view(count, 1, frames, 1).expand(-1, rows, -1, columns).flatten(1)
         return self.dropout(annotations), valid
 
 
 def mean_annotation(annotations: Tensor, valid: Tensor) -> Tensor:
-    """The mean over real places: annotations (B, S, D) and valid (B, S) to (B, D)."""
+    """The mean over real positions: annotations (B, S, D) and valid (B, S) to (B, D)."""
     real = valid.unsqueeze(-1).to(annotations.dtype)
     return (annotations * real).sum(dim=1) / real.sum(dim=1)
 
 
 def halving_block(before: int, after: int) -> nn.Sequential:
-    """A convolution 4 x 4 in steps of 2, group norm, ReLU: (B, before, Y, X) to (B, after, Y / 2, X / 2)."""
+    """A 4 x 4 convolution with stride 2, group norm and ReLU: (B, before, Y, X) to (B, after, Y / 2, X / 2)."""
     groups = after // GROUP if after % GROUP == 0 else 1
     # In steps of two: taking the maximum over 2 x 2 instead would cost three times as much as all the rest.
     return nn.Sequential(
@@ -268,62 +268,62 @@ def halving_block(before: int, after: int) -> nn.Sequential:
 
 
 def halving_blocks(channels: int, convolutions: Sequence[int]) -> nn.Sequential:
-    """Such a block for each of the numbers of channels, one behind the other; none leave images as they are."""
+    """A sequence of such blocks, one for each number of channels; without numbers it is the identity."""
     return nn.Sequential(*(halving_block(*pair) for pair in itertools.pairwise([channels, *convolutions])))
 
 
-class PictureClassifierConfig(Protocol):
-    """What the task needs to know of a model's sizes."""
+class ImageClassifierConfig(Protocol):
+    """The sizes of the model that the task needs."""
 
     @property
-    def picture_height(self) -> int:
+    def image_height(self) -> int:
         """Rows of an image, in pixels."""
         ...
 
     @property
-    def picture_width(self) -> int:
+    def image_width(self) -> int:
         """Columns of an image, in pixels."""
         ...
 
     @property
-    def picture_channels(self) -> int:
+    def image_channels(self) -> int:
         """3 for colours, 1 for grey."""
         ...
 
     @property
     def outputs(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         ...
 
 
-class PictureClassifier(Protocol):
-    """A model that predicts a class of a whole image."""
+class ImageClassifier(Protocol):
+    """A model that predicts the class of an image."""
 
     @property
-    def config(self) -> PictureClassifierConfig:
-        """Its sizes."""
+    def config(self) -> ImageClassifierConfig:
+        """The sizes of the model."""
         ...
 
-    def __call__(self, pictures: Pictures) -> Tensor:
+    def __call__(self, images: Images) -> Tensor:
         """Images of one frame each to (B, outputs) logits."""
         ...
 
 
 SCALE = 1 / 255
-"""What pixels are multiplied by so that they lie between 0 and 1."""
+"""The factor that maps pixels to [0, 1]."""
 
 
 class Pixels(nn.Module):
-    """Images of one size as numbers about zero.
+    """Normalises the pixels of images of one size.
 
         x = (scale pixels - mean) / std
 
     Arguments:
         size: (C, Y, X) of an image.
-        mean, std: one number for all channels, or one for each; with 0.5 and 0.5 numbers lie between -1 and 1.
-        scale: what pixels, which are 0 to 255, are multiplied by before.
+        mean, std: one number for all channels, or one for each; 0.5 and 0.5 map pixels to [-1, 1].
+        scale: the factor of pixels, which are 0 to 255, before that.
 
-    >>> white = Pictures(torch.full((3, 1, 1, 2, 2), 255, dtype=torch.uint8), torch.ones(3, 1, dtype=torch.bool))
+    >>> white = Images(torch.full((3, 1, 1, 2, 2), 255, dtype=torch.uint8), torch.ones(3, 1, dtype=torch.bool))
     >>> Pixels((1, 2, 2))(white).unique()
     tensor([1.])
     """
@@ -342,19 +342,19 @@ class Pixels(nn.Module):
         self.std = std
         self.scale = scale
 
-    def forward(self, pictures: Pictures, dtype: torch.dtype = torch.float32) -> Tensor:
+    def forward(self, images: Images, dtype: torch.dtype = torch.float32) -> Tensor:
         """B images to (B, C, Y, X).
 
         Raises:
             ValueError: for images of another size, or of several frames.
         """
-        found = tuple(pictures.pixels.shape[2:])
-        if found != self.size or pictures.pixels.shape[1] != 1:
+        found = tuple(images.pixels.shape[2:])
+        if found != self.size or images.pixels.shape[1] != 1:
             raise ValueError(
-                f"pictures of {pictures.pixels.shape[1]} frames and {found} (channels, height, width) for a model of one frame "
+                f"images of {images.pixels.shape[1]} frames and {found} (channels, height, width) for a model of one frame "
                 f"and {self.size}"
             )
-        pixels = pictures.pixels[:, 0].to(dtype)
+        pixels = images.pixels[:, 0].to(dtype)
         mean, std = (
             torch.tensor(each, device=pixels.device, dtype=dtype).view(-1, 1, 1) for each in (self.mean, self.std)
         )
@@ -368,7 +368,7 @@ class Pixels(nn.Module):
 
 
 class FewShotConfig(Protocol):
-    """What the task needs to know of a model's sizes."""
+    """The sizes of the model that the task needs."""
 
     @property
     def ways(self) -> int:
@@ -387,18 +387,18 @@ class FewShotConfig(Protocol):
 
 
 class FewShotLearner(Protocol):
-    """A model that learns within a sequence: what it knows of the classes is what it has just been shown."""
+    """A few-shot classifier: it gets the classes from the labelled images in the same sequence."""
 
     @property
     def config(self) -> FewShotConfig:
-        """Its sizes."""
+        """The sizes of the model."""
         ...
 
-    def __call__(self, pictures: Tensor, labels: Tensor) -> Tensor:
+    def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
         """The class of the last image of each episode.
 
         Arguments:
-            pictures: (B, T, Y, X) uint8, T - 1 labelled ones and the one that is asked about.
+            images: (B, T, Y, X) uint8, T - 1 labelled images, and one without a label.
             labels: (B, T - 1) int64, in [0, N).
 
         Returns:

@@ -16,7 +16,7 @@ import numpy as np
 from regard.data.lines import Line, read_lines
 from regard.data.malformed import MalformedRow, MalformedRows, first_fault, malformed_row, read_rows, usable
 from regard.data.objects import HUB, objects_of_hub, values_of
-from regard.data.pictures import decoded_picture, fitted, open_pictures, read_digits
+from regard.data.images import decoded_image, fitted, open_images, read_digits
 from regard.data.tables import columns_of_table, csv_rows, tsv_rows
 from regard.errors import InputError, nearest
 
@@ -28,28 +28,28 @@ PREFIXES = {"train": "train", "test": "t10k"}
 HELD_OUT_DIGITS = 360
 """The last of scikit-learn's digits, a fifth, are their test part."""
 
-PICTURE_KEYS, LABEL_KEYS = ("image", "img", "picture"), ("label", "labels", "fine_label")
+IMAGE_KEYS, LABEL_KEYS = ("image", "img", "picture"), ("label", "labels", "fine_label")
 """What datasets of the hub call the two; the first of each that a row has is taken."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class LabelledPicture:
+class LabelledImage:
     """An image and its class.
 
     Arguments:
-        picture: (Y, X, C) or (Y, X) uint8; or what gives it when it is called.
+        image: (Y, X, C) or (Y, X) uint8; or what gives it when it is called.
         label: of the class.
         name: how messages call it.
     """
 
-    picture: np.ndarray | Callable[[], np.ndarray]
+    image: np.ndarray | Callable[[], np.ndarray]
     label: str
     name: str
 
 
-def read_labelled_pictures(
+def read_labelled_images(
     place: str | os.PathLike[str] | None, part: Part = "train", *, colour: bool = True
-) -> Sequence[LabelledPicture]:
+) -> Sequence[LabelledImage]:
     """Images with their classes.
 
     | place | what it is | part |
@@ -89,52 +89,52 @@ def has_idx_files(place: str | os.PathLike[str]) -> bool:
     return folder.is_dir() and any("idx3-ubyte" in file.name for file in folder.iterdir())
 
 
-def _arrays(pixels: np.ndarray, labels: np.ndarray, rows: range, where: str) -> list[LabelledPicture]:
+def _arrays(pixels: np.ndarray, labels: np.ndarray, rows: range, where: str) -> list[LabelledImage]:
     return [
-        LabelledPicture(picture=pixels[row], label=str(labels[row]), name=f"{where}, picture {row - rows.start}")
+        LabelledImage(image=pixels[row], label=str(labels[row]), name=f"{where}, image {row - rows.start}")
         for row in rows
     ]
 
 
-def _of_folders(place: str, *, colour: bool) -> list[LabelledPicture]:
-    pictures = open_pictures(place)
+def _of_folders(place: str, *, colour: bool) -> list[LabelledImage]:
+    images = open_images(place)
     found = []
-    for name in pictures:
+    for name in images:
         label = PurePosixPath(name).parent.name
         if not label:
             raise InputError(
                 f"{place}: {name} is not in a folder of a class; sort images into folders named after their classes"
             )
-        read: Callable[[], np.ndarray] = lambda name=name: pictures.read(name, colour=colour)  # noqa: E731
-        found.append(LabelledPicture(picture=read, label=label, name=f"{place}: {name}"))
+        read: Callable[[], np.ndarray] = lambda name=name: images.read(name, colour=colour)  # noqa: E731
+        found.append(LabelledImage(image=read, label=label, name=f"{place}: {name}"))
     return found
 
 
-def _of_hub(name: str, *, colour: bool) -> Iterator[LabelledPicture]:
+def _of_hub(name: str, *, colour: bool) -> Iterator[LabelledImage]:
     for row in objects_of_hub(name):
         if isinstance(row, MalformedRow):
             continue  # a dataset's rows are objects; only a file's lines can be none
         line, values = row
-        keys = [next((key for key in known if key in values), known[0]) for known in (PICTURE_KEYS, LABEL_KEYS)]
+        keys = [next((key for key in known if key in values), known[0]) for known in (IMAGE_KEYS, LABEL_KEYS)]
         parts = values_of(name, line, values, keys)
         if isinstance(parts, MalformedRow):
             raise InputError(
                 f"{name}, row {line}: {parts.reason}; give a dataset with an image and a label in each row"
             )
         where = f"{name}, row {line}"
-        yield LabelledPicture(picture=_pixels(parts[0], where, colour=colour), label=str(parts[1]), name=where)
+        yield LabelledImage(image=_pixels(parts[0], where, colour=colour), label=str(parts[1]), name=where)
 
 
 def _pixels(value: Any, where: str, *, colour: bool) -> np.ndarray:
     """An image of a dataset: encoded bytes, or one that the library has opened by Pillow."""
     if isinstance(value, dict) and isinstance(value.get("bytes"), bytes):
-        return decoded_picture(value["bytes"], where, colour=colour)
+        return decoded_image(value["bytes"], where, colour=colour)
     save = getattr(value, "save", None)
     if save is None:
         raise InputError(f"{where}: the image is a {type(value).__name__}, not an image; give another dataset")
     content = io.BytesIO()
     save(content, format="PNG")
-    return decoded_picture(content.getvalue(), where, colour=colour)
+    return decoded_image(content.getvalue(), where, colour=colour)
 
 
 _HEADERS = (("image", "caption"), ("picture", "caption"), ("image", "comment"))
@@ -146,12 +146,12 @@ class CaptionLine:
     """One caption.
 
     Arguments:
-        picture: the name of the image it is of; several captions may be of one.
+        image: the name of the image it is of; several captions may be of one.
         text: the caption.
         file, line: where it was read, from 1.
     """
 
-    picture: str
+    image: str
     text: str
     file: str
     line: int
@@ -176,7 +176,7 @@ def read_captions(
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "captions.tsv"
     >>> _ = file.write_text("dog.jpg#0\tA dog runs .\ndog.jpg#1\tA running dog .\n")
-    >>> [(caption.picture, caption.text) for caption in read_captions(file)]
+    >>> [(caption.image, caption.text) for caption in read_captions(file)]
     [('dog.jpg', 'A dog runs .'), ('dog.jpg', 'A running dog .')]
     """
     name = os.fspath(path)
@@ -195,11 +195,11 @@ def _found(name: str, lines: Iterator[Line]) -> Iterator[CaptionLine | Malformed
         next(rows)
 
     def read(number: int, cells: list[str]) -> CaptionLine | MalformedRow:
-        picture, text = _NUMBERED.sub("", cells[0].strip()), cells[1]
-        fault = first_fault([("picture", picture), ("caption", text)])
+        image, text = _NUMBERED.sub("", cells[0].strip()), cells[1]
+        fault = first_fault([("image", image), ("caption", text)])
         if fault is not None:
             return malformed_row(name, number, *fault)
-        return CaptionLine(picture=picture, text=" ".join(text.split()), file=name, line=number)
+        return CaptionLine(image=image, text=" ".join(text.split()), file=name, line=number)
 
     return read_rows(columns_of_table(name, rows, (0, 1), header=False), read)
 
@@ -226,15 +226,15 @@ def alphabets_of(place: str | os.PathLike[str]) -> tuple[str, ...]:
     """The groups of classes in a folder or archive, sorted: what the folders are called in which those of the classes stand.
 
     Raises:
-        InputError: for images that do not lie in folders, GROUP/CLASS/PICTURE.
+        InputError: for images that do not lie in folders, GROUP/CLASS/IMAGE.
     """
-    return tuple(sorted({group for group, _ in map(_group_and_class, open_pictures(place))}))
+    return tuple(sorted({group for group, _ in map(_group_and_class, open_images(place))}))
 
 
 def read_characters(
     place: str | os.PathLike[str], alphabets: Sequence[str] | None = None, *, side: int = 28
 ) -> Characters:
-    """The characters in a folder or zip archive laid out as Omniglot's: ALPHABET/CHARACTER/PICTURE, in any folder above.
+    """The characters in a folder or zip archive laid out as Omniglot's: ALPHABET/CHARACTER/IMAGE, in any folder above.
 
     Images that are bright at their edge, as ink on paper is, are inverted.
 
@@ -246,9 +246,9 @@ def read_characters(
     Raises:
         InputError: for an alphabet that is not there, with the nearest, or an image that cannot be read.
     """
-    pictures = open_pictures(place)
+    images = open_images(place)
     by_class: dict[str, list[str]] = {}
-    for name in pictures:
+    for name in images:
         by_class.setdefault("/".join(_group_and_class(name)), []).append(name)
     known = sorted({name.split("/")[0] for name in by_class})
     for alphabet in alphabets or ():
@@ -256,7 +256,7 @@ def read_characters(
             raise InputError(f"{place}: no alphabet {alphabet!r} in it; {nearest(alphabet, known)}")
     chosen = [name for name in sorted(by_class) if alphabets is None or name.split("/")[0] in alphabets]
     pixels = [
-        with_bright_ink(fitted(pictures.read(name, colour=False), side, side, "pad")[..., 0])
+        with_bright_ink(fitted(images.read(name, colour=False), side, side, "pad")[..., 0])
         for character in chosen
         for name in by_class[character]
     ]
@@ -285,10 +285,10 @@ def _group_and_class(name: str) -> tuple[str, str]:
     return parts[-3], parts[-2]
 
 
-def with_bright_ink(picture: np.ndarray) -> np.ndarray:
+def with_bright_ink(image: np.ndarray) -> np.ndarray:
     """An image, (Y, X) uint8, or its negative where most of its edge is bright, as ink on paper is."""
-    edge = np.concatenate((picture[0], picture[-1], picture[:, 0], picture[:, -1]))
-    return 255 - picture if np.median(edge) > 127 else picture
+    edge = np.concatenate((image[0], image[-1], image[:, 0], image[:, -1]))
+    return 255 - image if np.median(edge) > 127 else image
 
 
 # Episodes: a few classes, a few images of each with labels that hold for this episode alone, and others to be classified.
@@ -299,12 +299,12 @@ class Episode:
     """One problem of learning from a few examples, as places in a store of images.
 
     Arguments:
-        pictures: (N K + Q,) int64, which images, the Q that are asked about last.
+        images: (N K + Q,) int64, which images, the Q that are asked about last.
         turns: (N K + Q,) int64, by how many quarters each is turned; all images of a class alike.
         labels: (N K + Q,) int64, the last Q of them those to predict.
     """
 
-    pictures: np.ndarray
+    images: np.ndarray
     turns: np.ndarray
     labels: np.ndarray
 
@@ -322,7 +322,7 @@ class Episodes:
 
     >>> episodes = Episodes(np.repeat(np.arange(6), 4), ways=3, shots=1, turned=False)
     >>> episode = episodes.about(5, draw=0)
-    >>> int(episode.pictures[-1]), len(set(episode.labels[:-1].tolist())), int(episode.labels[-1]) in episode.labels[:-1]
+    >>> int(episode.images[-1]), len(set(episode.labels[:-1].tolist())), int(episode.labels[-1]) in episode.labels[:-1]
     (5, 3, True)
     """
 
@@ -345,34 +345,34 @@ class Episodes:
         ):  # the same class turned may be another of the classes, and leaves that image out
             asked = max(asked, 1 + -(-(self.asked - 1) // self.ways))
         if counts.min() < self.shots + asked:
-            return f"a class has {counts.min()} pictures, and {self.shots} to show and {asked} to ask about are wanted"
+            return f"a class has {counts.min()} images, and {self.shots} to show and {asked} to ask about are wanted"
         return ""
 
-    def about(self, picture: int, draw: int) -> Episode:
+    def about(self, image: int, draw: int) -> Episode:
         """The episode that asks about an image, and about others where `asked` is above 1: a pure function of it and of `draw`.
 
         The other classes are sampled from all, the images shown and asked about from those of each class, and labels and order
         again.
         """
-        random = np.random.Generator(np.random.Philox(key=[picture, draw]))
+        random = np.random.Generator(np.random.Philox(key=[image, draw]))
         turns = 4 if self.turned else 1
         counts = np.bincount(self.classes)
         first = np.cumsum(counts) - counts
-        own = int(self.classes[picture]) * turns + int(random.integers(turns))
+        own = int(self.classes[image]) * turns + int(random.integers(turns))
         others = random.choice(len(counts) * turns - 1, size=self.ways - 1, replace=False)
         kinds = np.concatenate(([own], others + (others >= own)))
         of = np.arange(self.asked) % self.ways  # which of the kinds each image that is asked about is of
-        shown, asked = [], np.full(self.asked, picture)
+        shown, asked = [], np.full(self.asked, image)
         for place, kind in enumerate(kinds.tolist()):
             there = first[kind // turns] + np.arange(int(counts[kind // turns]))
-            further = np.flatnonzero(of == place)[place == 0 :]  # the first of all is `picture`
-            drawn = random.choice(there[there != picture], size=self.shots + len(further), replace=False)
+            further = np.flatnonzero(of == place)[place == 0 :]  # the first of all is `image`
+            drawn = random.choice(there[there != image], size=self.shots + len(further), replace=False)
             shown.append(drawn[: self.shots])
             asked[further] = drawn[self.shots :]
         labels = random.permutation(self.ways)
         order = random.permutation(self.ways * self.shots)
         return Episode(
-            pictures=np.concatenate((np.concatenate(shown)[order], asked)),
+            images=np.concatenate((np.concatenate(shown)[order], asked)),
             turns=np.concatenate((np.repeat(kinds % turns, self.shots)[order], kinds[of] % turns)),
             labels=np.concatenate((np.repeat(labels, self.shots)[order], labels[of])),
         )

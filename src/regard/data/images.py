@@ -28,7 +28,7 @@ MOST_PIXELS = 50_000_000
 any number. The largest of most cameras have fewer."""
 
 
-def decoded_picture(
+def decoded_image(
     content: bytes, name: str, *, colour: bool = True, formats: tuple[str, ...] | None = None
 ) -> np.ndarray:
     r"""The pixels of an encoded image, upright as its camera meant it: (Y, X, 3) uint8, or (Y, X, 1) without colour.
@@ -44,8 +44,8 @@ def decoded_picture(
     Raises:
         InputError: where Pillow is not installed, or the bytes are no image, are cut short or unpack to too many pixels.
 
-    >>> from regard.data.pictures import decoded_picture
-    >>> decoded_picture(b"text", "notes.jpg")
+    >>> from regard.data.images import decoded_image
+    >>> decoded_image(b"text", "notes.jpg")
     Traceback (most recent call last):
         ...
     regard.errors.InputError: notes.jpg: is not a readable image; give a JPEG or a PNG
@@ -53,7 +53,7 @@ def decoded_picture(
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError as error:
-        raise InputError(f"{name}: reading images needs Pillow: pip install 'regard[pictures]'") from error
+        raise InputError(f"{name}: reading images needs Pillow: pip install 'regard[images]'") from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of metadata that nobody asked for, and of sizes, which are judged here
@@ -81,15 +81,15 @@ def decoded_picture(
 ROWS_AT_ONCE = 256
 
 
-def _pixels(picture: Any, mode: str) -> np.ndarray:
+def _pixels(image: Any, mode: str) -> np.ndarray:
     """The pixels of Pillow's image in its mode `RGB` or `L`, some rows at a time: a large one would be held several times."""
     from PIL import Image
 
-    transparent = picture.has_transparency_data
-    pixels = np.empty((picture.height, picture.width, 3)[: 3 if mode == "RGB" else 2], np.uint8)
-    for top in range(0, picture.height, ROWS_AT_ONCE):
-        bottom = min(top + ROWS_AT_ONCE, picture.height)
-        rows = picture.crop((0, top, picture.width, bottom))
+    transparent = image.has_transparency_data
+    pixels = np.empty((image.height, image.width, 3)[: 3 if mode == "RGB" else 2], np.uint8)
+    for top in range(0, image.height, ROWS_AT_ONCE):
+        bottom = min(top + ROWS_AT_ONCE, image.height)
+        rows = image.crop((0, top, image.width, bottom))
         if transparent:
             rows = rows.convert("RGBA")
             rows = Image.alpha_composite(Image.new("RGBA", rows.size, (255, 255, 255, 255)), rows)
@@ -99,14 +99,14 @@ def _pixels(picture: Any, mode: str) -> np.ndarray:
     return pixels
 
 
-def read_picture(path: str | os.PathLike[str], *, colour: bool = True) -> np.ndarray:
-    """The pixels of an image in a file, as `decoded_picture` gives them.
+def read_image(path: str | os.PathLike[str], *, colour: bool = True) -> np.ndarray:
+    """The pixels of an image in a file, as `decoded_image` gives them.
 
     Raises:
-        InputError: for a file that is not there or cannot be read, and as `decoded_picture`.
+        InputError: for a file that is not there or cannot be read, and as `decoded_image`.
     """
     name = os.fspath(path)
-    return decoded_picture(read_bytes(path, "give the path of an image"), name, colour=colour)
+    return decoded_image(read_bytes(path, "give the path of an image"), name, colour=colour)
 
 
 # Images of any size to one size.
@@ -115,7 +115,7 @@ def read_picture(path: str | os.PathLike[str], *, colour: bool = True) -> np.nda
 Fit = Literal["crop", "pad", "stretch"]
 
 
-def fitted(picture: np.ndarray, height: int, width: int, fit: Fit = "crop") -> np.ndarray:
+def fitted(image: np.ndarray, height: int, width: int, fit: Fit = "crop") -> np.ndarray:
     """An image at another size, smoothed where it becomes smaller.
 
     | fit | what becomes of an image with other proportions |
@@ -125,7 +125,7 @@ def fitted(picture: np.ndarray, height: int, width: int, fit: Fit = "crop") -> n
     | `stretch` | its proportions change |
 
     Arguments:
-        picture: (Y, X, C) uint8.
+        image: (Y, X, C) uint8.
         height, width: in pixels.
         fit: see the table.
 
@@ -136,27 +136,27 @@ def fitted(picture: np.ndarray, height: int, width: int, fit: Fit = "crop") -> n
     [[200, 200], [0, 0]]
     """
     check(height > 0 and width > 0, "the size of images", (height, width), "at least 1 x 1", "give one")
-    if picture.shape[:2] == (height, width):
-        return picture
-    rows, columns = picture.shape[:2]
+    if image.shape[:2] == (height, width):
+        return image
+    rows, columns = image.shape[:2]
     scales = (height / rows, width / columns)
     if fit != "stretch":
         scales = (max(scales),) * 2 if fit == "crop" else (min(scales),) * 2
     inner = max(1, round(rows * scales[0])), max(1, round(columns * scales[1]))
-    pixels = torch.from_numpy(np.ascontiguousarray(picture)).permute(2, 0, 1).unsqueeze(0).float()
+    pixels = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1).unsqueeze(0).float()
     resized = F.interpolate(pixels, size=inner, mode="bilinear", antialias=True, align_corners=False)
     resized = resized.round().clamp(0, 255).to(torch.uint8)[0].permute(1, 2, 0).numpy()
     return _framed(resized, height, width)
 
 
-def _framed(picture: np.ndarray, height: int, width: int) -> np.ndarray:
+def _framed(image: np.ndarray, height: int, width: int) -> np.ndarray:
     """The middle of an image, and black where it has nothing."""
-    framed = np.zeros((height, width, picture.shape[2]), np.uint8)
+    framed = np.zeros((height, width, image.shape[2]), np.uint8)
     (top, rows, above), (left, columns, before) = (
         (max(0, (size - room) // 2), min(size, room), max(0, (room - size) // 2))
-        for size, room in ((picture.shape[0], height), (picture.shape[1], width))
+        for size, room in ((image.shape[0], height), (image.shape[1], width))
     )
-    framed[above : above + rows, before : before + columns] = picture[top : top + rows, left : left + columns]
+    framed[above : above + rows, before : before + columns] = image[top : top + rows, left : left + columns]
     return framed
 
 
@@ -169,7 +169,7 @@ FILTERS: tuple[Filter, ...] = get_args(Filter)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PictureSteps:
+class ImageSteps:
     """Resizing, then cutting out the middle; either may be left out.
 
     Arguments:
@@ -178,7 +178,7 @@ class PictureSteps:
         resample: how they are resized.
         crop: height and width of the middle that is cut out, with black where an image is smaller; empty = all of it stays.
 
-    >>> PictureSteps(size=(2, 2), resample="box")(np.array([[[0], [4]], [[8], [8]]], np.uint8).repeat(2, 1))[..., 0].tolist()
+    >>> ImageSteps(size=(2, 2), resample="box")(np.array([[[0], [4]], [[8], [8]]], np.uint8).repeat(2, 1))[..., 0].tolist()
     [[0, 4], [8, 8]]
     """
 
@@ -186,48 +186,48 @@ class PictureSteps:
     resample: Filter = "bilinear"
     crop: tuple[int, ...] = ()
 
-    def __call__(self, picture: np.ndarray) -> np.ndarray:
+    def __call__(self, image: np.ndarray) -> np.ndarray:
         """(Y, X, C) uint8 to (height, width, C) uint8.
 
         Raises:
             InputError: where an image is to be resized and Pillow is not installed.
         """
-        return self._cut(self._resized(picture) if self.size else picture)
+        return self._cut(self._resized(image) if self.size else image)
 
-    def _resized(self, picture: np.ndarray) -> np.ndarray:
+    def _resized(self, image: np.ndarray) -> np.ndarray:
         try:
             from PIL import Image
         except ImportError as error:
-            raise InputError("resizing images needs Pillow: pip install 'regard[pictures]'") from error
-        height, width = picture.shape[:2]
+            raise InputError("resizing images needs Pillow: pip install 'regard[images]'") from error
+        height, width = image.shape[:2]
         if len(self.size) == 2:
             height, width = self.size
         else:
             (side,), short = self.size, min(height, width)
             height, width = (side if each == short else int(side * each / short) for each in (height, width))
-        plain = Image.fromarray(picture[..., 0] if picture.shape[2] == 1 else picture)
+        plain = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
         made = np.array(plain.resize((width, height), resample=FILTERS.index(self.resample)))
         return made[..., None] if made.ndim == 2 else made
 
-    def _cut(self, picture: np.ndarray) -> np.ndarray:
+    def _cut(self, image: np.ndarray) -> np.ndarray:
         if not self.crop:
-            return picture
+            return image
         for axis, room in enumerate(self.crop):
-            size = picture.shape[axis]
+            size = image.shape[axis]
             # Where an image is smaller the odd pixel of black goes before it, and where it is larger that of the image behind.
             before = -((size - room) // 2) if size < room else 0
             black = [(0, 0)] * 3
             black[axis] = (before, max(0, room - size - before))
             start = max(0, (size - room) // 2)
-            picture = np.pad(picture, black).take(range(start, start + room), axis=axis)
-        return picture
+            image = np.pad(image, black).take(range(start, start + room), axis=axis)
+        return image
 
 
 IMAGES, LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DigitPictures:
+class DigitImages:
     """Digits and what they are.
 
     Arguments:
@@ -242,7 +242,7 @@ class DigitPictures:
         return len(self.labels)
 
 
-def read_digits(place: str | os.PathLike[str] | None = None, part: str = "train") -> DigitPictures:
+def read_digits(place: str | os.PathLike[str] | None = None, part: str = "train") -> DigitImages:
     """Handwritten digits.
 
     Arguments:
@@ -265,7 +265,7 @@ def read_digits(place: str | os.PathLike[str] | None = None, part: str = "train"
         )
     if len(labels) == 0 or labels.min() < 0 or labels.max() > 9:
         raise InputError(f"{folder}: {part}-{LABELS} are not the numbers 0 to 9; give MNIST's files")
-    return DigitPictures(pixels, labels.astype(np.int64))
+    return DigitImages(pixels, labels.astype(np.int64))
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -277,7 +277,7 @@ def _file(folder: Path, name: str) -> Path:
     return found
 
 
-def _of_scikit_learn() -> DigitPictures:
+def _of_scikit_learn() -> DigitImages:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
@@ -286,7 +286,7 @@ def _of_scikit_learn() -> DigitPictures:
         ) from error
     found = load_digits()
     pixels = np.asarray(found.images) * (255 / 16)  # type: ignore[attr-defined]
-    return DigitPictures(pixels.round().astype(np.uint8), np.asarray(found.target, dtype=np.int64))  # type: ignore[attr-defined]
+    return DigitImages(pixels.round().astype(np.uint8), np.asarray(found.target, dtype=np.int64))  # type: ignore[attr-defined]
 
 
 # MNIST's file format: arrays of numbers behind a short head (LeCun, "the IDX file format").
@@ -345,7 +345,7 @@ MOST_BYTES = 1 << 28
 """A file in an archive that unpacks to more is refused."""
 
 
-class PicturePlace(ABC):
+class ImagePlace(ABC):
     """Images by name, read one at a time.
 
     Arguments:
@@ -377,33 +377,33 @@ class PicturePlace(ABC):
         return name if name in self._known else self._by_last_part.get(name)
 
     def read(self, name: str, *, colour: bool = True) -> np.ndarray:
-        """The pixels of one image, as `decoded_picture` gives them.
+        """The pixels of one image, as `decoded_image` gives them.
 
         Raises:
             InputError: where there is none of that name, or it is damaged.
         """
         full = self.found(name)
         if full is None:
-            raise InputError(f"{self.path}: no picture {name!r} in it; {nearest(name, list(self.names[:1000]))}")
-        return decoded_picture(self._content(full), f"{self.path}: {full}", colour=colour)
+            raise InputError(f"{self.path}: no image {name!r} in it; {nearest(name, list(self.names[:1000]))}")
+        return decoded_image(self._content(full), f"{self.path}: {full}", colour=colour)
 
     @abstractmethod
     def _content(self, name: str) -> bytes:
         """The bytes of the image of that full name."""
 
 
-class _Folder(PicturePlace):
+class _Folder(ImagePlace):
     """All images in a folder and the folders in it."""
 
     def __init__(self, path: Path) -> None:
-        files = (file for file in path.rglob("*") if _is_picture(file.relative_to(path)) and file.is_file())
+        files = (file for file in path.rglob("*") if _is_image(file.relative_to(path)) and file.is_file())
         super().__init__(path, [file.relative_to(path).as_posix() for file in files])
 
     def _content(self, name: str) -> bytes:
         return read_bytes(self.path / name, "check the file")
 
 
-class _Archive(PicturePlace):
+class _Archive(ImagePlace):
     """All images in a zip archive, which stays open: reading its list of members again would take longer than an image."""
 
     def __init__(self, path: Path) -> None:
@@ -413,7 +413,7 @@ class _Archive(PicturePlace):
         except Exception as error:  # the library raises whatever a damaged list comes to
             raise InputError(f"{path}: is no zip archive that can be read ({error}); fetch it again") from None
         members = (member.filename for member in self._archive.infolist() if not member.filename.endswith(("/", "\\")))
-        super().__init__(path, [name for name in members if _is_picture(PurePosixPath(name))])
+        super().__init__(path, [name for name in members if _is_image(PurePosixPath(name))])
 
     def __reduce__(self) -> tuple[type[_Archive], tuple[Path]]:
         return _Archive, (self.path,)
@@ -433,7 +433,7 @@ class _Archive(PicturePlace):
             raise InputError(f"{self.path}: {name} cannot be unpacked ({error}); fetch the archive again") from None
 
 
-def open_pictures(path: str | os.PathLike[str]) -> PicturePlace:
+def open_images(path: str | os.PathLike[str]) -> ImagePlace:
     """The images in a folder (and the folders in it) or in a zip archive, by name; none is read yet.
 
     Raises:
@@ -441,7 +441,7 @@ def open_pictures(path: str | os.PathLike[str]) -> PicturePlace:
     """
     place = Path(path)
     if place.is_dir():
-        found: PicturePlace = _Folder(place)
+        found: ImagePlace = _Folder(place)
     elif place.is_file():
         found = _Archive(place)
     else:
@@ -451,7 +451,7 @@ def open_pictures(path: str | os.PathLike[str]) -> PicturePlace:
     return found
 
 
-def _is_picture(name: Path | PurePosixPath) -> bool:
+def _is_image(name: Path | PurePosixPath) -> bool:
     """Whether a file is taken for an image; what systems hide next to files, as `._a.jpg` in `__MACOSX`, is not."""
     hidden = any(part.startswith(".") or part == "__MACOSX" for part in name.parts)
     return not hidden and name.suffix.lower() in SUFFIXES

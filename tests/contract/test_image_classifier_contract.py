@@ -1,4 +1,4 @@
-"""The contract of classifiers of pictures: every such family in `MODELS` passes the same battery. A variant joins by one line."""
+"""The contract of classifiers of images: every such family in `MODELS` passes the same battery. A variant joins by one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from regard.errors import InputError
 from regard.inspection import look
-from regard.layers import Pictures
+from regard.layers import Images
 from regard.models import (
     MODELS,
     ConvolutionalNetworkConfig,
@@ -18,10 +18,10 @@ from regard.models import (
     LectureNetworkConfig,
     ViTConfig,
 )
-from regard.tasks.picture_classification import batch_of
+from regard.tasks.image_classification import batch_of
 from regard.testing import check_model
 
-SIZES: dict[str, Any] = {"picture_height": 16, "picture_width": 24, "picture_channels": 3, "outputs": 5}
+SIZES: dict[str, Any] = {"image_height": 16, "image_width": 24, "image_channels": 3, "outputs": 5}
 SMALL: dict[str, Any] = {"patch": 4, "width": 12, "heads": 2, "feedforward_width": 20, "layers": 2, "dropout": 0.1}
 VARIANTS = {
     "convolutional_network": ConvolutionalNetworkConfig(**SIZES, convolutions=(8, 12)),
@@ -59,12 +59,12 @@ def model(name, randomize):
     return randomize(MODELS[config.model_type].model(config)).eval()
 
 
-def pictures(count: int = 3, seed: int = 0) -> Pictures:
+def images(count: int = 3, seed: int = 0) -> Images:
     return batch_of(np.random.default_rng(seed).integers(0, 256, (count, 16, 24, 3), dtype=np.uint8))
 
 
-def test_every_classifier_of_pictures_has_a_variant():
-    families = {name for name, family in MODELS.items() if family.interface == "picture_classifier"}
+def test_every_classifier_of_images_has_a_variant():
+    families = {name for name, family in MODELS.items() if family.interface == "image_classifier"}
     assert families == {config.model_type for config in VARIANTS.values()}
 
 
@@ -75,13 +75,13 @@ def test_contract(name):
 
 @every_variant
 def test_looking_changes_nothing_and_sees_patches(name, model):
-    plain = model(pictures())
+    plain = model(images())
     if name not in SEEN:
         with pytest.raises(InputError, match="no attention"), look(model):
             pass
         return
     with look(model) as seen:
-        assert torch.equal(model(pictures()), plain)
+        assert torch.equal(model(images()), plain)
     address, shape, leading = SEEN[name]
     assert tuple(seen.weights(address).shape) == (3, *shape)
     view = seen.view(1)
@@ -93,8 +93,8 @@ def test_looking_changes_nothing_and_sees_patches(name, model):
 
 
 @every_variant
-def test_pictures_of_another_size_or_of_several_frames_are_refused(name, model):
-    wrong = [batch_of(np.zeros((1, 8, 8, 3), np.uint8)), Pictures.of([np.zeros((2, 16, 24, 3), np.uint8)])]
+def test_images_of_another_size_or_of_several_frames_are_refused(name, model):
+    wrong = [batch_of(np.zeros((1, 8, 8, 3), np.uint8)), Images.of([np.zeros((2, 16, 24, 3), np.uint8)])]
     for read in wrong:
         with pytest.raises(ValueError, match="for a model of one frame"):
             model(read)

@@ -11,26 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.pictures import Fit, PictureSteps, fitted, read_picture
+from regard.data.images import Fit, ImageSteps, fitted, read_image
 from regard.data.token_store import AnyPath
 from regard.errors import InputError
 from regard.files import new_file, write_file
 from regard.reading import check_regular
 
-Picture = str | os.PathLike[str] | np.ndarray | Sequence[Any] | Callable[[], np.ndarray]
+ImageInput = str | os.PathLike[str] | np.ndarray | Sequence[Any] | Callable[[], np.ndarray]
 """A file; an array (Y, X, C) or (Y, X) uint8, or (F, Y, X, C) of frames; a list of frames, each likewise; or what gives such an
 array when it is called, so that it need not be in memory before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PictureSize:
+class ImageSize:
     """What every image is made into.
 
     Arguments:
         height, width: in pixels.
         channels: 3 for colours, 1 for grey.
         frames: the most frames of a sequence; 1 for images.
-        fit: how images of other proportions get there; see `regard.data.pictures.fitted`.
+        fit: how images of other proportions get there; see `regard.data.images.fitted`.
         steps: how images get there instead, where a folder of Hugging Face's says how.
     """
 
@@ -39,15 +39,15 @@ class PictureSize:
     channels: int = 3
     frames: int = 1
     fit: Fit = "crop"
-    steps: PictureSteps | None = None
+    steps: ImageSteps | None = None
 
-    def as_steps(self) -> PictureSteps | None:
+    def as_steps(self) -> ImageSteps | None:
         """The same as another library can be told of it, rounding aside; None where it cannot: padding, and oblong cuts."""
         if self.steps is not None:
             return self.steps
         if self.fit == "crop" and self.height == self.width:
-            return PictureSteps(size=(self.height,), crop=(self.height, self.width))
-        return PictureSteps(size=(self.height, self.width)) if self.fit == "stretch" else None
+            return ImageSteps(size=(self.height,), crop=(self.height, self.width))
+        return ImageSteps(size=(self.height, self.width)) if self.fit == "stretch" else None
 
     def settings(self) -> dict[str, Any]:
         """What regard.json holds of it; steps only where there are some, for readers of before."""
@@ -55,7 +55,7 @@ class PictureSize:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PictureClassification:
+class ImageClassification:
     """What a classifier, or a few-shot learner, says of an image.
 
     Arguments:
@@ -69,19 +69,19 @@ class PictureClassification:
     probabilities: dict[str, float]
 
     @classmethod
-    def of(cls, names: Sequence[str], shares: Sequence[float]) -> PictureClassification:
+    def of(cls, names: Sequence[str], shares: Sequence[float]) -> ImageClassification:
         """From the probability of each class."""
         best = max(range(len(names)), key=shares.__getitem__)
         return cls(label=names[best], probability=shares[best], probabilities=dict(zip(names, shares, strict=True)))
 
 
-def frames_of(picture: Picture, size: PictureSize) -> np.ndarray:
+def frames_of(image: ImageInput, size: ImageSize) -> np.ndarray:
     """An image as a model reads it: (F, height, width, channels) uint8.
 
     Raises:
         InputError: for a file that is none, an array of another kind, too many frames, or steps that lead to another size.
     """
-    frames = frames_as_given(picture, colour=size.channels == 3)
+    frames = frames_as_given(image, colour=size.channels == 3)
     if not 1 <= len(frames) <= size.frames:
         raise InputError(
             f"a sequence of {len(frames)} frames was given, and the model reads up to {size.frames}; "
@@ -90,39 +90,39 @@ def frames_of(picture: Picture, size: PictureSize) -> np.ndarray:
     return np.stack([_sized(_channelled(frame, size.channels), size) for frame in frames])
 
 
-def _sized(frame: np.ndarray, size: PictureSize) -> np.ndarray:
+def _sized(frame: np.ndarray, size: ImageSize) -> np.ndarray:
     if size.steps is None:
         return fitted(frame, size.height, size.width, size.fit)
     made = size.steps(frame)
     if made.shape[:2] != (size.height, size.width):
         raise InputError(
-            f"a picture of {frame.shape[0]} x {frame.shape[1]} pixels becomes one of {made.shape[0]} x {made.shape[1]} as "
+            f"an image of {frame.shape[0]} x {frame.shape[1]} pixels becomes one of {made.shape[0]} x {made.shape[1]} as "
             "the "
             f"model's folder says, and the model reads {size.height} x {size.width}; give images of that size"
         )
     return made
 
 
-def frames_as_given(picture: Picture, *, colour: bool) -> list[np.ndarray]:
+def frames_as_given(image: ImageInput, *, colour: bool) -> list[np.ndarray]:
     """An image's frames, (Y, X, C) uint8 each, as large as they are.
 
     Raises:
         InputError: for a file that is none, or an array of another kind.
     """
-    if callable(picture):
-        picture = picture()
-    if isinstance(picture, np.ndarray):
-        if picture.dtype != np.uint8 or picture.ndim not in (2, 3, 4) or not picture.size:
+    if callable(image):
+        image = image()
+    if isinstance(image, np.ndarray):
+        if image.dtype != np.uint8 or image.ndim not in (2, 3, 4) or not image.size:
             raise InputError(
-                f"an image is an array of {picture.dtype} and shape {picture.shape}; give uint8 of shape (Y, X, C), or "
+                f"an image is an array of {image.dtype} and shape {image.shape}; give uint8 of shape (Y, X, C), or "
                 "(F, Y, X, C) for frames"
             )
-        return list(picture) if picture.ndim == 4 else [picture if picture.ndim == 3 else picture[..., None]]
-    if isinstance(picture, list | tuple):
-        return [frame for part in picture for frame in frames_as_given(part, colour=colour)]
-    if isinstance(picture, str | os.PathLike):
-        return [read_picture(picture, colour=colour)]
-    raise InputError(f"a picture is a {type(picture).__name__}; give a file, or an array of uint8")
+        return list(image) if image.ndim == 4 else [image if image.ndim == 3 else image[..., None]]
+    if isinstance(image, list | tuple):
+        return [frame for part in image for frame in frames_as_given(part, colour=colour)]
+    if isinstance(image, str | os.PathLike):
+        return [read_image(image, colour=colour)]
+    raise InputError(f"an image is a {type(image).__name__}; give a file, or an array of uint8")
 
 
 def _channelled(frame: np.ndarray, channels: int) -> np.ndarray:
@@ -136,7 +136,7 @@ def _channelled(frame: np.ndarray, channels: int) -> np.ndarray:
         return (
             (frame @ np.array([0.299, 0.587, 0.114])).round().astype(np.uint8)[..., None]
         )  # as Pillow does (ITU-R 601)
-    raise InputError(f"a picture has {given} channels; give red, green and blue, or one of grey")
+    raise InputError(f"an image has {given} channels; give red, green and blue, or one of grey")
 
 
 # Frames are in one mapped file, next to the store of what is said of them.
@@ -217,12 +217,12 @@ def read_frames(folder: AnyPath) -> Frames:
 
 
 def write_frames(
-    folder: AnyPath, pictures: Iterator[np.ndarray], shape: tuple[int, int, int]
+    folder: AnyPath, images: Iterator[np.ndarray], shape: tuple[int, int, int]
 ) -> Iterator[tuple[int, int]]:
     """Write images, one by one as they are asked for, into the file next to a store's folder.
 
     Arguments:
-        pictures: (F, Y, X, C) uint8 each.
+        images: (F, Y, X, C) uint8 each.
         shape: (Y, X, C), of every frame.
 
     Yields:
@@ -234,9 +234,9 @@ def write_frames(
     with new_file(path) as file:
         head = _head(0, shape)
         file.write(head)
-        for frames in pictures:
+        for frames in images:
             if frames.dtype != np.uint8 or frames.shape[1:] != shape:
-                raise ValueError(f"a picture is {frames.dtype} {frames.shape}, where frames are uint8 {shape}")
+                raise ValueError(f"an image is {frames.dtype} {frames.shape}, where frames are uint8 {shape}")
             file.write(np.ascontiguousarray(frames).tobytes())
             sums += [zlib.crc32(np.ascontiguousarray(frame).data) for frame in frames]
             count += len(frames)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.checkpoints.hf_format import HFFormat, Reading
-from regard.data.pictures import FILTERS, PictureSteps
+from regard.data.images import FILTERS, ImageSteps
 from regard.errors import InputError
-from regard.layers.pictures import SCALE
+from regard.layers.images import SCALE
 from regard.models.vit import ViTConfig
 from regard.structure import renamed
 
@@ -46,7 +46,7 @@ def _needs_a_head(config: ViTConfig) -> str:
 
 
 def _size_to_hf(config: ViTConfig) -> dict[str, Any]:
-    height, width = config.picture_height, config.picture_width
+    height, width = config.image_height, config.image_width
     return {"image_size": height if height == width else [height, width], "encoder_stride": config.patch}
 
 
@@ -56,7 +56,7 @@ def _size_from_hf(reading: Reading) -> dict[str, Any]:
     across, down = _pair(reading.settings.get("patch", 16), f"{reading.where}.patch_size")
     if across != down:
         raise InputError(f"{reading.where}.patch_size is {[across, down]}; Regard's ViT has square patches")
-    return {"patch": across, "picture_height": height, "picture_width": width}
+    return {"patch": across, "image_height": height, "image_width": width}
 
 
 def _pair(value: Any, where: str) -> tuple[int, int]:
@@ -86,7 +86,7 @@ def _pixels_from_hf(reading: Reading) -> dict[str, Any]:
     if not reading.foreign:
         return {}
     settings = reading.settings
-    size = settings["picture_height"], settings["picture_width"], settings["picture_channels"]
+    size = settings["image_height"], settings["image_width"], settings["image_channels"]
     if type(size[2]) is not int or size[2] < 1:  # which the config refuses
         return {}
     prepared = _prepared(reading.values.get(BESIDE) or {}, reading.where, *size)
@@ -99,7 +99,7 @@ VIT = HFFormat(
     configs=(ViTConfig,),
     architecture="ViTForImageClassification",
     fields={
-        "picture_channels": "num_channels",
+        "image_channels": "num_channels",
         "patch": "patch_size",
         "width": "hidden_size",
         "heads": "num_attention_heads",
@@ -112,8 +112,8 @@ VIT = HFFormat(
         "norm_epsilon": "layer_norm_eps",
     },
     special_fields={
-        "picture_height": "image_size",
-        "picture_width": "image_size",
+        "image_height": "image_size",
+        "image_width": "image_size",
         "outputs": "id2label",
         **dict.fromkeys(("pixel_mean", "pixel_std", "pixel_scale"), PREPROCESSOR),
     },
@@ -186,7 +186,7 @@ class Preprocessing:
         scale, mean, std: of pixels; `ViTConfig.pixel_scale` and so on.
     """
 
-    steps: PictureSteps
+    steps: ImageSteps
     scale: float
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -231,7 +231,7 @@ def preprocessing(values: Mapping[str, Any], where: str, *, height: int, width: 
     for key, made in (("crop_size", crop), ("size", () if crop else size)):
         if len(made) == 2 and made != (height, width):
             raise InputError(
-                f"{where}: {key} makes pictures of {made[0]} x {made[1]} pixels, and config.json says that the model reads "
+                f"{where}: {key} makes images of {made[0]} x {made[1]} pixels, and config.json says that the model reads "
                 f"{height} x {width} (image_size); mend one of the two"
             )
     scale = said["rescale_factor"] if asked["do_rescale"] else 1.0
@@ -241,7 +241,7 @@ def preprocessing(values: Mapping[str, Any], where: str, *, height: int, width: 
     if asked["do_normalize"]:
         mean = _channels(said["image_mean"], channels, f"{where}: image_mean")
         std = _channels(said["image_std"], channels, f"{where}: image_std", least=sys.float_info.min)
-    steps = PictureSteps(size=size, resample=FILTERS[resample], crop=crop)
+    steps = ImageSteps(size=size, resample=FILTERS[resample], crop=crop)
     return Preprocessing(steps=steps, scale=float(scale), mean=mean, std=std)
 
 
@@ -256,7 +256,7 @@ def prepared_as(config: ViTConfig, beside: Mapping[str, Any], where: str) -> Pre
     Raises:
         InputError: as `preprocessing`.
     """
-    return _prepared(beside, where, config.picture_height, config.picture_width, config.picture_channels)
+    return _prepared(beside, where, config.image_height, config.image_width, config.image_channels)
 
 
 def _prepared(beside: Mapping[str, Any], where: str, height: int, width: int, channels: int) -> Preprocessing:
@@ -266,15 +266,15 @@ def _prepared(beside: Mapping[str, Any], where: str, height: int, width: int, ch
     return preprocessing(beside, place, height=height, width=width, channels=channels)
 
 
-def preprocessor_to_hf(config: ViTConfig, steps: PictureSteps | None) -> dict[str, Any]:
+def preprocessor_to_hf(config: ViTConfig, steps: ImageSteps | None) -> dict[str, Any]:
     """The content of preprocessor_config.json.
 
     Arguments:
         steps: what an image goes through; None where images are made to fit in our way, which is written as plain resizing.
     """
-    steps = steps or PictureSteps(size=(config.picture_height, config.picture_width))
+    steps = steps or ImageSteps(size=(config.image_height, config.image_width))
     mean, std = (
-        list(each) * (config.picture_channels if len(each) == 1 else 1)
+        list(each) * (config.image_channels if len(each) == 1 else 1)
         for each in (config.pixel_mean, config.pixel_std)
     )
     values: dict[str, Any] = {

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints.pictures import PREPROCESSOR, prepared_as, preprocessor_to_hf
-from regard.data.labelled_pictures import LabelledPicture, Part, read_labelled_pictures
+from regard.checkpoints.images import PREPROCESSOR, prepared_as, preprocessor_to_hf
+from regard.data.labelled_images import LabelledImage, Part, read_labelled_images
 from regard.data.malformed import MalformedRows
-from regard.data.pictures import Fit
+from regard.data.images import Fit
 from regard.data.rows import parts_of
 from regard.data.token_store import Ids, TokenStore
 from regard.errors import InputError, nearest
-from regard.layers import Pictures
+from regard.layers import Images
 from regard.layers.embeddings import check_finite
 from regard.metrics.classification import OF_EACH_CLASS, ClassScore, by_class, classification_scores
 from regard.models import ViTConfig
@@ -30,10 +30,10 @@ from regard.structure import from_mapping
 from regard.tasks.card import write_with_card
 from regard.tasks.examples import Examples, amount_held_out, amount_of, check_amount, generator_of
 from regard.tasks.losses import smoothed_cross_entropy
-from regard.tasks.pictures import (
-    Picture,
-    PictureClassification,
-    PictureSize,
+from regard.tasks.images import (
+    ImageInput,
+    ImageClassification,
+    ImageSize,
     frames_as_given,
     frames_file,
     frames_of,
@@ -48,7 +48,7 @@ from regard.text import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PictureData:
+class ImageData:
     """The `data` section of a recipe.
 
     Arguments:
@@ -108,18 +108,18 @@ class PictureData:
         return _one_place(self.train or ())
 
 
-def _row(row: Any, called: str, number: int, data: Any) -> LabelledPicture:
+def _row(row: Any, called: str, number: int, data: Any) -> LabelledImage:
     del number, data
-    picture, label = parts_of(row, called, [["picture", "image"], ["label", "class"]], WANTED)
+    image, label = parts_of(row, called, [["image", "picture"], ["label", "class"]], WANTED)
     label = str(label) if type(label) is int and isinstance(row, Mapping) else label
     if not isinstance(label, str):
         raise InputError(f"{called} has the class {label!r:.60}; give {WANTED}")
-    return LabelledPicture(picture=picture, label=label, name=called)
+    return LabelledImage(image=image, label=label, name=called)
 
 
-def _read(data: PictureData, place: str | list[str], malformed: MalformedRows) -> Iterable[LabelledPicture]:
+def _read(data: ImageData, place: str | list[str], malformed: MalformedRows) -> Iterable[LabelledImage]:
     del malformed
-    return read_labelled_pictures(_one_place(place), data.part, colour=data.colour)
+    return read_labelled_images(_one_place(place), data.part, colour=data.colour)
 
 
 def _one_place(places: str | Sequence[str]) -> str:
@@ -134,37 +134,37 @@ def _one_place(places: str | Sequence[str]) -> str:
 
 WANTED = "an image and its class, (image, 'class')"
 
-PICTURES = Examples(
-    type=LabelledPicture,
-    rows="pictures",
+IMAGES = Examples(
+    type=LabelledImage,
+    rows="images",
     one="example",
     wanted=WANTED,
-    file="folder, archive or dataset of pictures",
+    file="folder, archive or dataset of images",
     row=_row,
     read=_read,
 )
 
 
-def pixels_of(example: LabelledPicture, size: PictureSize) -> np.ndarray:
+def pixels_of(example: LabelledImage, size: ImageSize) -> np.ndarray:
     """An example's image as a model reads it: (1, height, width, channels) uint8.
 
     Raises:
         InputError: for an image that cannot be read.
     """
-    return frames_of(example.picture, size)
+    return frames_of(example.image, size)
 
 
 MOVES = 0x5417
 """Sets these samples apart from others of the same row."""
 
 
-def moved(pictures: np.ndarray, rows: Sequence[int], draw: int, *, shift: int, flip: bool) -> np.ndarray:
+def moved(images: np.ndarray, rows: Sequence[int], draw: int, *, shift: int, flip: bool) -> np.ndarray:
     """Images moved by up to `shift` pixels each way and, with `flip`, half of them mirrored left to right.
 
     What happens to an image is a function of its row and `draw` alone.
 
     Arguments:
-        pictures: (B, Y, X, C) uint8; not changed.
+        images: (B, Y, X, C) uint8; not changed.
         rows: their numbers in the store.
         draw: a number that differs from epoch to epoch.
         shift: in pixels; what comes in is black.
@@ -173,9 +173,9 @@ def moved(pictures: np.ndarray, rows: Sequence[int], draw: int, *, shift: int, f
     Returns:
         (B, Y, X, C) uint8.
     """
-    height, width = pictures.shape[1:3]
-    framed = np.pad(pictures, ((0, 0), (shift, shift), (shift, shift), (0, 0)))
-    made = np.empty_like(pictures)
+    height, width = images.shape[1:3]
+    framed = np.pad(images, ((0, 0), (shift, shift), (shift, shift), (0, 0)))
+    made = np.empty_like(images)
     for place, row in enumerate(rows):
         generator = np.random.Generator(np.random.Philox(key=[int(row), (draw << 16) ^ MOVES]))
         top, left = generator.integers(0, 2 * shift + 1, size=2)
@@ -190,8 +190,8 @@ LABEL = "label"
 MOST_CLASSES = 1 << 20
 
 
-class PictureStore(TokenStore):
-    """A `TokenStore` of classes that knows the pictures: (N, Y, X, C) uint8, read from disk as they are needed.
+class ImageStore(TokenStore):
+    """A `TokenStore` of classes that knows the images: (N, Y, X, C) uint8, read from disk as they are needed.
 
     Arguments:
         folder: of the classes; the images are in a file next to it.
@@ -200,31 +200,31 @@ class PictureStore(TokenStore):
 
     def __init__(self, folder: Path, tokens: dict[str, Ids], offsets: dict[str, np.ndarray]) -> None:
         super().__init__(folder, tokens, offsets)
-        self.pictures = read_frames(folder)
+        self.images = read_frames(folder)
 
     def __reduce__(self) -> tuple[object, tuple[Path]]:
-        return (PictureStore.open, (self._folder.absolute(),))
+        return (ImageStore.open, (self._folder.absolute(),))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PictureBatch:
+class ImageBatch:
     """What one step of training reads.
 
     Arguments:
-        pictures: B of them.
+        images: B of them.
         labels: (B,) int64, the number of each one's class.
     """
 
-    pictures: Pictures
+    images: Images
     labels: Tensor
 
-    def to(self, device: torch.device) -> PictureBatch:
+    def to(self, device: torch.device) -> ImageBatch:
         """The same batch on another device."""
-        return PictureBatch(self.pictures.to(device), self.labels.to(device))
+        return ImageBatch(self.images.to(device), self.labels.to(device))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PictureClassificationTask(Task):
+class ImageClassificationTask(Task):
     """What turns images with classes into a model's tensors, and its outputs into a loss.
 
         p(class | image) = softmax(logits)
@@ -235,10 +235,10 @@ class PictureClassificationTask(Task):
         shift, flip: what is done to images in training.
     """
 
-    name: ClassVar[str] = "picture_classification"
-    unit: ClassVar[str] = "pictures"
+    name: ClassVar[str] = "image_classification"
+    unit: ClassVar[str] = "images"
 
-    size: PictureSize
+    size: ImageSize
     classes: tuple[str, ...]
     shift: int = 0
     flip: bool = False
@@ -275,9 +275,9 @@ class PictureClassificationTask(Task):
     def model_settings(self) -> dict[str, Any]:
         """The sizes of images, and how many classes there are."""
         return {
-            "picture_height": self.size.height,
-            "picture_width": self.size.width,
-            "picture_channels": self.size.channels,
+            "image_height": self.size.height,
+            "image_width": self.size.width,
+            "image_channels": self.size.channels,
             "outputs": len(self.classes),
         }
 
@@ -289,11 +289,11 @@ class PictureClassificationTask(Task):
         """One for each image, (N,)."""
         return np.ones(len(data), dtype=np.int64)
 
-    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> PictureBatch:
+    def read_batch(self, data: TokenStore, rows: Sequence[int]) -> ImageBatch:
         """The images of these rows as a batch."""
         return self._batch(data, rows, self._pixels(data, rows))
 
-    def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> PictureBatch:
+    def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> ImageBatch:
         """The same to learn from: moved and mirrored again each time where that is asked for."""
         pixels = self._pixels(data, rows)
         if self.shift or self.flip:
@@ -301,15 +301,15 @@ class PictureClassificationTask(Task):
         return self._batch(data, rows, pixels)
 
     def _pixels(self, data: TokenStore, rows: Sequence[int]) -> np.ndarray:
-        return cast(PictureStore, data).pictures[np.asarray(rows, dtype=np.int64)]
+        return cast(ImageStore, data).images[np.asarray(rows, dtype=np.int64)]
 
-    def _batch(self, data: TokenStore, rows: Sequence[int], pixels: np.ndarray) -> PictureBatch:
+    def _batch(self, data: TokenStore, rows: Sequence[int], pixels: np.ndarray) -> ImageBatch:
         labels = [int(data.sequence(LABEL, int(row))[0]) for row in rows]
-        return PictureBatch(batch_of(pixels), torch.tensor(labels, dtype=torch.int64))
+        return ImageBatch(batch_of(pixels), torch.tensor(labels, dtype=torch.int64))
 
-    def loss(self, model: nn.Module, batch: PictureBatch, *, smoothing: float = 0.0) -> LossSum:
+    def loss(self, model: nn.Module, batch: ImageBatch, *, smoothing: float = 0.0) -> LossSum:
         """Cross-entropy of the classes, summed over images."""
-        total, correct = smoothed_cross_entropy(model(batch.pictures), batch.labels, smoothing=smoothing)
+        total, correct = smoothed_cross_entropy(model(batch.images), batch.labels, smoothing=smoothing)
         return LossSum(total, len(batch.labels), correct)
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
@@ -343,7 +343,7 @@ class PictureClassificationTask(Task):
         }
 
     @classmethod
-    def load(cls, folder: Path, values: Mapping[str, Any]) -> PictureClassificationTask:
+    def load(cls, folder: Path, values: Mapping[str, Any]) -> ImageClassificationTask:
         """The task that `save` told of."""
         settings = {key: value for key, value in values.items() if key != "name"}
         return from_mapping(cls, settings, f"{folder / 'regard.json'}: task")
@@ -358,7 +358,7 @@ class PictureClassificationTask(Task):
         metrics: Mapping[str, float],
     ) -> None:
         """Write all files of a model into an existing folder; next to one of Hugging Face's how it wants its images."""
-        use = ['print(model.classify("picture.png").label)']
+        use = ['print(model.classify("image.png").label)']
         said = {
             "id2label": {str(number): name for number, name in enumerate(self.classes)},
             "label2id": {name: number for number, name in enumerate(self.classes)},
@@ -371,22 +371,22 @@ class PictureClassificationTask(Task):
             (folder / PREPROCESSOR).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 
-def batch_of(pixels: np.ndarray) -> Pictures:
+def batch_of(pixels: np.ndarray) -> Images:
     """Images (B, Y, X, C) uint8 as a model reads them, each by itself."""
     copied = np.array(pixels)  # what is mapped cannot be written to
     frames = torch.from_numpy(copied).permute(0, 3, 1, 2).unsqueeze(1)
-    return Pictures(frames, torch.ones(len(pixels), 1, dtype=torch.bool))
+    return Images(frames, torch.ones(len(pixels), 1, dtype=torch.bool))
 
 
 TOGETHER = 256
 """Images read at once."""
 
 
-class PictureClassifierPredictor(Predictor[PictureClassificationTask]):
+class ImageClassifierPredictor(Predictor[ImageClassificationTask]):
     """A classifier of images, ready to use.
 
     Arguments:
-        model: a `regard.layers.PictureClassifier`.
+        model: a `regard.layers.ImageClassifier`.
         task: size of images, and classes.
         recipe: how it was trained, as data; empty where unknown.
         metrics: its last evaluation.
@@ -396,52 +396,52 @@ class PictureClassifierPredictor(Predictor[PictureClassificationTask]):
     metrics_of_each: ClassVar[tuple[str, ...]] = OF_EACH_CLASS
     validates_all: ClassVar[bool] = True
 
-    def classify(self, picture: Picture) -> PictureClassification:
+    def classify(self, image: ImageInput) -> ImageClassification:
         """The class of one image.
 
         Arguments:
-            picture: a file, or an array (Y, X, C) or (Y, X) uint8; one of another size is made to fit.
+            image: a file, or an array (Y, X, C) or (Y, X) uint8; one of another size is made to fit.
 
         Raises:
             InputError: for an image that cannot be read.
         """
-        return self.classify_batch([picture])[0]
+        return self.classify_batch([image])[0]
 
-    def classify_batch(self, pictures: Sequence[Picture]) -> list[PictureClassification]:
+    def classify_batch(self, images: Sequence[ImageInput]) -> list[ImageClassification]:
         """The classes of many images; the answers come in the order of the images.
 
         Raises:
             InputError: as `classify`, and for an array of one image in place of a list of them.
         """
-        if not isinstance(pictures, list | tuple):
+        if not isinstance(images, list | tuple):
             raise InputError(
-                f"pictures are a {type(pictures).__name__}; give a list with one for each, or use classify"
+                f"images are a {type(images).__name__}; give a list with one for each, or use classify"
             )
-        made: list[PictureClassification] = []
-        for start in range(0, len(pictures), TOGETHER):
-            shares = self.probabilities(self.read(pictures[start : start + TOGETHER]))
-            found = [PictureClassification.of(self.task.classes, row) for row in shares.tolist()]
+        made: list[ImageClassification] = []
+        for start in range(0, len(images), TOGETHER):
+            shares = self.probabilities(self.read(images[start : start + TOGETHER]))
+            found = [ImageClassification.of(self.task.classes, row) for row in shares.tolist()]
             for watcher in self._watchers():
                 watcher.predicted(found, [])
             made += found
         return made
 
-    def read(self, pictures: Sequence[Picture]) -> Pictures:
+    def read(self, images: Sequence[ImageInput]) -> Images:
         """Images as the model reads them, on its device.
 
         Raises:
             InputError: as `classify`.
         """
-        return batch_of(np.concatenate([frames_of(picture, self.task.size) for picture in pictures])).to(self.device)
+        return batch_of(np.concatenate([frames_of(image, self.task.size) for image in images])).to(self.device)
 
-    def probabilities(self, pictures: Pictures) -> Tensor:
+    def probabilities(self, images: Images) -> Tensor:
         """Of every class, (B, classes) float32."""
         with torch.no_grad():
-            return check_finite(self.model(pictures).float(), "these pictures").softmax(dim=-1).cpu()
+            return check_finite(self.model(images).float(), "these images").softmax(dim=-1).cpu()
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
         """Accuracy, F1 as the mean over classes, and figures of each class."""
-        pixels = cast(PictureStore, data).pictures[:count]
+        pixels = cast(ImageStore, data).images[:count]
         right = data.numbers(LABEL)[:count].tolist()
         names = self.task.classes
         predicted = list(self._predicted(pixels))
@@ -463,26 +463,26 @@ HELD_OUT = 0x1ABE
 """Sets the choice of held-out images apart from other samples of the same seed."""
 
 
-def prepare_pictures(
-    data: PictureData,
+def prepare_images(
+    data: ImageData,
     folder: Path,
     *,
     seed: int,
     given: Any = None,
     given_validation: Any = None,
-) -> Prepared[PictureClassificationTask]:
+) -> Prepared[ImageClassificationTask]:
     """Read the images once, make them one size, and leave them in `folder`.
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
         seed: of the choice of images that are held out, and of those that are learned from where `data.size` says how many.
-        given, given_validation: images in memory instead of what `data` names, as `PICTURES` takes them.
+        given, given_validation: images in memory instead of what `data` names, as `IMAGES` takes them.
 
     Raises:
         InputError: for images that cannot be read, or too few of them.
     """
 
-    def write() -> tuple[PictureClassificationTask, list[str]]:
+    def write() -> tuple[ImageClassificationTask, list[str]]:
         train, validation = _split(data, seed, given, given_validation)
         for split in (TRAIN, VALIDATION):
             frames_file(folder / split).unlink(missing_ok=True)
@@ -494,24 +494,24 @@ def prepare_pictures(
             notes += writing.notes()
         return task, notes
 
-    return prepare(PictureClassificationTask, folder, write, store=PictureStore.open)
+    return prepare(ImageClassificationTask, folder, write, store=ImageStore.open)
 
 
 def _split(
-    data: PictureData, seed: int, given: Any, given_validation: Any
-) -> tuple[list[LabelledPicture], list[LabelledPicture]]:
+    data: ImageData, seed: int, given: Any, given_validation: Any
+) -> tuple[list[LabelledImage], list[LabelledImage]]:
     """Examples to learn from and to validate on."""
     train = (
-        list(read_labelled_pictures(data.place, data.part, colour=data.colour))
+        list(read_labelled_images(data.place, data.part, colour=data.colour))
         if given is None
-        else PICTURES.in_memory(given)
+        else IMAGES.in_memory(given)
     )
     order = generator_of(seed, HELD_OUT).permutation(len(train)).tolist()
-    read = PICTURES.reader(data, data.validation if given is None else None, given_validation)
+    read = IMAGES.reader(data, data.validation if given is None else None, given_validation)
     if read is not None:
         validation = list(read(MalformedRows()))
     else:
-        held = amount_held_out(len(train), **amount_of(data), what="pictures")
+        held = amount_held_out(len(train), **amount_of(data), what="images")
         validation, order = [train[row] for row in sorted(order[:held])], order[held:]
     if data.size is not None and data.size > len(order):
         raise InputError(
@@ -520,21 +520,21 @@ def _split(
     return [train[row] for row in sorted(order[: data.size])], validation
 
 
-def _task(data: PictureData, examples: Sequence[LabelledPicture]) -> PictureClassificationTask:
+def _task(data: ImageData, examples: Sequence[LabelledImage]) -> ImageClassificationTask:
     classes = tuple(sorted({example.label for example in examples}))
     if len(classes) < 2:
         raise InputError(f"all images are of one class, {', '.join(classes)}; give images of at least two classes")
     height, width, channels = _shape_of(examples, colour=data.colour)
-    size = PictureSize(height=data.height or height, width=data.width or width, channels=channels, fit=data.fit)
-    return PictureClassificationTask(size=size, classes=classes, shift=data.shift, flip=data.flip)
+    size = ImageSize(height=data.height or height, width=data.width or width, channels=channels, fit=data.fit)
+    return ImageClassificationTask(size=size, classes=classes, shift=data.shift, flip=data.flip)
 
 
-def _shape_of(examples: Sequence[LabelledPicture], *, colour: bool) -> tuple[int, int, int]:
+def _shape_of(examples: Sequence[LabelledImage], *, colour: bool) -> tuple[int, int, int]:
     """Height, width and channels of the first image that can be read; the others become like it."""
     wrong = InputError("there are no images; give some")
     for number, example in enumerate(examples):
         try:
-            height, width, channels = frames_as_given(example.picture, colour=colour)[0].shape
+            height, width, channels = frames_as_given(example.image, colour=colour)[0].shape
             return height, width, channels if colour else 1
         except InputError as error:
             wrong = wrong if number else error
@@ -545,14 +545,14 @@ def _shape_of(examples: Sequence[LabelledPicture], *, colour: bool) -> tuple[int
 class _Writing:
     """Writes the images and classes of one split, and counts what it leaves out."""
 
-    task: PictureClassificationTask
+    task: ImageClassificationTask
     skips: bool
     damaged: list[InputError] = field(default_factory=list)
 
-    def write(self, place: Path, examples: Sequence[LabelledPicture]) -> None:
+    def write(self, place: Path, examples: Sequence[LabelledImage]) -> None:
         size, labels = self.task.size, list[int]()
 
-        def pictures() -> Iterator[np.ndarray]:
+        def images() -> Iterator[np.ndarray]:
             for example in examples:
                 try:
                     pixels = pixels_of(example, size)
@@ -564,9 +564,9 @@ class _Writing:
                 labels.append(self.task.number_of(example.label, example.name))
                 yield pixels
 
-        count = sum(1 for _ in write_frames(place, pictures(), (size.height, size.width, size.channels)))
+        count = sum(1 for _ in write_frames(place, images(), (size.height, size.width, size.channels)))
         if count == 0:
-            raise self.damaged[0] if self.damaged else InputError(f"there are no {place.name} pictures; give some")
+            raise self.damaged[0] if self.damaged else InputError(f"there are no {place.name} images; give some")
         TokenStore.write(place, {LABEL: MOST_CLASSES}, ([[label]] for label in labels))
 
     def notes(self) -> Iterator[str]:
@@ -576,8 +576,8 @@ class _Writing:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PictureEvaluation(Evaluation):
-    """What an evaluation found: `accuracy`, and `f1`, the mean over classes; `predictions` are `PictureClassification`s.
+class ImageEvaluation(Evaluation):
+    """What an evaluation found: `accuracy`, and `f1`, the mean over classes; `predictions` are `ImageClassification`s.
 
     Arguments:
         classes: precision, recall and F1 of each class by name.
@@ -586,22 +586,22 @@ class PictureEvaluation(Evaluation):
     classes: dict[str, ClassScore]
 
 
-def evaluate_pictures(model: PictureClassifierPredictor, pictures: Any) -> PictureEvaluation:
+def evaluate_images(model: ImageClassifierPredictor, images: Any) -> ImageEvaluation:
     """Compare the classes of images with those that a model tells.
 
     Arguments:
-        pictures: `LabelledPicture`s, or (image, class).
+        images: `LabelledImage`s, or (image, class).
 
     Raises:
         InputError: for an empty list, or a class that is none of the model's.
     """
-    examples = PICTURES.to_measure(pictures)
+    examples = IMAGES.to_measure(images)
     names = model.task.classes
     right = [model.task.number_of(example.label, example.name) for example in examples]
-    found = model.classify_batch([example.picture for example in examples])
+    found = model.classify_batch([example.image for example in examples])
     predicted = [names.index(each.label) for each in found]
     scores = classification_scores([names[i] for i in right], [names[i] for i in predicted], names)
-    return PictureEvaluation(
+    return ImageEvaluation(
         metrics=accuracy_and_f1(right, predicted, len(names)),
         count=len(examples),
         classes=scores.classes,
@@ -609,28 +609,28 @@ def evaluate_pictures(model: PictureClassifierPredictor, pictures: Any) -> Pictu
     )
 
 
-def picture_record(
-    task: PictureClassificationTask, picture: LabelledPicture, said: PictureClassification
+def image_record(
+    task: ImageClassificationTask, image: LabelledImage, said: ImageClassification
 ) -> dict[str, Any]:
     """The name of an image, its class and the one that was told."""
     del task
     return {
-        "picture": picture.name,
-        "label": picture.label,
+        "image": image.name,
+        "label": image.label,
         "predicted": said.label,
         "probability": said.probability,
         "probabilities": said.probabilities,
     }
 
 
-def read_pictures(data: PictureData, malformed: MalformedRows) -> Iterator[LabelledPicture]:
+def read_images(data: ImageData, malformed: MalformedRows) -> Iterator[LabelledImage]:
     """The images that `data` names, with their classes; those of builtin digits that no training sees."""
     del malformed
     part = "test" if data.builtin is not None else data.part
-    return iter(read_labelled_pictures(data.place, part, colour=data.colour))
+    return iter(read_labelled_images(data.place, part, colour=data.colour))
 
 
-def picture_classifier_from_hf(folder: Path, config: ViTConfig) -> PictureClassificationTask:
+def image_classifier_from_hf(folder: Path, config: ViTConfig) -> ImageClassificationTask:
     """The task of a folder that another program wrote: the classes of its config.json, and images of the model's size.
 
     What becomes of an image before is what preprocessor_config.json says.
@@ -660,14 +660,14 @@ def picture_classifier_from_hf(folder: Path, config: ViTConfig) -> PictureClassi
         )
     beside = folder / PREPROCESSOR
     said = read_json_object(beside, "copy the file again") if beside.exists() else {}
-    size = PictureSize(
-        height=config.picture_height,
-        width=config.picture_width,
-        channels=config.picture_channels,
+    size = ImageSize(
+        height=config.image_height,
+        width=config.image_width,
+        channels=config.image_channels,
         fit="stretch",
         steps=prepared_as(config, said, str(path)).steps,
     )
-    return PictureClassificationTask(size=size, classes=classes)
+    return ImageClassificationTask(size=size, classes=classes)
 
 
 class AnySize(int):
@@ -677,16 +677,16 @@ class AnySize(int):
 ANY_SIDE = AnySize(math.lcm(*range(1, 65)) << 8)
 """A side in pixels that divides by every usual patch, and can be halved as often as any model halves it."""
 
-PICTURE_CLASSIFICATION = TaskSpec(
-    task=PictureClassificationTask,
-    predictor=PictureClassifierPredictor,
-    interface="picture_classifier",
-    sections={"data": PictureData},
-    prepare=prepare_pictures,
-    evaluate=evaluate_pictures,
-    examples=PICTURES,
-    read=read_pictures,
-    record=picture_record,
-    derived_config={"picture_height": ANY_SIDE, "picture_width": ANY_SIDE, "picture_channels": 1, "outputs": 2},
-    from_hf=picture_classifier_from_hf,
+IMAGE_CLASSIFICATION = TaskSpec(
+    task=ImageClassificationTask,
+    predictor=ImageClassifierPredictor,
+    interface="image_classifier",
+    sections={"data": ImageData},
+    prepare=prepare_images,
+    evaluate=evaluate_images,
+    examples=IMAGES,
+    read=read_images,
+    record=image_record,
+    derived_config={"image_height": ANY_SIDE, "image_width": ANY_SIDE, "image_channels": 1, "outputs": 2},
+    from_hf=image_classifier_from_hf,
 )
