@@ -22,10 +22,10 @@ from regard.checkpoints.elmo import read_published, write_published
 from regard.checkpoints.folder import parameters_of, read_card, read_config, shard_weights
 from regard.checkpoints.gguf import read_gguf
 from regard.checkpoints.tensors import read_outline, read_tensors
+from regard.data.images import open_images, read_digits, read_idx, read_image
 from regard.data.labelled_images import read_labelled_images
 from regard.data.music import read_chorales, read_midi, write_midi
 from regard.data.notes import Note, Piece
-from regard.data.images import open_images, read_digits, read_idx, read_image
 from regard.data.token_store import TokenStore
 from regard.embeddings.search import Index, IndexedFile, Passage
 from regard.embeddings.sentence_transformers import read_modules
@@ -36,8 +36,8 @@ from regard.models.elmo import ELMo, ELMoConfig
 from regard.reading import read_bytes
 from regard.serving.training import read_log
 from regard.tasks.generation_config import read_generation_config
-from regard.tasks.loading import pointers_of
 from regard.tasks.images import read_frames, write_frames
+from regard.tasks.loading import pointers_of
 from regard.text.chat import ChatTemplate
 from regard.text.tokenizer import Tokenizer
 from regard.text.vocabulary import Kind

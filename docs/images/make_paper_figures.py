@@ -383,7 +383,7 @@ def episode(folder: Path) -> Figure:
 
 def patches(folder: Path) -> Figure:
     """Where the class token looks in a digit, in each head of the last block."""
-    from regard.data.labelled_images import read_labelled_pictures
+    from regard.data.labelled_images import read_labelled_images
 
     model = regard.load(folder / "runs" / "digits")
     digit = read_labelled_images(None, "test")[4]

@@ -10,9 +10,9 @@ from regard.data.malformed import MalformedRows
 from regard.errors import InputError
 from regard.tasks.caption_data import CAPTIONS
 from regard.tasks.documents import DOCUMENTS
+from regard.tasks.image_classification import IMAGES
 from regard.tasks.language_task import TEXTS, TextData
 from regard.tasks.multiple_choice import QUESTIONS as CHOICES
-from regard.tasks.image_classification import IMAGES
 from regard.tasks.question_data import QUESTIONS
 from regard.tasks.sentence_data import SENTENCE_PAIRS
 from regard.tasks.tagging_data import SENTENCES

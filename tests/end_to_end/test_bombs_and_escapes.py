@@ -28,9 +28,9 @@ from regard.checkpoints.tensors import read_tensors, shard_file
 from regard.claims.claim import claim_of
 from regard.cli import maps
 from regard.data.choices import read_choices
+from regard.data.images import open_images, read_idx, read_image
 from regard.data.notes import from_events
 from regard.data.pairs import read_pairs
-from regard.data.images import open_images, read_idx, read_image
 from regard.data.questions import read_predictions
 from regard.embeddings.sentence_transformers import read_modules
 from regard.errors import InputError
@@ -39,8 +39,8 @@ from regard.prompting.examples import Example
 from regard.prompting.template import Template, build_prompt
 from regard.reading import json_value, read_bytes, yaml_value
 from regard.serving.training import read_log
-from regard.tasks.loading import pointers_of
 from regard.tasks.images import frames_file, read_frames
+from regard.tasks.loading import pointers_of
 from regard.text.chat import ChatTemplate
 from regard.text.tokenizer import Tokenizer
 

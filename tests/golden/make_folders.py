@@ -73,9 +73,7 @@ def _image(height: int, width: int) -> np.ndarray:
     return (np.arange(height * width * 3, dtype=np.int64).reshape(height, width, 3) * 7 % 256).astype(np.uint8)
 
 
-IMAGES = [
-    (_image(8, 8) // 2 + (100 if number % 2 else 0), "light" if number % 2 else "dark") for number in range(24)
-]
+IMAGES = [(_image(8, 8) // 2 + (100 if number % 2 else 0), "light" if number % 2 else "dark") for number in range(24)]
 
 CHARACTERS = {"tokenizer": {"kind": "character", "size": 40}, "data": {"validation_size": 10}}
 INPUTS = {"tokenizer": {"kind": "bert", "size": 60}, "data": {"maximum_length": 16, "validation_share": 0.25}}
@@ -338,9 +336,7 @@ CASES: dict[str, Case] = {
     "vit": _images({"name": "vit", "patch": 4, "width": 8, "heads": 2, "feedforward_width": 12, "layers": 1}),
     "convolutional_network": _images({"name": "convolutional_network", "convolutions": [4, 6]}),
     "lecture_network": _images({"name": "lecture_network", "widths": [6, 4]}),
-    "lambda_network": _images(
-        {"name": "lambda_network", "convolutions": [4], "width": 8, "heads": 2, "key_width": 4}
-    ),
+    "lambda_network": _images({"name": "lambda_network", "convolutions": [4], "width": 8, "heads": 2, "key_width": 4}),
     "show_and_tell": _captions({"name": "show_and_tell", **ATTENDED, "feature_width": 6}),
     "show_attend_and_tell": _captions({"name": "show_attend_and_tell", **ATTENDED, "attention_width": 5}),
     "ntm": _copies({"name": "ntm", "slots": 6, "slot_width": 4, "controller_width": 8}),

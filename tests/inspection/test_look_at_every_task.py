@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 import regard
+from regard.checkpoints import read_card
 from regard.cli.looking import _seen
 from regard.errors import InputError
 from regard.inspection import AttentionView
@@ -24,7 +24,7 @@ WITHOUT_ATTENTION = {
 
 
 def task_of(folder: Path) -> str:
-    return json.loads((folder / "regard.json").read_text())["task"]["name"]
+    return str(read_card(folder).task["name"])
 
 
 MODELS = {folder.name: task_of(folder) for folder in sorted(FOLDERS.iterdir()) if (folder / "regard.json").exists()}

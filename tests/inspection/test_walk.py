@@ -40,9 +40,9 @@ from regard.inspection.walk.reading import layers_of
 from regard.layers import Tokens
 from regard.models import GPT2, GPT2Config, ViT, ViTConfig
 from regard.tasks import LanguageModel, LanguageModellingTask
-from regard.tasks.pairs import PairPredictor
 from regard.tasks.image_classification import ImageClassificationTask, ImageClassifierPredictor
 from regard.tasks.images import ImageSize
+from regard.tasks.pairs import PairPredictor
 from regard.testing.mechanism_inputs import BLIND, visible
 from regard.text import Tokenizer
 

@@ -131,9 +131,7 @@ def test_a_few_shot_classifier_is_walked_through():
     classifier = regard.load(FOLDERS / "snail")
     task = classifier.task
     generator = np.random.default_rng(1)
-    images = generator.integers(
-        0, 256, (task.ways * task.shots + 1, task.size.height, task.size.width), dtype=np.uint8
-    )
+    images = generator.integers(0, 256, (task.ways * task.shots + 1, task.size.height, task.size.width), dtype=np.uint8)
     labels = [f"kind {number % task.ways}" for number in range(len(images) - 1)]
     shown = list(zip(images[:-1], labels, strict=True))
     seen = walk(classifier, (shown, images[-1]), "asked")

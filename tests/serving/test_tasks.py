@@ -35,12 +35,12 @@ from regard.tasks.captioning import Captioner, CaptioningTask
 from regard.tasks.classification import ClassificationTask, Classifier
 from regard.tasks.copying import Copier, CopyingTask
 from regard.tasks.denoising import Denoiser, DenoisingTask
+from regard.tasks.image_classification import ImageClassificationTask, ImageClassifierPredictor
+from regard.tasks.images import ImageSize
 from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.language_task import LanguageModellingTask
 from regard.tasks.masked_language_modelling import MaskedLanguageModel, MaskedLanguageModellingTask
 from regard.tasks.multi_label import MultiLabelClassifier, MultiLabelTask
-from regard.tasks.image_classification import ImageClassificationTask, ImageClassifierPredictor
-from regard.tasks.images import ImageSize
 from regard.tasks.question_answering import QuestionAnswerer, QuestionAnsweringTask
 from regard.tasks.regression import MultiOutputRegressor, MultiOutputTask, RegressionTask, Regressor
 from regard.tasks.sentence_data import SentenceEmbeddingTask

@@ -32,12 +32,12 @@ from regard.tasks.bidirectional_language_modelling import BidirectionalLanguageM
 from regard.tasks.captioning import Captioner, CaptioningTask
 from regard.tasks.classification import ClassificationTask, Classifier
 from regard.tasks.copying import Copier, CopyingTask
+from regard.tasks.image_classification import ImageClassificationTask, ImageClassifierPredictor
+from regard.tasks.images import ImageSize
 from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.language_task import LanguageModellingTask
 from regard.tasks.masked_language_modelling import MaskedLanguageModel, MaskedLanguageModellingTask
 from regard.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
-from regard.tasks.image_classification import ImageClassificationTask, ImageClassifierPredictor
-from regard.tasks.images import ImageSize
 from regard.tasks.question_answering import QuestionAnswerer, QuestionAnsweringTask
 from regard.tasks.regression import RegressionTask, Regressor
 from regard.tasks.sentence_data import SentenceEmbeddingTask

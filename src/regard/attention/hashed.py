@@ -47,7 +47,7 @@ class HashedOrder:
 
     @property
     def ahead(self) -> int:
-        """k m, the number of places before the first chunk."""
+        """K m, the number of places before the first chunk."""
         return self.reach * self.chunk
 
     def of(self, part: Part) -> HashedOrder:

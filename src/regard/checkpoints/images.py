@@ -274,8 +274,7 @@ def preprocessor_to_hf(config: ViTConfig, steps: ImageSteps | None) -> dict[str,
     """
     steps = steps or ImageSteps(size=(config.image_height, config.image_width))
     mean, std = (
-        list(each) * (config.image_channels if len(each) == 1 else 1)
-        for each in (config.pixel_mean, config.pixel_std)
+        list(each) * (config.image_channels if len(each) == 1 else 1) for each in (config.pixel_mean, config.pixel_std)
     )
     values: dict[str, Any] = {
         "image_processor_type": "ViTImageProcessor",

@@ -12,16 +12,16 @@ import typer
 
 from regard.cli.commands import renamed
 from regard.cli.console import NewFile
-from regard.cli.inputs import ImageText, Text, columns_trained_on, labelled_images, images_named
+from regard.cli.inputs import ImageText, Text, columns_trained_on, images_named, labelled_images
 from regard.cli.run import Answers, Texts, verb
 from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.tasks.classification import Classification
     from regard.tasks.few_shot import FewShotClassifier
-    from regard.tasks.multi_label import Labelling
     from regard.tasks.image_classification import ImageClassifierPredictor
-    from regard.tasks.images import ImageInput, ImageClassification
+    from regard.tasks.images import ImageClassification, ImageInput
+    from regard.tasks.multi_label import Labelling
     from regard.tasks.regression import Rating, Ratings
 
 CLASSIFYING = ("classification", "multi_label_classification")

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from regard.tasks import Translator
     from regard.tasks.captioning import Captioner
     from regard.tasks.few_shot import FewShotClassifier
-    from regard.tasks.language_modelling import LanguageModel
     from regard.tasks.image_classification import ImageClassifierPredictor
     from regard.tasks.images import ImageInput
+    from regard.tasks.language_modelling import LanguageModel
 
     ReaderOfImages = Captioner | ImageClassifierPredictor | FewShotClassifier
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import envelope, print_json, say
-from regard.cli.inputs import ImageText, Text, opened, images_named, words_of
+from regard.cli.inputs import ImageText, Text, images_named, opened, words_of
 from regard.cli.run import Answers, Run, verb
 from regard.cli.settings import (
     DECODING,

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from regard.data.images import decoded_image, fitted, open_images, read_digits
 from regard.data.lines import Line, read_lines
 from regard.data.malformed import MalformedRow, MalformedRows, first_fault, malformed_row, read_rows, usable
 from regard.data.objects import HUB, objects_of_hub, values_of
-from regard.data.images import decoded_image, fitted, open_images, read_digits
 from regard.data.tables import columns_of_table, csv_rows, tsv_rows
 from regard.errors import InputError, nearest
 

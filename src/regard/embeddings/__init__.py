@@ -1,4 +1,4 @@
-"""What an encoder's vectors are used for: features of words, text embeddings, search by meaning."""
+"""Uses of an encoder's vectors: features of words, text embeddings, semantic search."""
 
 from regard.embeddings.features import LAYER_NAMES, Features, WordFeatures, features, layer_choice
 from regard.embeddings.pooling import Nearest, PoolingMode, nearest, normalised, pool, unit

@@ -1,4 +1,4 @@
-"""Contextual vectors of the tokens and words of a text, from any choice of layers; long texts are read in windows."""
+"""Contextual embeddings of tokens and words, from any choice of layers; long texts are read in windows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.quantization.encoder import Group
 from regard.text import Tokenizer
 
 Merge = Literal["mean", "first", "last", "sum"]
-"""How the vectors of a word's pieces become one."""
+"""How the vectors of a word's pieces are combined."""
 
 MERGES: tuple[Merge, ...] = get_args(Merge)
 
@@ -27,12 +27,12 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WordFeatures:
-    """The words of a text and a vector of each.
+    """The words of a text, with a vector of each.
 
     Arguments:
-        words: as they are in the text, or as they were given.
-        spans: where each is in the text, (start, end) in characters; empty where words were given.
-        array: (W, D) float32; (W, layers, D) where layers were stacked.
+        words: as in the text, or as given.
+        spans: (start, end) of each word in the text, in characters; empty if words were given.
+        array: (W, D) float32; (W, layers, D) for stacked layers.
     """
 
     words: tuple[str, ...]
@@ -42,14 +42,14 @@ class WordFeatures:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Features:
-    """The tokens of a text and a vector of each; special tokens are left out.
+    """The tokens of a text, without special tokens, with a vector of each.
 
     Arguments:
-        text: what was read; the words where these were given.
+        text: the text, or the words if these were given.
         tokens: for display, such as "##able".
-        spans: where each token is in the text, (start, end) in characters; empty where words were given.
-        words: which word each token is of, from 0.
-        array: (L, D) float32; (L, layers, D) where layers were stacked.
+        spans: (start, end) of each token in the text, in characters; empty if words were given.
+        words: the index of each token's word, from 0.
+        array: (L, D) float32; (L, layers, D) for stacked layers.
     """
 
     text: str | tuple[str, ...]
@@ -59,10 +59,10 @@ class Features:
     array: NDArray[np.float32] = field(repr=False)
 
     def merged(self, how: Merge = "mean") -> WordFeatures:
-        """The words, each with one vector made of those of its pieces.
+        """The words, each with one vector from those of its pieces.
 
         Raises:
-            InputError: for another way than `mean`, `first`, `last` or `sum`.
+            InputError: for a method other than `mean`, `first`, `last` or `sum`.
         """
         check_merge(how)
         numbers = np.array(self.words, dtype=np.int64)
@@ -77,14 +77,14 @@ class Features:
         return WordFeatures(words=words, spans=spans, array=_merged(self.array, starts, ends, how))
 
     def within(self, start: int, end: int, how: Merge = "mean") -> NDArray[np.float32]:
-        """One vector of a stretch of the text, (D,): of all tokens that have a character in it.
+        """One vector of a span of the text, (D,), from all tokens with a character in it.
 
         Arguments:
             start, end: in characters, the latter excluded.
             how: as for `merged`.
 
         Raises:
-            InputError: where no token is there, or the text was given as words.
+            InputError: if the span has no token, or the text was given as words.
         """
         check_merge(how)
         if not isinstance(self.text, str):
@@ -105,22 +105,22 @@ def features(
     maximum: int,
     batch_tokens: int = BATCH_TOKENS,
 ) -> list[Features]:
-    """The vectors of every token of some texts.
+    """The vectors of all tokens of some texts.
 
-    What is longer than the model reads is read in windows that overlap by half, and each token is taken from the window in which
-    it stands farther from the nearer end (`regard.embeddings.features`).
+    Texts that are longer than the model's maximum are read in windows that overlap by half. Each token is taken from the window
+    in which it has the most context on its shorter side (`windows_of`).
 
     Arguments:
         reader: of the model.
-        texts: strings, in which words are found as the tokenizer parts them; or lists of words.
+        texts: strings, which the tokenizer splits into words, or lists of words.
         layers: a `LayerChoice`; a name such as `last`, `second_to_last`, `sum_last_four`, `concatenate_last_four`, `embeddings`,
             `all`; or numbers of layers, which are summed.
-        depth: blocks of the model.
-        maximum: the most tokens it reads at once, special ones included.
-        batch_tokens: tokens read together. It changes memory and speed.
+        depth: the number of blocks of the model.
+        maximum: the longest input of the model in tokens, with special tokens.
+        batch_tokens: tokens per batch, which affects memory and speed.
 
     Raises:
-        InputError: for a text that is empty or no string, and a layer that the model does not have.
+        InputError: for a text that is empty or not a string, and a layer that the model does not have.
     """
     choice = layer_choice(layers, depth)
     pieces = _pieces(tokenizer, texts)
@@ -157,10 +157,10 @@ def features(
 
 
 def check_merge(how: str) -> None:
-    """Refuse what is no way to merge pieces.
+    """Refuse an unknown method to combine pieces.
 
     Raises:
-        InputError: with the nearest.
+        InputError: with the nearest method.
     """
     if how not in MERGES:
         raise InputError(f"there is no way {how!r} to merge pieces; {nearest(str(how), MERGES)}")
@@ -226,7 +226,7 @@ NAMED: dict[str, LayerChoice] = {
     "sum_last_four": LayerChoice(layers=(-4, -3, -2, -1)),
     "concatenate_last_four": LayerChoice(layers=(-4, -3, -2, -1), combine="concatenate"),
 }
-"""Those that have names; `all` and `sum_all` depend on the model."""
+"""The named choices; `all` and `sum_all` depend on the model."""
 
 OF_ALL: dict[str, Combination] = {"all": "stack", "sum_all": "sum"}
 """The embedding and every block."""
@@ -235,7 +235,7 @@ LAYER_NAMES = (*NAMED, *OF_ALL)
 
 
 def layer_choice(choice: LayerChoice | str | int | Sequence[int], depth: int) -> LayerChoice:
-    """A choice by its name, a number, or several numbers whose layers are summed, for a model with so many blocks.
+    """A choice of layers by its name, a number, or several numbers to sum, for a model with this many blocks.
 
     Raises:
         InputError: for an unknown name, with the nearest, or a layer that the model does not have.
@@ -270,11 +270,11 @@ def _spelt(text: str, depth: int) -> LayerChoice:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A part of a text that is read at once.
+    """A part of a text that is read in one pass.
 
     Arguments:
-        start, stop: its first token and the one after its last.
-        first, last: those whose vectors are taken from it, the latter excluded.
+        start, stop: its first token, and the one after its last.
+        first, last: the tokens whose vectors are taken from it, `last` excluded.
     """
 
     start: int
@@ -284,15 +284,15 @@ class Window:
 
 
 def windows_of(length: int, room: int) -> list[Window]:
-    """The windows of a text of so many tokens, from which every token is taken once.
+    """The windows of a text with this many tokens; every token is taken from one of them.
 
-    Windows overlap by half, the last one is filled with what is before it, and a token is taken from that window in which
-    it stands farther from the nearer end, so that it has the most context on its poorer side (the rule of the authors' code
-    for questions over long texts, Devlin et al. 2019, section 4.2).
+    Windows overlap by half, and the last one is extended backwards to full length. A token is taken from the window in which it
+    has the most context on its shorter side, as in the authors' code for questions over long texts (Devlin et al. 2019, section
+    4.2).
 
     Arguments:
-        length: of the text, special tokens not counted.
-        room: for them in the model.
+        length: of the text, without special tokens.
+        room: the number of tokens that fit in a window, without special tokens.
 
     >>> windows_of(5, 8)
     [Window(start=0, stop=5, first=0, last=5)]

@@ -1,4 +1,4 @@
-"""From the vectors of tokens to one vector of a text (pooling, a linear map, length one), and the vectors nearest to it."""
+"""From token vectors to one vector of a text (pooling, a linear map, normalisation), and nearest neighbours."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from regard.errors import InputError
 from regard.errors import nearest as nearest_names
 
 PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_length", "weighted_mean", "last", "pooler"]
-"""How token vectors become one:
+"""How token vectors are combined to one vector:
 
-`cls`               the first token's.
-`max`               the largest number in each place.
-`mean`              their mean.
-`mean_sqrt_length`  their sum over the square root of their number.
-`weighted_mean`     their mean, the n-th token counting n times.
-`last`              the last token's.
-`pooler`            no pooling: the vector of a whole text that the model makes itself.
+`cls`               the vector of the first token.
+`max`               the maximum of each component.
+`mean`              the mean.
+`mean_sqrt_length`  the sum, divided by the square root of the number of tokens.
+`weighted_mean`     the mean, with weight n for token n.
+`last`              the vector of the last token.
+`pooler`            no pooling: the model's own vector of the text.
 """
 
 POOLER: tuple[PoolingMode, ...] = ("pooler",)
-"""The model's own vector, which nothing is put next to."""
+"""The model's own vector, which cannot be combined with other modes."""
 
 MODES: tuple[PoolingMode, ...] = tuple(mode for mode in get_args(PoolingMode) if mode not in POOLER)
-"""What `pool` does with the vectors of tokens."""
+"""The modes of `pool`."""
 
 
 def pool(hidden: Tensor, valid: Tensor | None, modes: Sequence[PoolingMode]) -> Tensor:
-    """One vector of each text; special tokens count as all others do, padding never does.
+    """One vector of each text. Special tokens count as all others; padding never counts.
 
-    Sums are in float32 (float64 for float64 vectors), for any vectors.
+    Sums are computed in float32, or in float64 for float64 vectors.
 
     Arguments:
-        hidden: (B, L, D), the tokens' vectors.
-        valid: (B, L) bool, True = a real token; None = all are. Padding may be on either side.
-        modes: one or more, whose vectors stand one after another.
+        hidden: (B, L, D), the token vectors.
+        valid: (B, L) bool, True = a real token; None = all. Padding can be on either side.
+        modes: one or more, whose vectors are concatenated.
 
     Returns:
         (B, D times the number of modes), float32 or float64.
@@ -56,12 +56,12 @@ def pool(hidden: Tensor, valid: Tensor | None, modes: Sequence[PoolingMode]) -> 
 
 
 def normalised(vectors: Tensor) -> Tensor:
-    """Vectors (..., D) divided by their length; a vector of zeros stays one."""
+    """Vectors (..., D) divided by their norm; zero vectors stay zero."""
     return F.normalize(vectors, dim=-1)
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What `normalised` does, for arrays: products of such vectors are cosines.
+    """`normalised` for arrays: inner products of the results are cosines.
 
     >>> unit(np.array([[3.0, 4.0], [0.0, 0.0]], dtype=np.float32)).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
@@ -75,10 +75,10 @@ def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def check_modes(modes: Sequence[str]) -> None:
-    """Refuse what is no way to pool.
+    """Refuse an unknown pooling mode.
 
     Raises:
-        InputError: with the nearest.
+        InputError: with the nearest mode.
     """
     known = (*MODES, *POOLER)
     if isinstance(modes, str) or not modes:
@@ -133,11 +133,11 @@ FUNCTIONS: dict[DenseActivation, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dense:
-    """f(W v + b), in float32. It is kept as it is and never trained.
+    """f(W v + b), in float32. It is not trained.
 
     Arguments:
         weight: W, (outputs, inputs).
-        bias: b, (outputs,); None for none.
+        bias: b, (outputs,), or None.
         activation: f.
 
     >>> Dense(torch.ones(1, 3), torch.tensor([1.0]), "identity")(torch.ones(2, 3)).tolist()
@@ -170,15 +170,15 @@ SimilarityMeasure = Literal["cosine", "angular"]
 
 
 def angular(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
-    """One minus the angle in half turns (Cer et al. 2018, section 5, equation 1).
+    """Angular similarity: one minus the angle divided by pi (Cer et al. 2018, section 5, equation 1).
 
         sim(u, v) = 1 - arccos(u . v / (|u| |v|)) / pi
 
-    1 for the same direction, 0.5 for a right angle, 0 for opposite ones. It orders as the cosine does, and spreads what is nearly
-    the same: close to 1 the cosine hardly moves.
+    It is 1 for the same direction, 0.5 for a right angle and 0 for opposite directions. It has the same order as the cosine, and
+    distinguishes very similar vectors better, because the cosine is flat near 1.
 
     Arguments:
-        cosines: of any shape; what rounding put outside [-1, 1] is brought back.
+        cosines: of any shape; they are clipped to [-1, 1].
 
     >>> angular(np.array([1.0, 0.0, -1.0], dtype=np.float32)).tolist()
     [1.0, 0.5, 0.0]
@@ -188,10 +188,10 @@ def angular(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def check_measure(measure: str) -> None:
-    """Refuse what is no measure of similarity.
+    """Refuse an unknown measure of similarity.
 
     Raises:
-        InputError: with the nearest.
+        InputError: with the nearest measure.
     """
     known = get_args(SimilarityMeasure)
     if measure not in known:
@@ -199,14 +199,14 @@ def check_measure(measure: str) -> None:
 
 
 SEARCHED_AT_ONCE = 1 << 16
-"""Rows compared at once: an array in a file is read piece by piece."""
+"""The number of rows compared at once; an array in a file is read in pieces."""
 
 
 class Nearest(NamedTuple):
-    """What was found for some queries, the best first.
+    """The nearest vectors of some queries, the best first.
 
     Arguments:
-        rows: (Q, K) int64, which vectors.
+        rows: (Q, K) int64, the indices of the vectors.
         cosines: (Q, K) float32.
     """
 
@@ -217,18 +217,18 @@ class Nearest(NamedTuple):
 def nearest(
     vectors: NDArray[np.float32], queries: NDArray[np.float32], count: int, *, chunk: int = SEARCHED_AT_ONCE
 ) -> Nearest:
-    """The vectors with the largest cosines to each query; of those alike the first ones come first.
+    """The vectors with the largest cosines to each query; ties are ordered by index.
 
-    Every vector is looked at: what is found is what is there. A memory-mapped array is read once, in pieces.
+    The search is exact: all vectors are compared. A memory-mapped array is read once, in pieces.
 
     Arguments:
-        vectors: (N, W), of any length but zero; one of zeros is at a cosine of 0 to all.
+        vectors: (N, W), not normalised; a zero vector has cosine 0 with all.
         queries: (Q, W).
-        count: K, or N where there are fewer.
-        chunk: rows compared at once. It changes memory and speed.
+        count: K; N if there are fewer vectors.
+        chunk: the number of rows compared at once, which affects memory and speed.
 
     Raises:
-        InputError: for widths that differ, or a count below 1.
+        InputError: for different widths, or a count below 1.
 
     >>> found = nearest(np.eye(3, dtype=np.float32), np.array([[0.0, 2.0, 1.0]], dtype=np.float32), 2)
     >>> found.rows.tolist(), found.cosines.round(3).tolist()
@@ -255,7 +255,7 @@ def nearest(
 
 
 def _largest(numbers: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The largest of each row and where they are, the largest first; of those alike the first ones, and first."""
+    """The largest values of each row and their indices, in descending order; ties are ordered by index."""
     if numbers.shape[1] > count:
         values, places = (each.numpy() for each in torch.topk(torch.from_numpy(numbers), count, dim=1))
         # Where more are as large as the last of them, it is left to chance which is taken; sorting all of the row decides.

@@ -323,7 +323,7 @@ class Speculation(Generic[S, D]):
     def _guess(
         self, guessing: _Reading, last: Tensor, text: _Text, count: int, generator: torch.Generator | None
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """This many tokens of the draft model, and the distributions from which they were sampled."""
+        """Tokens of the draft model, and the distributions from which they were sampled."""
         proposals: list[Tensor] = []
         beliefs: list[Tensor] = []
         for _ in range(count):

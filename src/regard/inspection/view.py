@@ -110,8 +110,7 @@ CLASS = "[CLS]"
 
 
 def places_named(images: Images, row: int, grid: tuple[int, int], leading: int = 0) -> list[tuple[int, str]]:
-    """The positions of one row's real frames, named `patch row,column`, counted from 1; with several frames their number is
-    added.
+    """The positions of one row's real frames, named `patch row,column`, counted from 1, after the frame if there are several.
 
     Arguments:
         leading: the number of vectors before those of the patches, each named `[CLS]`.

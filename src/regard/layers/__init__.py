@@ -52,19 +52,19 @@ from regard.layers.encoder import (
     TextEncoder,
     build_head,
 )
-from regard.layers.lstm import LongShortTermMemoryCell, LSTMStack, LSTMState, LSTMStates, TwoWayLSTM
 from regard.layers.images import (
     FewShotConfig,
     FewShotLearner,
-    PatchEmbedding,
     ImageClassifier,
     ImageClassifierConfig,
     ImageEncoder,
     Images,
+    PatchEmbedding,
     Pixels,
     halving_blocks,
     mean_annotation,
 )
+from regard.layers.lstm import LongShortTermMemoryCell, LSTMStack, LSTMState, LSTMStates, TwoWayLSTM
 from regard.layers.recurrent import (
     BidirectionalGRU,
     BidirectionalReader,
@@ -136,6 +136,10 @@ __all__ = [
     "GatedRecurrentCell",
     "HeadKind",
     "Highway",
+    "ImageClassifier",
+    "ImageClassifierConfig",
+    "ImageEncoder",
+    "Images",
     "LSTMStack",
     "LSTMState",
     "LSTMStates",
@@ -147,10 +151,6 @@ __all__ = [
     "NormPlacement",
     "OutputBias",
     "PatchEmbedding",
-    "ImageClassifier",
-    "ImageClassifierConfig",
-    "ImageEncoder",
-    "Images",
     "Pixels",
     "PooledHead",
     "Pooler",

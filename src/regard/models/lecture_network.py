@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import AttentionLayer, ScaledDot, ScoredAttention, Soft
-from regard.layers import PatchEmbedding, Images, Pixels
+from regard.layers import Images, PatchEmbedding, Pixels
 from regard.layers.images import Grid
 from regard.models.config import check, check_divides, check_image_classifier
 

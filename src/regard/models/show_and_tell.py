@@ -16,9 +16,9 @@ from regard.layers import (
     TARGET,
     DecoderState,
     Dropout,
+    Images,
     LSTMStack,
     LSTMStates,
-    Images,
     Tokens,
     mean_annotation,
 )

@@ -28,9 +28,9 @@ from regard.attention.alignments import LOT, MEAN, chosen
 from regard.layers import (
     TARGET,
     Dropout,
+    Images,
     LongShortTermMemoryCell,
     LSTMState,
-    Images,
     Tokens,
     mean_annotation,
 )

@@ -20,8 +20,8 @@ from regard.serving.looking import language_model_changes, task_changes
 from regard.serving.tasks import image_of
 from regard.serving.tokens import token_names
 from regard.serving.writing import check_ids
-from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.images import frames_of
+from regard.tasks.language_modelling import LanguageModel
 
 if TYPE_CHECKING:
     from regard.tasks.captioning import Captioner

@@ -87,9 +87,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from regard.tasks.captioning import Captioner
+    from regard.tasks.image_classification import ImageClassifierPredictor
     from regard.tasks.labelled import LabelledPredictor
     from regard.tasks.masked_language_modelling import MaskedLanguageModel
-    from regard.tasks.image_classification import ImageClassifierPredictor
     from regard.tasks.predictor import Predictor
     from regard.tasks.question_answering import QuestionAnswerer
     from regard.tasks.sentence_embedding import SentenceEncoder

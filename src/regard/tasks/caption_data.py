@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.data.images import Fit, open_images
 from regard.data.labelled_images import read_captions
 from regard.data.malformed import MalformedRows
-from regard.data.images import Fit, open_images
 from regard.data.rows import parts_of
 from regard.data.scenes import Kind, Named, Objects, Scene, Scenes
 from regard.data.token_store import Ids, TokenStore

@@ -36,9 +36,9 @@ from regard.tasks.caption_data import (
     uncovered,
 )
 from regard.tasks.examples import amount_of, hold_out
+from regard.tasks.images import ImageInput, ImageSize, frames_file, frames_of, write_frames
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.pairs import bleu_and_chrf
-from regard.tasks.images import ImageInput, ImageSize, frames_file, frames_of, write_frames
 from regard.tasks.predictor import Evaluation, Observers, Predictor
 from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, TokenizerSettings, prepare
 from regard.tasks.spec import TaskSpec
@@ -403,9 +403,7 @@ class Captioner(Predictor[CaptioningTask]):
         images = [np.asarray(store.image(rows[0])) for rows in by_image.values()]
         texts = [caption.text for caption in self.caption_batch(images)]
         metrics, _, _ = compared(texts, references)
-        return {name: metrics[name] for name in self.metric_names if name in metrics} | self._pointing(
-            store, by_image
-        )
+        return {name: metrics[name] for name in self.metric_names if name in metrics} | self._pointing(store, by_image)
 
     def _pointing(self, store: CaptionStore, by_image: dict[tuple[int, int], list[int]]) -> dict[str, float]:
         if not self.model.has_alignment:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from regard.tasks.copying import Copier
     from regard.tasks.denoising import Denoiser
     from regard.tasks.few_shot import FewShotClassifier
+    from regard.tasks.image_classification import ImageClassifierPredictor, ImageEvaluation
     from regard.tasks.language_modelling import LanguageModel, TextEvaluation
     from regard.tasks.masked_language_modelling import MaskedEvaluation, MaskedLanguageModel
     from regard.tasks.multi_label import MultiLabelClassifier, MultiLabelEvaluation
-    from regard.tasks.image_classification import ImageClassifierPredictor, ImageEvaluation
     from regard.tasks.regression import MultiOutputEvaluation, MultiOutputRegressor, RegressionEvaluation, Regressor
     from regard.tasks.span_corruption import SpanFiller
     from regard.tasks.stretches import StretchEvaluation

@@ -30,8 +30,8 @@ from regard.layers.embeddings import check_finite
 from regard.models.config import check
 from regard.structure import from_mapping
 from regard.tasks.examples import Examples, amount_of, check_amount, generator_of
+from regard.tasks.images import ImageClassification, ImageInput, ImageSize, frames_of
 from regard.tasks.losses import smoothed_cross_entropy
-from regard.tasks.images import ImageInput, ImageClassification, ImageSize, frames_of
 from regard.tasks.predictor import Evaluation, Predictor
 from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, prepare
 from regard.tasks.spec import TaskSpec

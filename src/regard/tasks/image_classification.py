@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.checkpoints.images import PREPROCESSOR, prepared_as, preprocessor_to_hf
+from regard.data.images import Fit
 from regard.data.labelled_images import LabelledImage, Part, read_labelled_images
 from regard.data.malformed import MalformedRows
-from regard.data.images import Fit
 from regard.data.rows import parts_of
 from regard.data.token_store import Ids, TokenStore
 from regard.errors import InputError, nearest
@@ -29,10 +29,9 @@ from regard.reading import read_json_object
 from regard.structure import from_mapping
 from regard.tasks.card import write_with_card
 from regard.tasks.examples import Examples, amount_held_out, amount_of, check_amount, generator_of
-from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.images import (
-    ImageInput,
     ImageClassification,
+    ImageInput,
     ImageSize,
     frames_as_given,
     frames_file,
@@ -40,6 +39,7 @@ from regard.tasks.images import (
     read_frames,
     write_frames,
 )
+from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.predictor import Evaluation, Predictor
 from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, prepare
 from regard.tasks.spec import TaskSpec
@@ -414,9 +414,7 @@ class ImageClassifierPredictor(Predictor[ImageClassificationTask]):
             InputError: as `classify`, and for an array of one image in place of a list of them.
         """
         if not isinstance(images, list | tuple):
-            raise InputError(
-                f"images are a {type(images).__name__}; give a list with one for each, or use classify"
-            )
+            raise InputError(f"images are a {type(images).__name__}; give a list with one for each, or use classify")
         made: list[ImageClassification] = []
         for start in range(0, len(images), TOGETHER):
             shares = self.probabilities(self.read(images[start : start + TOGETHER]))
@@ -609,9 +607,7 @@ def evaluate_images(model: ImageClassifierPredictor, images: Any) -> ImageEvalua
     )
 
 
-def image_record(
-    task: ImageClassificationTask, image: LabelledImage, said: ImageClassification
-) -> dict[str, Any]:
+def image_record(task: ImageClassificationTask, image: LabelledImage, said: ImageClassification) -> dict[str, Any]:
     """The name of an image, its class and the one that was told."""
     del task
     return {

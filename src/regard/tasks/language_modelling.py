@@ -1,4 +1,4 @@
-"""A language model ready to use, what it is trained on, and how good it is."""
+"""Language modelling: the predictor, the preparation of its data, and its evaluation."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from regard.text.chat import Prompt
 
 WRITING = GenerationSettings(maximum_length=100)
-"""How a language model writes unless told otherwise: the most probable token each time, a hundred at most."""
+"""The default decoding settings of a language model: greedy, at most 100 tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextScore:
-    """How probable a text is.
+    """The probability of a text.
 
     Arguments:
-        text: what was read.
-        tokens: of the text, the end token included.
-        log_probabilities: log p(token | those before), natural log, one for each token.
+        text: the text.
+        tokens: of the text, with the end token.
+        log_probabilities: log p(token | previous tokens), natural log, for each token.
         right: whether each token was the most probable one.
     """
 
@@ -59,12 +59,12 @@ class TextScore:
 
     @property
     def log_probability(self) -> float:
-        """Of the whole text and its end."""
+        """The log-probability of the whole text with its end token."""
         return math.fsum(self.log_probabilities)
 
     @property
     def perplexity(self) -> float:
-        """Exp of the mean of -log p over the tokens, end token included."""
+        """Exp of the mean of -log p over the tokens, with the end token."""
         return math.exp(min(700.0, -self.log_probability / len(self.log_probabilities)))
 
 
@@ -80,26 +80,26 @@ class LanguageModel(Predictor[LanguageModellingTask]):
 
     @property
     def usual(self) -> GenerationSettings:
-        """The folder's own settings, or `WRITING`."""
+        """The decoding settings of the folder, or `WRITING`."""
         return WRITING if self.task.generation is None else self.task.generation
 
     def score(self, text: str) -> TextScore:
-        """How probable a text is, as a document of its own: read from its beginning to its end.
+        """The probability of a text as a whole document, with its end token.
 
-        One longer than the model has positions for is read in windows (`windows`).
+        A text that is longer than the model's positions is read in windows (`windows`).
         """
         return self.score_batch([text])[0]
 
     def score_batch(
         self, texts: Sequence[str], *, batch_size: int = 32, stretch: int = 512, stride: int | None = None
     ) -> list[TextScore]:
-        """How probable texts are, in batches of like length; the answers come in the order of the texts.
+        """The probabilities of texts, in batches of similar length; the results are in the order of the texts.
 
         Arguments:
-            batch_size: texts read together. It does not change the answers, only memory and speed.
-            stretch: tokens read at once; the state is carried from stretch to stretch, so it does not change the answers either.
-                A model of which it would, whose `reads_in_parts` is false, reads each text at once.
-            stride: of the windows in which a text is read that is longer than the model has positions for, see `windows`.
+            batch_size: texts per batch; it affects memory and speed, but not the results.
+            stretch: tokens per pass; the state is carried to the next pass, so it does not affect the results either. A model for
+                which it would (`reads_in_parts` is false) reads each text in one pass.
+            stride: of the windows of a text that is longer than the model's positions, see `windows`.
 
         Raises:
             InputError: for a stride that is not between 1 and the model's positions.
@@ -128,10 +128,10 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         ]
 
     def begin(self, text: str) -> Beginning:
-        """Read the beginning of a text once, for any number of prompts after it (`generate(..., after=)`).
+        """Read a common prefix once, for any number of prompts after it (`generate(..., after=)`).
 
         Raises:
-            InputError: for one longer than the model has positions for.
+            InputError: for a prefix longer than the model's positions.
         """
         ids = self.writer(None, ()).encode(text)
         with torch.no_grad():
@@ -141,17 +141,18 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         return Beginning(text=text, ids=tuple(ids), state=state)
 
     def quantised(self, precision: Precision) -> LanguageModel:
-        """The same for inference on a processor, by compiled kernels; with 8 or 4 bits in a quarter to an eighth of the memory.
+        """The same model for inference on a processor, with compiled kernels.
 
-        The model itself is left as it is, and the weights are copied. What comes of it refuses training and saving. What the
-        rounding costs, `regard evaluate MODEL TEXT dtype=int4` tells.
+        With 8 or 4 bits it needs a quarter to an eighth of the memory. The model itself does not change; the weights are copied.
+        The result cannot be trained or saved.
+        `regard evaluate MODEL TEXT dtype=int4` measures the effect of quantisation.
 
         Arguments:
-            precision: of the weights: `int8` or `int4`, as `regard.quantization.QuantizedWeights` says; `float32` or
-                `bfloat16` for the kernels without such rounding. `regard.load` gives the ordinary model for these two.
+            precision: of the weights: `int8` or `int4`, see `regard.quantization.QuantizedWeights`; or `float32` or `bfloat16`,
+                for the kernels without quantisation. `regard.load` returns the ordinary model for these two.
 
         Raises:
-            InputError: for a model that is not of GPT's family, is on another device, or is looked at.
+            InputError: for a model that is not of the GPT family, is on another device, or is being recorded.
         """
         prepared = InferenceDecoder(self.model, precision)
         return LanguageModel(prepared, self.task, recipe=self.recipe, metrics=self.metrics)
@@ -199,27 +200,27 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         ahead: int = 4,
         after: Beginning | None = None,
     ) -> Written | list[Written]:
-        """What the model writes after a prompt, or after each of several.
+        """Generate the continuation of a prompt, or of several prompts.
 
         Arguments:
-            prompts: one text, or several; an empty one begins a text. Or what `prompt_of` made of a conversation.
-            settings: how to decode; the folder's own where None, else `WRITING`.
-            stop: strings that end a text and are not part of it, wherever their borders lie among the tokens.
-            batch_size: prompts written on together. It changes no answer, only memory and speed.
-            first: the place of the first prompt among all that are asked, from 0. With the seed it decides what is sampled.
-            top: how many of the most probable tokens to tell of each place, in `Written.top`.
-            draft: a smaller model of the same vocabulary that guesses ahead, which changes the time and not the answers: greedy
-                ones are the same, sampled ones other samples from the same distribution (`regard.generation.Speculation`).
-            ahead: tokens it guesses at a time.
-            after: what is before every prompt and was read by `begin`; what is written is the same as after both together,
-                where the border between the two is one between tokens.
+            prompts: one text, or several; an empty one starts a new text. Or the result of `prompt_of` for a conversation.
+            settings: how to decode; None = the settings of the folder, or `WRITING`.
+            stop: strings that end a text; they are not part of it. They need not end at the border of a token.
+            batch_size: prompts per batch; it affects memory and speed, but not the results.
+            first: the index of the first prompt among all prompts, from 0; with the seed it determines the samples.
+            top: the number of most probable tokens to return for each position, in `Written.top`.
+            draft: a smaller model with the same vocabulary, for speculative decoding (`regard.generation.Speculation`). It only
+                affects the time: greedy results are the same, and samples have the same distribution.
+            ahead: the number of tokens that the draft proposes at a time.
+            after: a common prefix of all prompts, read by `begin`. The result is the same as for prefix and prompt together, if
+                the tokenizer splits a token between them.
 
         Returns:
             A `Written`, or a list of them.
 
         Raises:
-            InputError: for a prompt longer than the model has positions for, for stops in beam search, and for a draft with
-                another vocabulary or next to a beam.
+            InputError: for a prompt longer than the model's positions, stop strings in beam search, and a draft with another
+                vocabulary or with beam search.
         """
         if not isinstance(prompts, Sequence) or isinstance(prompts, str):
             asked: list[str | Prompt] = [prompts]
@@ -249,16 +250,16 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         continues: bool = False,
         **variables: Any,
     ) -> Prompt:
-        """What the model reads of a conversation, by its folder's chat template; `generate` and `stream` take it as a prompt.
+        """The prompt of a conversation, by the folder's chat template, for `generate` and `stream`.
 
         Arguments:
-            messages: each a `role`, such as `system`, `user` or `assistant`, and a `content`.
-            tools: JSON schemas of functions that the model may ask to be called, where the template knows any.
+            messages: each with a `role`, such as `system`, `user` or `assistant`, and a `content`.
+            tools: JSON schemas of functions that the model can call, if the template supports them.
             continues: whether the last message is the beginning of the answer, to be continued.
-            variables: whatever else the template reads, such as `enable_thinking=False`.
+            variables: further variables of the template, such as `enable_thinking=False`.
 
         Raises:
-            InputError: where the folder has no chat template, or it does not take these messages.
+            InputError: if the folder has no chat template, or it does not accept these messages.
         """
         chat = self.task.chat
         if chat is None:
@@ -279,7 +280,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         continues: bool = False,
         **variables: Any,
     ) -> Written:
-        """The model's answer in a conversation: what it writes after `prompt_of` these messages.
+        """The model's answer in a conversation: the continuation of `prompt_of` these messages.
 
         Arguments:
             messages, tools, continues, variables: as for `prompt_of`.
@@ -294,10 +295,10 @@ class LanguageModel(Predictor[LanguageModellingTask]):
     def stream(
         self, prompt: str | Prompt, settings: GenerationSettings | None = None, *, stop: Sequence[str] = ()
     ) -> Iterator[str]:
-        """What the model writes after a prompt, piece by piece; together the pieces are the text of `generate`.
+        """Generate the continuation of a prompt in pieces; joined they are the text of `generate`.
 
         Raises:
-            InputError: as `generate`, and for a beam or several answers.
+            InputError: as `generate`, and for beam search or several answers.
         """
         return self.writer(settings, stop).stream(prompt)
 
@@ -307,7 +308,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             raise InputError("draft: its vocabulary is another one; train it with this model's tokenizer")
 
     def writer(self, settings: GenerationSettings | None = None, stop: Sequence[str] = (), top: int = 0) -> Writer:
-        """What writes on after prompts; arguments as for `generate`."""
+        """The generator for prompts; arguments as for `generate`."""
         stop = (*self.task.stop, *stop)
         return Writer(
             model=self.model,
@@ -320,7 +321,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
     def _scored(
         self, asked: Sequence[tuple[Sequence[int], Window]], stretch: int
     ) -> list[tuple[list[float], list[bool]]]:
-        """Log-probability of each token that a window of a text tells, and whether it was the most probable."""
+        """The log-probability of each predicted token of a window, and whether it was the most probable."""
         end, padding = self.task.tokenizer.end_id, self.task.tokenizer.padding_id
         read = Tokens.pad(
             [[end, *ids][window.start : window.stop] for ids, window in asked], padding_id=padding, device=self.device
@@ -357,8 +358,8 @@ class Window:
     """A part of a text.
 
     Arguments:
-        start, stop: which tokens are read.
-        first: the first that is told; those before it are only looked back at.
+        start, stop: the tokens that are read.
+        first: the first predicted token; those before it are only context.
     """
 
     start: int
@@ -367,16 +368,16 @@ class Window:
 
 
 def windows(length: int, limit: int | None, stride: int | None = None) -> list[Window]:
-    """The windows that a text is read in, as for the perplexities of GPT-2 (Radford et al. 2019, section 3.1).
+    """The windows of a long text, as for the perplexities of GPT-2 (Radford et al. 2019, section 3.1).
 
-    In the first window all tokens are told, in each later one the last `stride`: these have at least limit - stride tokens
-    before them. A text that fits is one window.
+    In the first window all tokens are predicted, in each later one the last `stride` tokens, which have at least limit - stride
+    tokens of context. A text that fits is one window.
 
     Arguments:
         length: of the text, in tokens.
-        limit: the most tokens of a window; None for any number.
-        stride: how far a window lies behind the one before; half the limit where None. The smaller, the more context each token
-            has, and the longer it takes.
+        limit: the longest window, in tokens; None = no limit.
+        stride: the distance between the ends of two windows; None = half the limit. With a smaller stride tokens have more
+            context, and it takes longer.
 
     Raises:
         InputError: for a stride that is not between 1 and the limit.
@@ -398,19 +399,19 @@ def windows(length: int, limit: int | None, stride: int | None = None) -> list[W
 
 
 COMPOSING = GenerationSettings(maximum_length=256, sample=True)
-"""How music is written unless told otherwise: sampled, because the most probable event each time soon goes round in circles."""
+"""The default decoding settings for music: sampling, because greedy search soon repeats itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Composition:
-    """A prompt and what a model wrote after it.
+    """A prompt and its continuation.
 
     Arguments:
         prompt, continuation: the words of both.
-        log_probabilities: of each word of the continuation, natural log, the model's own; one more where it ended by itself.
-        finished: whether it ended by itself, and not at the limit.
-        piece: both together, its times in seconds.
-        border: where in time the continuation begins.
+        log_probabilities: of each word of the continuation, natural log; one more if the piece ended before the limit.
+        finished: whether the piece ended with the end token, and not at the limit.
+        piece: both together, with times in seconds.
+        border: the time at which the continuation begins, in seconds.
     """
 
     prompt: tuple[str, ...]
@@ -422,10 +423,10 @@ class Composition:
 
 
 def writing_of(model: LanguageModel, *, tempo: float | None = None) -> Writing:
-    """How the words of a model of music are read: as its recipe has it, and its tokenizer where that says nothing.
+    """The encoding of a music model's words, from its recipe, or else from its tokenizer.
 
     Arguments:
-        tempo: quarters a minute, for what has no tempo of its own; 120 where None.
+        tempo: quarter notes per minute, for encodings without a tempo; None = 120.
 
     Raises:
         InputError: for a model that reads texts.
@@ -447,17 +448,18 @@ def compose(
     *,
     writing: Writing | None = None,
 ) -> Composition:
-    """Go on with a piece, or begin one.
+    """Continue a piece of music, or compose a new one.
 
     Arguments:
         model: of music.
-        prompt: the words that are before; none to begin a piece.
-        settings: how to decode; `COMPOSING` where None.
-        writing: how words are read; that of `writing_of` where None.
+        prompt: the words to continue; empty = a new piece.
+        settings: how to decode; None = `COMPOSING`.
+        writing: the encoding of words; None = that of `writing_of`.
 
     Raises:
-        InputError: for a model that reads texts, a prompt that is longer than the model has positions for, or a word in it that
-            the model does not have.
+        InputError: for a model that reads texts, a prompt that is longer than the model's positions, or a word in it that the
+        model
+            does not have.
     """
     found = writing_of(model) if writing is None else writing
     begun = found.piece(prompt)  # so that a wrong word is told by its place
@@ -482,12 +484,12 @@ def prepare_stretches(
     given: Any = None,
     given_validation: Any = None,
 ) -> Prepared[LanguageModellingTask]:
-    """Read the data once for the tokenizer and once for the tokens, and leave both in `folder`.
+    """Read the data once for the tokenizer and once for the tokens, and write both to `folder`.
 
     Arguments:
-        folder: where to put them; taken as they are if they are there already (a resumed run).
+        folder: of tokenizer and token stores; existing ones are reused (in a resumed run).
         seed: of the choice of held-out documents.
-        given, given_validation: texts in memory instead of what `data` names, as `TEXTS` takes them; empty ones are left out.
+        given, given_validation: texts in memory, instead of the files in `data`; empty ones are left out.
 
     Raises:
         InputError: for data that cannot be read, or too little of it.
@@ -522,9 +524,9 @@ ONE_TEXT = (
 
 
 def _builtin(data: TextData, seed: int) -> tuple[Reader[str], Reader[str] | None] | None:
-    """What reads builtin texts, or music, to learn from and to validate on; None for files of text.
+    """The readers of builtin texts, or of music, for training and validation; None for text files.
 
-    The second is None where files of music have no validation split of their own.
+    The second is None if files of music have no validation split.
     """
     if data.builtin is not None:
         return (lambda _: python_docs(TRAIN)), (lambda _: python_docs(VALIDATION))
@@ -551,7 +553,7 @@ def _builtin(data: TextData, seed: int) -> tuple[Reader[str], Reader[str] | None
 
 
 def _check_words(data: TextData, tokenizer: Tokenizer) -> None:
-    """Refuse a tokenizer that does not know the words of the music that is to be read."""
+    """Refuse a tokenizer that does not have the words of the music."""
     writing = data.writing
     if writing is not None and tokenizer.kind != writing.events:
         where = "data.motifs" if data.music is None else f"data.music.events={writing.events}"
@@ -561,9 +563,9 @@ def _check_words(data: TextData, tokenizer: Tokenizer) -> None:
 
 
 def _stretches(texts: Iterable[str], tokenizer: Tokenizer, length: int) -> Iterator[list[int]]:
-    """The stream of all texts, an end token before, between and after, cut where `length` tokens were told.
+    """All texts as one stream, with an end token before, between and after them, cut into parts of `length` predicted tokens.
 
-    Neighbours share a token: the last one that was told is the first one to be read. A last stretch may be shorter.
+    Adjacent parts share a token: the last predicted one is the first input of the next part. The last part can be shorter.
     """
     end = tokenizer.end_id
     waiting = [end]
@@ -580,16 +582,16 @@ def _stretches(texts: Iterable[str], tokenizer: Tokenizer, length: int) -> Itera
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextEvaluation(Evaluation):
-    """What an evaluation found: `predictions` are `TextScore`s.
+    """The result of an evaluation; `predictions` are `TextScore`s.
 
-    Its metrics are `loss`, the mean of -log p over tokens, natural log; `perplexity`, exp of it; `token_accuracy`, the share of
-    tokens that were the most probable; `word_perplexity`, exp of the whole -log p over words between spaces; and
-    `bits_per_character`, the whole -log2 p over characters. An end counts as a token, a word and a character of each text. The
-    last two compare models of different vocabularies.
+    The metrics are `loss`, the mean of -log p over tokens, natural log; `perplexity`, exp of it; `token_accuracy`, the share of
+    tokens that were the most probable; `word_perplexity`, exp of the total -log p divided by the number of words between spaces;
+    and `bits_per_character`, the total -log2 p divided by the number of characters. The end of a text counts as a token, a word
+    and a character. The last two metrics can be compared between models with different vocabularies.
 
     Arguments:
-        tokens, words, characters: of all texts, ends included.
-        unknown: tokens that the vocabulary does not have; each is read as one and the same, which flatters a model.
+        tokens, words, characters: the numbers in all texts, with ends.
+        unknown: the number of unknown tokens. They are all the same token, which makes a model look better.
     """
 
     tokens: int
@@ -605,11 +607,11 @@ class TextEvaluation(Evaluation):
 
 
 def evaluate(model: LanguageModel, texts: Any, *, batch_size: int = 32, stride: int | None = None) -> TextEvaluation:
-    """Read each text as a document of its own.
+    """Evaluate a model on texts, each as a separate document.
 
     Arguments:
-        batch_size: texts read together.
-        stride: of the windows in which texts are read that are longer than the model has positions for, see `windows`.
+        batch_size: texts per batch.
+        stride: of the windows of texts that are longer than the model's positions, see `windows`.
 
     Raises:
         InputError: for an empty list, or a stride that is not between 1 and the model's positions.
@@ -646,14 +648,14 @@ def _exp(x: float) -> float:
 
 
 def language_modelling_from_hf(folder: Path, config: Any) -> LanguageModellingTask:
-    """The task of a folder that another program wrote: its tokenizer, and what that puts before prompts.
+    """The task of a folder of another program, with its tokenizer and the tokens that it adds before prompts.
 
     Arguments:
-        folder: has a tokenizer.json, or GPT's `vocab.json` and `merges.txt`.
+        folder: with a tokenizer.json, or GPT's `vocab.json` and `merges.txt`.
         config: of the model in it.
 
     Raises:
-        InputError: where there is no tokenizer, or it and config.json do not belong together.
+        InputError: if there is no tokenizer, or it does not fit config.json.
     """
     tokenizer = Tokenizer.load(folder)
     if tokenizer.size > config.vocabulary:

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from regard.tasks.copying import Copier
     from regard.tasks.denoising import Denoiser
     from regard.tasks.few_shot import FewShotClassifier
+    from regard.tasks.image_classification import ImageClassifierPredictor
     from regard.tasks.language_modelling import LanguageModel
     from regard.tasks.masked_language_modelling import MaskedLanguageModel
     from regard.tasks.multi_label import MultiLabelClassifier
     from regard.tasks.multiple_choice import MultipleChoice
-    from regard.tasks.image_classification import ImageClassifierPredictor
     from regard.tasks.question_answering import QuestionAnswerer
     from regard.tasks.regression import MultiOutputRegressor, Regressor
     from regard.tasks.sentence_embedding import SentenceEncoder

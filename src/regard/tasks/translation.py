@@ -47,14 +47,14 @@ SIDES = ("source", "target")
 
 @dataclass(frozen=True, slots=True)
 class TranslationTask(PairTask):
-    """What turns strings into a translation model's tensors, and its outputs into a loss and strings.
+    """The translation task: strings to the tensors of a model, and its outputs to a loss and strings.
 
     Arguments:
-        source_tokenizer, target_tokenizer: the same object where one vocabulary is shared.
-        generation: how to decode unless told otherwise.
-        languages: those that one model translates into; a source then begins with the tag of the one wanted (Johnson et al.
-            2017). Empty for a model of one language, which needs no name.
-        surrounded: whether texts are between the start and the end token, as BART's; see `PairTask.surrounds`.
+        source_tokenizer, target_tokenizer: the same object for a shared vocabulary.
+        generation: the default decoding settings.
+        languages: the target languages of a multilingual model; a source then begins with the tag of its target language (Johnson
+            et al. 2017). Empty for one target language.
+        surrounded: whether texts have a start and an end token, as for BART; see `PairTask.surrounds`.
     """
 
     name: ClassVar[str] = "translation"
@@ -67,17 +67,17 @@ class TranslationTask(PairTask):
 
     @property
     def surrounds(self) -> bool:
-        """Whether texts are between the start and the end token."""
+        """Whether texts have a start and an end token."""
         return self.surrounded
 
     @property
     def usual(self) -> GenerationSettings:
-        """The folder's own settings."""
+        """The decoding settings of the folder."""
         return self.generation
 
     @property
     def shared(self) -> bool:
-        """Whether source and target have one vocabulary."""
+        """Whether source and target share a vocabulary."""
         return self.source_tokenizer == self.target_tokenizer
 
     @property
@@ -86,20 +86,20 @@ class TranslationTask(PairTask):
         return self.source_tokenizer, self.target_tokenizer
 
     def encode_sources(self, texts: Sequence[str], to: str | None = None) -> list[list[int]]:
-        """The token ids of sources, without the end token; the tag of the language wanted in front where there are several.
+        """The token ids of sources, without the end token; with several target languages they begin with the language tag.
 
         Raises:
-            InputError: where `to` is missing, not one of the languages, or given to a model of one language.
+            InputError: if `to` is missing, is not one of the languages, or is given to a model of one language.
         """
         self.check_language(to)
         before = [] if to is None else [self.source_tokenizer.id_of(tag(to))]
         return [[*before, *ids] for ids in self.source_tokenizer.encode_batch(list(texts))]
 
     def check_language(self, to: str | None) -> None:
-        """Refuse a language that the model cannot be asked for, naming those it can.
+        """Refuse a language that the model does not have; the message lists those that it has.
 
         Raises:
-            InputError: where `to` is missing, not one of the languages, or given to a model of one language.
+            InputError: if `to` is missing, is not one of the languages, or is given to a model of one language.
         """
         names = ", ".join(self.languages)
         if to is None and self.languages:
@@ -111,19 +111,19 @@ class TranslationTask(PairTask):
 
     @property
     def tag_ids(self) -> tuple[int, ...]:
-        """The languages' tags in the target vocabulary, where it is the source's too: never to be written."""
+        """The ids of language tags in a shared vocabulary, which are never generated."""
         known = set(self.target_tokenizer.extra_tokens) if self.languages else set()
         return tuple(self.target_tokenizer.id_of(tag(name)) for name in self.languages if tag(name) in known)
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Pairs and vocabularies in a few words."""
+        """A short description of pairs and vocabularies."""
         return (
             f"{len(train):,} pairs to learn from, {len(validation):,} to validate on; vocabularies of "
             f"{self.source_tokenizer.size:,} and {self.target_tokenizer.size:,} tokens"
         )
 
     def shorter(self, split: str, limit: int) -> str:
-        """How pairs become shorter."""
+        """The settings that make pairs shorter, for messages."""
         return (
             f"leave long pairs out: data.maximum_tokens={limit - self.around}"
             if split == "training"
@@ -132,11 +132,11 @@ class TranslationTask(PairTask):
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """The languages that one model translates into."""
+        """The target languages."""
         return self.languages
 
     def groups(self, data: TokenStore) -> dict[str, list[int]]:
-        """The rows into each language, told by the tag in front; empty for a model of one language."""
+        """The rows of each target language, by their tags; empty for one language."""
         if not self.languages:
             return {}
         names = {self.source_tokenizer.id_of(tag(language)): language for language in self.languages}
@@ -146,7 +146,7 @@ class TranslationTask(PairTask):
         return rows
 
     def texts(self, data: TokenStore, rows: Sequence[int]) -> list[tuple[str, str]]:
-        """Pairs of a token store as texts again, without tags."""
+        """Pairs of a token store, decoded to texts without tags."""
         return [
             (
                 self.source_tokenizer.decode(data.sequence("source", row).tolist()),
@@ -156,7 +156,7 @@ class TranslationTask(PairTask):
         ]
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the tokenizers into `folder`; return what else regard.json has to hold."""
+        """Write the tokenizers into `folder`; return the other values for regard.json."""
         if self.shared:
             self.source_tokenizer.save(folder)
         else:
@@ -169,17 +169,17 @@ class TranslationTask(PairTask):
 
     @property
     def use(self) -> list[str]:
-        """Lines for the model card."""
+        """Example code for the model card."""
         asked = f', to="{self.languages[0]}"' if self.languages else ""
         others = f"  # or {', '.join(self.languages[1:])}" if self.languages else ""
         return [f'print(model.translate("..."{asked}).text){others}']
 
     def unsupported_reason(self, config: Any) -> str:
-        """Why other programs could not read texts as the tokenizers here do, as half a sentence; empty where they can."""
+        """Why other programs cannot read texts in the same way as these tokenizers, for messages; empty if they can."""
         return pair_obstacle(self.source_tokenizer, self.target_tokenizer, config.target_vocabulary, self.surrounds)
 
     def write_for_others(self, folder: Path, config: Any, opens: bool) -> None:
-        """Write tokenizer_config.json and generation_config.json, where Hugging Face's config can tell the model."""
+        """Write tokenizer_config.json and generation_config.json, if a Hugging Face config can represent the model."""
         if opens:
             never = sorted(self.tag_ids)
             write_generation_config(
@@ -193,7 +193,7 @@ class TranslationTask(PairTask):
 
     @classmethod
     def load(cls, folder: Path, values: Mapping[str, Any]) -> TranslationTask:
-        """The task that `save` wrote into `folder`, `values` being what it returned."""
+        """The task that `save` wrote into `folder`; `values` are those that it returned."""
         source = Tokenizer.load(folder if values.get("shared") else folder / "source")
         target = source if values.get("shared") else Tokenizer.load(folder / "target")
         where = f"{folder / 'regard.json'}: task"
@@ -211,7 +211,7 @@ class TranslationTask(PairTask):
 
 
 def tag(language: str) -> str:
-    """The token that asks for a language, first of a source.
+    """The tag of a target language, the first token of a source.
 
     >>> tag("de")
     '<2de>'
@@ -225,10 +225,10 @@ class Translation:
 
     Arguments:
         text: the best translation.
-        score: what hypotheses were compared by: log-probability over length penalty, plus coverage penalty.
+        score: the score by which hypotheses were ranked: log-probability / length penalty + coverage penalty.
         log_probability: of the text given the source, natural log.
-        source: the text it was made from.
-        source_tokens, target_tokens: what the model read and wrote, token by token, end tokens included.
+        source: the source text.
+        source_tokens, target_tokens: the tokens of source and translation, with end tokens.
         alternatives: the further hypotheses of an n-best search as (text, score), best first.
     """
 
@@ -255,26 +255,26 @@ class Translator(PairPredictor[TranslationTask]):
     takes_own_metrics: ClassVar[bool] = True
 
     def quantised(self, precision: QuantizedPrecision) -> Translator:
-        """The same with weights of 8 or 4 bits, for use on a processor, where it is faster.
+        """The same model with weights of 8 or 4 bits, for faster inference on a processor.
 
-        The model itself is left as it is. What the rounding costs, `regard evaluate MODEL PAIRS dtype=int8` tells.
+        The model itself does not change. `regard evaluate MODEL PAIRS dtype=int8` measures the effect of quantisation.
 
         Arguments:
-            precision: `int8` or `int4`, as `regard.quantization.QuantizedWeights` says.
+            precision: `int8` or `int4`, see `regard.quantization.QuantizedWeights`.
 
         Raises:
-            InputError: for a model that is no Transformer, is on another device, or is looked at.
+            InputError: for a model that is not a Transformer, is on another device, or is being recorded.
         """
         prepared = InferenceTransformer(self.model, precision)
         return Translator(prepared, self.task, recipe=self.recipe, metrics=self.metrics)
 
     def encode_source(self, text: str, to: str | None = None) -> list[int]:
-        """The token ids of a text, the tag of the language wanted in front where there are several."""
+        """The token ids of a text; with several target languages they begin with the language tag."""
         return self.task.encode_sources([text], to)[0]
 
     @property
     def never(self) -> tuple[int, ...]:
-        """The tags of languages."""
+        """The language tags, which are never generated."""
         return self.task.tag_ids
 
     def translate(self, text: str, settings: GenerationSettings | None = None, *, to: str | None = None) -> Translation:
@@ -282,12 +282,12 @@ class Translator(PairPredictor[TranslationTask]):
 
         Arguments:
             text: in the source language, not empty.
-            settings: how to decode; the folder's own where None.
-            to: the language wanted, of a model of several.
+            settings: how to decode; None = the settings of the folder.
+            to: the target language, for a model with several.
 
         Raises:
-            InputError: for an empty text or one longer than the model has positions for, and for a language that is missing
-                or not one of the model's.
+            InputError: for an empty text or one longer than the model's positions, and for a language that is missing or that the
+                model does not have.
         """
         return self.translate_batch([text], settings, to=to)[0]
 
@@ -299,13 +299,13 @@ class Translator(PairPredictor[TranslationTask]):
         to: str | None = None,
         batch_size: int = 64,
     ) -> list[Translation]:
-        """Translate many texts, in batches of like length; the answers come in the order of the texts.
+        """Translate many texts, in batches of similar length; the results are in the order of the texts.
 
         Arguments:
             texts: in the source language, none empty.
-            settings: how to decode; the folder's own where None.
-            to: the language wanted, of a model of several.
-            batch_size: texts decoded together. It does not change the answers, only memory and speed.
+            settings: how to decode; None = the settings of the folder.
+            to: the target language, for a model with several.
+            batch_size: texts per batch; it affects memory and speed, but not the results.
 
         Raises:
             InputError: as `translate`.
@@ -335,17 +335,17 @@ class Translator(PairPredictor[TranslationTask]):
         )
 
     def teacher_forced(self, pairs: Sequence[tuple[str, str]], *, to: str | None = None) -> PairBatch:
-        """Pairs of texts as the model reads them in training, on the model's device.
+        """Pairs of texts as a training batch, on the model's device.
 
         Raises:
-            InputError: for a language `to` that is missing or not one of the model's.
+            InputError: for a language `to` that is missing or that the model does not have.
         """
         sources = self.task.encode_sources([source for source, _ in pairs], to)
         targets = self.task.target_tokenizer.encode_batch([target for _, target in pairs])
         return self.task.batch(sources, targets).to(self.device)
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """Exact match and BLEU on about `count` validation pairs, the first of each language."""
+        """Exact match and BLEU on about `count` validation pairs, the first ones of each language."""
         rows = self.task.groups(data) or {None: range(len(data))}
         share = -(-count // len(rows))
         found: dict[str, float] = {}
@@ -380,19 +380,19 @@ def prepare_pairs(
     given: Any = None,
     given_validation: Any = None,
 ) -> Prepared[TranslationTask]:
-    """Read the data once for the tokenizers and once for the tokens, and leave both in `folder`.
+    """Read the data once for the tokenizers and once for the tokens, and write both to `folder`.
 
     Arguments:
-        folder: where to put tokenizers and token stores; taken as they are if they are there already (a resumed run).
-        seed: of builtin data and of the choice of held-out pairs.
-        given, given_validation: pairs of texts in memory instead of what `data` names, as `PAIRS` takes them.
+        folder: of tokenizers and token stores; existing ones are reused (in a resumed run).
+        seed: of builtin data, and of the choice of held-out pairs.
+        given, given_validation: pairs of texts in memory, instead of the files in `data`.
 
     Raises:
         InputError: for data that cannot be read, or too little of it.
     """
 
     def around(source: Tokenizer, target: Tokenizer) -> bool:
-        """Whether texts are between two tokens: those of a given tokenizer that puts them there, as a BART's."""
+        """Whether texts have a start and an end token, as with the tokenizer of a BART."""
         return tokenizer.path is not None and source.surrounds and target.surrounds
 
     def write() -> tuple[TranslationTask, list[str]]:
@@ -428,7 +428,7 @@ def prepare_pairs(
 
 
 def _parts(data: TranslationData, seed: int, given: Any, given_validation: Any) -> list[LanguagePart]:
-    """The pairs into each language; the only part is called `data`."""
+    """The pairs of each target language; a single part has the name `data`."""
     if data.targets is not None and (given is not None or given_validation is not None):
         raise InputError("pairs in memory belong to no language; name files under data.targets")
     sections = {f"data.targets.{name}": part for name, part in (data.targets or {}).items()} or {"data": data}
@@ -445,12 +445,12 @@ def _parts(data: TranslationData, seed: int, given: Any, given_validation: Any) 
 
 
 def _language(part: LanguagePart) -> str | None:
-    """What a part is translated into; None for a model of one language."""
+    """The target language of a part; None for a model of one language."""
     return None if part.name == "data" else part.name.rpartition(".")[2]
 
 
 def _builtin(data: TranslationData, seed: int) -> tuple[Reader[Pair], Reader[Pair]] | None:
-    """What reads builtin pairs to learn from and to validate on; None where the data is files."""
+    """The readers of builtin pairs for training and validation; None if the data are files."""
     builtin = data.builtin
     if builtin is None:
         return None
@@ -468,7 +468,7 @@ def _builtin(data: TranslationData, seed: int) -> tuple[Reader[Pair], Reader[Pai
 def _tokenizers(
     parts: Sequence[LanguagePart], settings: PairTokenizerSettings
 ) -> tuple[tuple[Tokenizer, Tokenizer], list[str]]:
-    """The tokenizers of source and target, one where they are shared, and what was chosen for them, in words."""
+    """The tokenizers of source and target, which can be the same, and messages about choices."""
     tags = tuple(tag(language) for part in parts if (language := _language(part)) is not None)
     notes: list[str] = []
 
@@ -512,7 +512,7 @@ def _tokenizers(
 
 
 def _rows(part: LanguagePart, split: str, source: Tokenizer, target: Tokenizer, places: Places) -> Iterator[Row]:
-    """Token ids of the pairs of one split, the language's tag in front of the source; of training too long ones are left out."""
+    """Token ids of the pairs of one split, with the language tag first in the source; too long pairs are left out of training."""
     language, limit = _language(part), part.data.maximum_tokens
     before = [] if language is None else [source.id_of(tag(language))]
     pairs = part.splits.train() if split == TRAIN else part.splits.validation()
@@ -530,7 +530,7 @@ def _rows(part: LanguagePart, split: str, source: Tokenizer, target: Tokenizer, 
 
 
 def _left_out(part: LanguagePart) -> list[str]:
-    """What was left out because it is too long, as a sentence; nothing where nothing was."""
+    """A message about pairs that were left out because they are too long, if there are any."""
     if not part.dropped:
         return []
     return [
@@ -540,7 +540,7 @@ def _left_out(part: LanguagePart) -> list[str]:
 
 
 def _check_covered(part: LanguagePart, source: Tokenizer, target: Tokenizer, settings: PairTokenizerSettings) -> None:
-    """Refuse a vocabulary that lacks symbols of builtin data: what reads as unknown can be neither distinguished nor written."""
+    """Refuse a vocabulary without all symbols of builtin data: unknown symbols cannot be distinguished or generated."""
     alphabet = part.data.builtin.alphabet() if part.data.builtin is not None else None
     for tokenizer, text in zip((source, target), alphabet or (), strict=False):
         if tokenizer.unknown_id is not None and tokenizer.unknown_id in tokenizer.encode(text):
@@ -556,9 +556,9 @@ class LengthBin:
     """The pairs whose sources have between `shortest` and `longest` words.
 
     Arguments:
-        shortest, longest: words between spaces, both included; `longest` is None in the last bin, which has no end.
-        count: pairs; a bin may be empty, and has no metrics then.
-        metrics: as those of the whole.
+        shortest, longest: numbers of words between spaces, both included; `longest` is None in the last bin, which is open.
+        count: the number of pairs; an empty bin has no metrics.
+        metrics: the same as for all pairs.
     """
 
     shortest: int
@@ -576,16 +576,16 @@ class LengthBin:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TranslationEvaluation(Evaluation):
-    """What an evaluation found: `predictions` are `Translation`s.
+    """The result of an evaluation; `predictions` are `Translation`s.
 
-    Its metrics are `exact_match` in [0, 1]; `position_accuracy` in [0, 1], the share of places at which output and reference have
-    the same token, over the places of the longer one; `bleu` and `chrf` in [0, 100] as sacreBLEU computes them; and
-    `length_ratio`, words of the output over words of the reference.
+    The metrics are `exact_match` in [0, 1]; `position_accuracy` in [0, 1], the share of positions at which output and reference
+    have the same token, over the positions of the longer one; `bleu` and `chrf` in [0, 100], by sacreBLEU; and `length_ratio`,
+    the number of words of the output divided by that of the reference.
 
     Arguments:
-        signatures: what sacreBLEU says of how it computed each.
-        note: what could not be computed and why; empty where all was.
-        bins: the same by length of the source, where that was asked for.
+        signatures: sacreBLEU's signatures of the metrics.
+        note: metrics that could not be computed, and why; empty if all were.
+        bins: the metrics by source length, if requested.
     """
 
     signatures: dict[str, str]
@@ -601,13 +601,13 @@ class TranslationEvaluation(Evaluation):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TeacherForced:
-    """How well a model predicts each token of the references from those before it.
+    """How well a model predicts each token of the references, given the previous ones.
 
     Arguments:
-        loss: mean over target tokens, end tokens included, of -log p(token | tokens before, source), natural log.
+        loss: the mean of -log p(token | previous tokens, source) over target tokens, with end tokens; natural log.
         perplexity: exp(loss).
-        token_accuracy: share of the tokens that had the highest probability.
-        tokens: target tokens.
+        token_accuracy: the share of tokens that had the highest probability.
+        tokens: the number of target tokens.
     """
 
     loss: float
@@ -627,18 +627,19 @@ def evaluate(
 ) -> TranslationEvaluation:
     """Translate the sources and compare with the targets.
 
-    BLEU is sacreBLEU's: cased, tokenised by `13a`, on the plain output. Without sacrebleu installed it and chrF are left out.
+    BLEU is that of sacreBLEU: cased, tokenized with `13a`, on the plain output. Without the package sacrebleu, BLEU and chrF
+    are left out.
 
     Arguments:
-        pairs: source and reference, as `PAIRS` takes them.
-        settings: how to decode; the folder's own where None.
-        to: the language of the references, of a model of several.
-        bins: rising numbers of words, such as [10, 15, 20]: the metrics too of the pairs whose source has 1 to 10 words, 11 to
-            15, 16 to 20, and more.
-        batch_size: texts decoded together.
+        pairs: of source and reference.
+        settings: how to decode; None = the settings of the folder.
+        to: the language of the references, for a model with several.
+        bins: increasing numbers of words, such as [10, 15, 20], for metrics of pairs whose source has 1 to 10 words, 11 to 15,
+            16 to 20, and more.
+        batch_size: texts per batch.
 
     Raises:
-        InputError: for an empty list, bins that do not rise, or a language that is missing or not one of the model's.
+        InputError: for an empty list, bins that do not increase, or a language that is missing or that the model does not have.
     """
     given = PAIRS.to_measure(pairs)
     sources, references = [pair.source for pair in given], [pair.target for pair in given]
@@ -664,18 +665,19 @@ def teacher_forced(
     to: str | None = None,
     batch_tokens: int = 16_384,
 ) -> TeacherForced:
-    """Loss, perplexity and token accuracy on pairs, the model reading the references and not what it wrote itself.
+    """Loss, perplexity and token accuracy on pairs with teacher forcing: the model reads the references, not its own output.
 
-    No label smoothing: the numbers are those of validation in training.
+    There is no label smoothing, as in validation during training.
 
     Arguments:
-        pairs: source and reference, as `PAIRS` takes them.
-        to: the language of the references, of a model of several.
-        batch_tokens: tokens computed together, of source and target, padding included; the numbers are the same for any.
+        pairs: of source and reference.
+        to: the language of the references, for a model with several.
+        batch_tokens: source and target tokens per batch, with padding; it does not affect the results.
 
     Raises:
-        InputError: for an empty list, a text longer than the model has positions for, or a language that is missing or not
-            one of the model's.
+        InputError: for an empty list, a text longer than the model's positions, or a language that is missing or that the model
+        does
+            not have.
     """
     given, task = PAIRS.to_measure(pairs), translator.task
     sources = task.encode_sources([pair.source for pair in given], to)
@@ -714,7 +716,7 @@ def _binned(
 
 
 def translation_from_hf(folder: Path, config: Any) -> TranslationTask:
-    """The task of a folder that another program wrote, as `foreign_pair_tokenizer` reads it."""
+    """The task of a folder of another program, with the tokenizer from `foreign_pair_tokenizer`."""
     tokenizer, generation = foreign_pair_tokenizer(folder, config)
     return TranslationTask(tokenizer, tokenizer, generation, surrounded=tokenizer.surrounds)
 

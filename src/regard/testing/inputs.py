@@ -394,9 +394,7 @@ class _Images(Inputs[Images]):
     def _drawn(self) -> list[np.ndarray]:
         height, width = self.config.image_height, self.config.image_width
         rng = np.random.default_rng(0)
-        return [
-            rng.integers(0, 256, (1, height, width, self.config.image_channels), dtype=np.uint8) for _ in range(3)
-        ]
+        return [rng.integers(0, 256, (1, height, width, self.config.image_channels), dtype=np.uint8) for _ in range(3)]
 
     def batch(self, side: str = "right") -> Images:
         return Images.of(self._drawn())

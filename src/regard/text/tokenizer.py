@@ -1,7 +1,7 @@
 """Text to token ids and back: `tokenizers.Tokenizer` with named roles for its special tokens.
 
-Very long texts are tokenized in parts, since one long text takes far more memory; they are cut where tokens of the
-parts are those of the whole. What a model cannot read is reported: unknown tokens, and the end of texts that are too long.
+Very long texts are tokenized in parts, which needs much less memory; they are cut where this does not change the tokens. There
+are warnings for unknown tokens, and for texts that are cut because they are too long.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ T = TypeVar("T")
 class Tokenizer(Vocabulary):
     """Strings to token ids and back, with named roles for padding, start, end and unknown.
 
-    `train` learns one from text, `load` reads a `tokenizer.json` or BERT's `vocab.txt`. Encoding adds no special token, and the
-    spelling of one in a text ("</s>") is ordinary text, never the special token. Instances do not change, are
-    equal when their content is, may be shared by threads and sent to other processes.
+    `train` trains one on texts, `load` reads a `tokenizer.json` or BERT's `vocab.txt`. Encoding adds no special tokens, and the
+    name of a special token in a text ("</s>") is ordinary text, never the special token. Instances are immutable, equal if
+    their content is equal, and can be shared between threads and sent to other processes.
 
     >>> tokenizer = Tokenizer.train(["a dog.", "the dog."], kind="word", size=20)
     >>> ids = tokenizer.encode("the dog.")
@@ -68,46 +68,43 @@ class Tokenizer(Vocabulary):
         extra_tokens: Sequence[str] = (),
         sentinels: int = 0,
     ) -> Tokenizer:
-        """A tokenizer learned from `texts`: the same texts in the same order give the same tokenizer.
+        """A tokenizer trained on `texts`; the same texts in the same order give the same tokenizer.
 
-        `bert` is BERT's own WordPiece, and everything about it is BERT's: `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]` have
-        the ids 0 to 4; text is split at white space and around every mark of punctuation and Chinese character, and spaces are
-        lost; `lowercase` strips accents too; a word of more than 100 characters is unknown. Characters take at most half of
-        its vocabulary, as long as those left out are rarer than one in 100,000.
+        `bert` is BERT's WordPiece: `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]` have the ids 0 to 4; text is split at white
+        space, and around punctuation marks and Chinese characters, and spaces are lost; `lowercase` also strips accents; a word
+        of more than 100 characters is unknown. Characters take at most half of the vocabulary, if those left out are rarer than
+        one in 100,000.
 
-        `byte_bpe` is GPT-2's: its parts are made of bytes, so no text is unknown and all of it comes back, and one special token,
-        `<|endoftext|>`, plays every part.
+        `byte_bpe` is GPT-2's tokenizer: its pieces are sequences of bytes, so no text is unknown, and decoding returns the exact
+        text. It has one special token, `<|endoftext|>`, for all roles.
 
         `roberta` is the same with RoBERTa's special tokens: `<s>`, `<pad>`, `</s>` and `<unk>` have the ids 0 to 3, `<mask>` the
-        last; two texts that are read together have `</s></s>` between them.
+        last; between two texts there is `</s></s>`.
 
-        `spelling` is ELMo's: every word is the bytes of its letters with a mark before them, words being what is between
-        white space; nothing is learned, the texts are not read, and the size is always 259.
+        `spelling` is ELMo's: the bytes of each word, with a mark before them; words are separated by white space. It is not
+        trained, the texts are not read, and its size is always 259.
 
-        `performance` and `grid` are events of music, written as words (`regard.text.events`): nothing is learned of them
-        either, and their sizes are always 391 and 132.
+        `performance` and `grid` are events of music, written as words (`regard.text.events`). They are not trained either, and
+        their sizes are always 391 and 132.
 
-        In all others the special tokens are Marian's: `</s>` and `<unk>` have the ids 0 and 1, `<pad>` has the last, and starts a
-        target too. The text is brought to
-        Unicode's composed form (NFC), and to lower case where asked; apart from that, decoding what was
-        encoded gives the text back exactly, spaces included, as long as every part is in the vocabulary. One
-        thing more is lost, in all kinds but `character`: U+2581, which marks a space inside a token, reads as
-        a space.
+        All other kinds have Marian's special tokens: `</s>` and `<unk>` have the ids 0 and 1, `<pad>` has the last id and also
+        starts a target. The text is normalised to Unicode's composed form (NFC), and to lower case with `lowercase`. Apart from
+        that, decoding returns the exact text with spaces, if every part is in the vocabulary; except that U+2581, which marks a
+        space inside a token, becomes a space in all kinds but `character`.
 
         Arguments:
-            texts: read once, in a stream.
-            kind: `bpe` (Sennrich et al. 2016), `unigram` (Kudo 2018) and `wordpiece` (pieces inside a word
-                start with `##`; Wu et al. 2016) and `bert` learn parts of words; `word` keeps whole words and marks of
-                punctuation, `character` single characters. A token that follows a space begins with U+2581;
-                punctuation and line breaks are tokens of their own: "the dog." is "▁the", "▁dog", ".".
-            size: the largest number of tokens, special ones included. Where the text has fewer, the
-                vocabulary is smaller; `word` and `character` keep the most frequent and read the others as
-                `<unk>`.
-            lowercase: whether case is dropped.
-            extra_tokens: further special tokens of the form `<name>`, such as `<2de>`. Each has one id (`id_of`),
-                the last ones but that of a `<pad>`; none is ever read in a text, and none is decoded.
-            sentinels: how many of T5's sentinels to have. The layout is then T5's: `<pad>`, `</s>` and `<unk>` have the ids 0 to
-                2, and the sentinels the last ones, counted down, so `<extra_id_0>` has the last. Not for `bert`, `byte_bpe` and
+            texts: read once, as a stream.
+            kind: `bpe` (Sennrich et al. 2016), `unigram` (Kudo 2018), `wordpiece` (pieces inside a word start with `##`; Wu et
+                al. 2016) and `bert` have word pieces; `word` has whole words and punctuation marks, `character` single
+                characters. A token after a space begins with U+2581; punctuation marks and line breaks are separate tokens:
+                "the dog." is "▁the", "▁dog", ".".
+            size: the largest number of tokens, with special tokens. If the text has fewer, the vocabulary is smaller; `word` and
+                `character` keep the most frequent ones, and encode the others as `<unk>`.
+            lowercase: whether text is converted to lower case.
+            extra_tokens: further special tokens of the form `<name>`, such as `<2de>`. Each has one id (`id_of`), the last ones
+                except that of a `<pad>`; they are never found in a text, and not decoded.
+            sentinels: the number of T5's sentinels. The layout is then T5's: `<pad>`, `</s>` and `<unk>` have the ids 0 to 2,
+                and the sentinels the last ones, in descending order: `<extra_id_0>` has the last. Not for `bert`, `byte_bpe` and
                 `roberta`.
 
         Raises:
@@ -129,15 +126,15 @@ class Tokenizer(Vocabulary):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
-        """The tokenizer in a folder's `tokenizer.json` or `vocab.txt`, or in such a file itself; nothing is fetched.
+        """The tokenizer in a folder's `tokenizer.json` or `vocab.txt`, or in such a file itself; nothing is downloaded.
 
-        Where there is neither, the two files of GPT, GPT-2 or RoBERTa are taken: `vocab.json` and `merges.txt`, or what their
-        authors called them, such as `encoder.json` and `vocab.bpe`.
+        If there is neither, the two files of GPT, GPT-2 or RoBERTa are read: `vocab.json` and `merges.txt`, or under their
+        original names, such as `encoder.json` and `vocab.bpe`.
 
-        A `vocab.txt` is BERT's: one piece in each line. `do_lower_case`, `strip_accents` and `tokenize_chinese_chars` are
-        those of the tokenizer_config.json next to it; what that does not say is assumed as by `from_vocabulary`. Of both
-        files in a folder the tokenizer.json is read, because it says all; where it is BERT's and the tokenizer_config.json
-        contradicts it, that one is believed, as by the programs that wrote it.
+        A `vocab.txt` is BERT's, with one piece in each line. `do_lower_case`, `strip_accents` and `tokenize_chinese_chars` are
+        taken from the tokenizer_config.json next to it, or derived as in `from_vocabulary`. If a folder has both files, the
+        tokenizer.json is read, because it is complete. If it is BERT's and contradicts the tokenizer_config.json, the latter is
+        used, as by the programs that wrote it.
 
         Raises:
             InputError: the file is missing, cut short or not a tokenizer, or the tokenizer has no vocabulary,
@@ -183,13 +180,13 @@ class Tokenizer(Vocabulary):
         strip_accents: bool | None = None,
         space_chinese: bool = True,
     ) -> Tokenizer:
-        """BERT's tokenizer around a vocabulary, such as the lines of a `vocab.txt`; the id of a piece is its place.
+        """BERT's tokenizer with a given vocabulary, such as the lines of a `vocab.txt`; the id of a piece is its index.
 
         Arguments:
-            pieces: `[PAD]`, `[UNK]`, `[CLS]` and `[SEP]` among them; those that begin with `##` continue a word.
-            lowercase: whether case is dropped. None derives it: it is, unless a piece other than reserved ones such as
-                `[CLS]` has a letter in upper case, which no text in lower case could use.
-            strip_accents: whether accents are; None, as published, with case.
+            pieces: including `[PAD]`, `[UNK]`, `[CLS]` and `[SEP]`; those that begin with `##` continue a word.
+            lowercase: whether text is converted to lower case. None = yes, unless a piece other than special ones such as `[CLS]`
+                has an upper-case letter.
+            strip_accents: whether accents are stripped; None = if `lowercase`, as published.
             space_chinese: whether every Chinese character is a word.
 
         Raises:
@@ -216,9 +213,9 @@ class Tokenizer(Vocabulary):
 
         Arguments:
             text: the content.
-            name: what errors call it.
-            names: the tokens that start and end a text, fill rows up and hide a token (`start`, `end`, `padding`, `mask`), where
-                they are not called as in the families that are known, such as `<|im_end|>`.
+            name: of the file, for errors.
+            names: the start, end, padding and mask tokens (`start`, `end`, `padding`, `mask`), if their names are not those of a
+                known family, such as `<|im_end|>`.
 
         Raises:
             InputError: as `load`.
@@ -234,13 +231,13 @@ class Tokenizer(Vocabulary):
         return tokenizer
 
     def with_input_tokens(self) -> Tokenizer:
-        """The same with GPT's `_start_`, `_delimiter_` and `_classify_`, which then begin, part and end what a model reads.
+        """The same tokenizer with the special tokens of GPT inputs, `_start_`, `_delimiter_` and `_classify_`.
 
-        They have the ids after all others; a tokenizer that has them is returned as it is. As all special tokens they are never
-        read in a text.
+        They have the ids after all others; a tokenizer that already has them is returned unchanged. As all special tokens they
+        are never found in a text.
 
         Raises:
-            InputError: the vocabulary has such a piece already, or leaves no ids free behind its pieces.
+            InputError: the vocabulary has such a piece already, or has no free ids after its pieces.
 
         >>> tokenizer = Tokenizer.train(["a dog"], kind="word", size=20).with_input_tokens()
         >>> tokenizer.tokens([tokenizer.start_id, tokenizer.separator_id, tokenizer.end_id])
@@ -266,13 +263,13 @@ class Tokenizer(Vocabulary):
         return type(self).from_json(backend.to_str(), names=self._names) if wanted else self
 
     def within(self, size: int) -> Tokenizer:
-        """The same without the special tokens that have ids of `size` or more, which a model of so many rows cannot read.
+        """The same tokenizer without special tokens whose ids are `size` or more, which a model with `size` rows cannot read.
 
-        BART's tokenizers have a `<mask>` that those fine-tuned for summaries have no row for. A tokenizer that is no larger is
-        returned as it is.
+        For example, BART models for summaries have no row for the `<mask>` of their tokenizer. A tokenizer that is not larger is
+        returned unchanged.
 
         Raises:
-            InputError: where a piece of ordinary text has such an id.
+            InputError: if an ordinary piece has such an id.
 
         >>> tokenizer = Tokenizer.train(["a dog"] * 9, kind="roberta", size=270)
         >>> tokenizer.within(tokenizer.size - 1).mask_id is None
@@ -302,13 +299,13 @@ class Tokenizer(Vocabulary):
         return self._backend.to_str(pretty=True)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write `tokenizer.json` into `folder`, made where needed; a previous file is replaced in one step.
+        """Write `tokenizer.json` into `folder`, which is created if needed; a previous file is replaced atomically.
 
-        In addition to BERT's a `vocab.txt` is written too, for programs that read no other file; and a tokenizer_config.json
-        next to one whose special tokens play parts that their names do not tell.
+        For BERT's tokenizer a `vocab.txt` is written too, for programs that read no other file; and a tokenizer_config.json if
+        the roles of special tokens do not follow from their names.
 
         Raises:
-            InputError: the folder cannot be written, or the disk is full; a previous file is intact.
+            InputError: the folder cannot be written, or the disk is full; a previous file is kept.
         """
         if self._kind == "bert":
             text = bert.vocabulary_text(self._backend.get_vocab(with_added_tokens=True))
@@ -328,7 +325,7 @@ class Tokenizer(Vocabulary):
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The token ids of each text, the same as `encode` gives one by one.
+        """The token ids of each text, as by `encode`.
 
         Raises:
             InputError: as `encode`.
@@ -339,10 +336,10 @@ class Tokenizer(Vocabulary):
         return ids
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """The token ids of each word, split by the caller; none for a word of which nothing is left.
+        """The token ids of each word of a text that is split into words; empty if nothing of a word is left.
 
-        A word that is there often is read once, so the words of many sentences are best given together. Of kind `roberta`
-        every word has a space before it, as inside a text.
+        A repeated word is encoded once, so give the words of many sentences together. For the kind `roberta` every word has a
+        space before it, as inside a text.
 
         Raises:
             InputError: as `encode`.
@@ -361,16 +358,16 @@ class Tokenizer(Vocabulary):
         return [list(known[word]) for word in words]
 
     def encode_marked(self, text: str, marks: Sequence[str] = ("[MASK]",)) -> list[int]:
-        """The token ids of a text in which the spelling of some special tokens means those: "Paris is [MASK].".
+        """The token ids of a text in which some special tokens are recognised, such as "Paris is [MASK].".
 
-        White space before or after a mark belongs to it where the tokenizer.json says so, as of RoBERTa's `<mask>`.
+        White space next to a special token belongs to it if the tokenizer.json says so, as for RoBERTa's `<mask>`.
 
         Arguments:
             text: every other special token in it is ordinary text, as for `encode`.
-            marks: the special tokens that are read.
+            marks: the special tokens to recognise.
 
         Raises:
-            InputError: a mark is no special token of this tokenizer; as `encode`.
+            InputError: a mark is not a special token of this tokenizer; as `encode`.
 
         >>> tokenizer = Tokenizer.train(["a dog barks"], kind="bert", size=60)
         >>> ids = tokenizer.encode_marked("a [MASK] barks")
@@ -399,11 +396,11 @@ class Tokenizer(Vocabulary):
         return ids
 
     def encode_special(self, text: str, *, guard: str = "") -> list[int]:
-        """The token ids of a text in which the spelling of every special token means it, as in what a chat template makes.
+        """The token ids of a text in which all special tokens are recognised, as in the output of a chat template.
 
         Arguments:
-            text: as it is to be read.
-            guard: a character that is in the spellings which are ordinary text, and is taken out; empty where there is none.
+            text: the text.
+            guard: a character inside special tokens that are ordinary text, which is removed; empty = no such character.
 
         Raises:
             InputError: as `encode`.
@@ -430,13 +427,13 @@ class Tokenizer(Vocabulary):
 
     @cached_property
     def library(self) -> tokenizers.Tokenizer:
-        """A copy as an object of the tokenizers library, for what has no name here."""
+        """A copy as an object of the tokenizers library."""
         backend = tokenizers.Tokenizer.from_str(self._backend.to_str())
         backend.encode_special_tokens = True  # not part of what was copied
         return backend
 
     def encode_with_spans(self, text: str) -> tuple[list[int], list[Span]]:
-        """The token ids of `text` and where each is in it; see `spans`.
+        """The token ids of `text`, and the span of each in it; see `spans`.
 
         Raises:
             InputError: as `encode`.
@@ -449,7 +446,7 @@ class Tokenizer(Vocabulary):
         return self.encode_batch_with_spans([text])[0]
 
     def encode_batch_with_spans(self, texts: Sequence[str]) -> list[tuple[list[int], list[Span]]]:
-        """What `encode_with_spans` gives for each text.
+        """The result of `encode_with_spans` for each text.
 
         Raises:
             InputError: as `encode`.
@@ -468,11 +465,11 @@ class Tokenizer(Vocabulary):
         return found
 
     def spans(self, text: str) -> list[Span]:
-        """Where each token of `encode(text)` is in `text`: (start, end) in characters, end excluded.
+        """The span of each token of `encode(text)` in `text`: (start, end) in characters, end excluded.
 
-        They point into the text as given, before normalisation: before accents are stripped, letters lowered and control
-        characters removed. A token that begins with a space includes it; a mark that no character stands for (the start of the
-        text alone) has an empty span. BERT's tokens include no space.
+        Spans are in the given text, before normalisation: before accents are stripped, letters are lower-cased and control
+        characters are removed. The span of a token that begins with a space includes it; a mark without a character (only at
+        the start of a text) has an empty span. The spans of BERT's tokens include no spaces.
 
         Raises:
             InputError: as `encode`.
@@ -480,7 +477,7 @@ class Tokenizer(Vocabulary):
         return self.encode_with_spans(text)[1]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`; special tokens are left out, the unknown one too.
+        """The text of `ids`, without special tokens, including the unknown token.
 
         Raises:
             InputError: an id is not in the vocabulary.
@@ -496,7 +493,7 @@ class Tokenizer(Vocabulary):
     def _read(
         self, texts: Sequence[str], encode: Callable[..., list[tokenizers.Encoding]]
     ) -> Iterator[tuple[Part, tokenizers.Encoding]]:
-        """What the library makes of the texts, part by part."""
+        """The encodings of the texts by the library, part by part."""
         if not all(isinstance(text, str) for text in texts):
             raise _fault(texts)
         for group in grouped(parts(texts, cut=self._cuts)):
@@ -512,7 +509,7 @@ class Tokenizer(Vocabulary):
         return encode([part.text for part in group], add_special_tokens=False)
 
     def _ordinary(self, ids: list[int]) -> list[int]:
-        """`ids` with no special token but the unknown: some loaded vocabularies find one in plain text."""
+        """`ids` without special tokens except the unknown one: some loaded vocabularies find others in plain text."""
         if self._roles.special.isdisjoint(ids):
             return ids
         if self._roles.unknown_id is None:
@@ -525,11 +522,11 @@ def _from_json(text: str, names: Mapping[str, str] = NO_NAMES) -> Tokenizer:
 
 
 def _made_of(texts: Sequence[str], make: Callable[[], T]) -> T:
-    """What the library makes of texts.
+    """The encodings of texts by the library.
 
     Raises:
-        InputError: for what is no text, and where a tokenizer.json that could be read fails on one, as a pattern does that would
-            try for ever.
+        InputError: for a value that is not a text, and if the library fails on a text, for example at a pattern that would never
+            end.
     """
     try:
         return cast(T, guarded(make, "the tokenizer fails on a text"))
@@ -553,10 +550,10 @@ def _fault(texts: Sequence[str]) -> Exception:
 
 
 LONGEST = 1 << 14
-"""Characters of a part."""
+"""The number of characters in a part."""
 
 AT_ONCE = 1 << 20
-"""Characters that are handed over in one call."""
+"""The number of characters in one call of the library."""
 
 # BERT's tokenizer splits before each of these whatever stands around it, and composes none with what is before.
 _BREAK = re.compile(r"[\t\n\r !-/:-@\[-`{-~]")
@@ -566,8 +563,8 @@ class Part(NamedTuple):
     """A part of a text.
 
     Arguments:
-        row: which of several texts it is from.
-        start: where it begins there, in characters.
+        row: the index of its text.
+        start: its first character in the text.
         text: the part itself.
     """
 
@@ -577,7 +574,7 @@ class Part(NamedTuple):
 
 
 def parts(texts: Iterable[str], *, cut: bool) -> Iterator[Part]:
-    """The texts, with `cut` in parts of about `LONGEST` characters that begin where BERT's tokenizer splits."""
+    """The texts, with `cut` divided into parts of about `LONGEST` characters that begin where BERT's tokenizer splits."""
     for row, text in enumerate(texts):
         start = 0
         while cut and len(text) - start > LONGEST:
@@ -609,11 +606,11 @@ Span = tuple[int, int]
 
 
 def spans_of(encoding: tokenizers.Encoding, text: str, *, prepends: bool) -> list[Span]:
-    """Spans of tokens that together are the whole text, spaces included.
+    """The spans of tokens that cover the whole text, with spaces.
 
     Arguments:
-        encoding: what the library made of the text.
-        prepends: whether a mark for a space was put before the text.
+        encoding: of the text, by the library.
+        prepends: whether a mark for a space was added before the text.
     """
     offsets: list[Span] = encoding.offsets
     spans: list[Span] = []
@@ -629,13 +626,13 @@ def spans_of(encoding: tokenizers.Encoding, text: str, *, prepends: bool) -> lis
 
 
 def bert_spans(encoding: tokenizers.Encoding, text: str, begin: int = 0) -> list[Span]:
-    """Spans of BERT's tokens, which leave spaces and control characters out.
+    """The spans of BERT's tokens, without spaces and control characters.
 
-    An accent that was stripped belongs to the letter before it.
+    A stripped accent belongs to the letter before it.
 
     Arguments:
-        text: what was read.
-        begin: where that begins in the text that the spans are to point into.
+        text: the encoded text.
+        begin: the first character of this text in the text of the spans.
     """
     offsets: list[Span] = encoding.offsets
     if not text.isascii():
@@ -653,23 +650,23 @@ def _with_accents(text: str, end: int, limit: int) -> int:
 
 
 SHOWN = 8
-"""How many are named."""
+"""The number of unknown parts that a warning lists."""
 
 
 LONGEST_SHOWN = 20
-"""The most characters of each that are shown."""
+"""The largest number of characters of each that a warning shows."""
 
 
 class UnknownCharacters(UserWarning):
-    """A model is asked about texts that hold what its tokenizer does not know."""
+    """Texts for a model have parts that its tokenizer does not know."""
 
 
 class CutTexts(UserWarning):
-    """A model is asked about texts that are longer than what it reads.
+    """Texts for a model are longer than it can read.
 
     Arguments:
-        count: of the cut texts; `total` of all.
-        maximum: tokens that the model reads.
+        count: the number of cut texts; `total` is that of all texts.
+        maximum: the longest text that the model reads, in tokens.
     """
 
     def __init__(self, count: int, total: int, maximum: int) -> None:
@@ -681,11 +678,11 @@ class CutTexts(UserWarning):
 
 
 def warn_of_cut(cut: Sequence[int], maximum: int) -> None:
-    """Warn (`CutTexts`) of texts of which tokens were cut off, once for all.
+    """Warn (`CutTexts`) about all texts from which tokens were cut off, with one warning.
 
     Arguments:
-        cut: how many tokens of each.
-        maximum: tokens that the model reads.
+        cut: the number of tokens cut off from each text.
+        maximum: the longest text that the model reads, in tokens.
     """
     count = sum(tokens > 0 for tokens in cut)
     if count:
@@ -693,7 +690,7 @@ def warn_of_cut(cut: Sequence[int], maximum: int) -> None:
 
 
 def unknown_in(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[str]:
-    """The parts of a text that became the unknown token, in their order.
+    """The parts of a text that became the unknown token, in order.
 
     Arguments:
         ids: of the text's tokens.
@@ -709,7 +706,7 @@ def unknown_in(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[str]
 
 
 def warn_of_unknown(tokenizer: Tokenizer, texts: Sequence[str], encoded: Sequence[Sequence[int]]) -> None:
-    """Warn (`UnknownCharacters`) of texts with parts that the tokenizer does not know, naming the parts."""
+    """Warn (`UnknownCharacters`) about texts with parts that the tokenizer does not know, and list the parts."""
     found: dict[str, None] = {}
     count = 0
     for text, ids in zip(texts, encoded, strict=True):
@@ -730,7 +727,7 @@ def warn_of_unknown(tokenizer: Tokenizer, texts: Sequence[str], encoded: Sequenc
 
 
 def _shown(part: str) -> str:
-    """An unknown part between quotes, cut where it is long, such as a word that is as long as the text."""
+    """An unknown part in quotes, shortened if it is long."""
     if len(part) <= LONGEST_SHOWN:
         return repr(part)
     return f"{part[:LONGEST_SHOWN]!r}... ({len(part):,} characters)"

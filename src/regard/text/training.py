@@ -31,11 +31,11 @@ FIRST_TOKENS = ("</s>", "<unk>")
 UNKNOWN = "<unk>"
 LAST_TOKEN = "<pad>"
 SPECIAL_TOKENS = (*FIRST_TOKENS, LAST_TOKEN)
-"""Marian's layout: the end and the unknown token come first, padding, which also starts a target, has the last id."""
+"""Marian's layout: the end and the unknown token come first; padding, which also starts a target, has the last id."""
 SENTINEL = "<extra_id_{}>"
-"""What T5 calls its sentinels, counted from 0 in the order of their use."""
+"""The name of T5's sentinels, numbered from 0 in the order of their use."""
 SENTINEL_FIRST_TOKENS = ("<pad>", "</s>", "<unk>")
-"""T5's layout, which goes with sentinels: padding, which also starts a target, comes first, the sentinels have the last ids."""
+"""T5's layout, for sentinels: padding, which also starts a target, comes first, and the sentinels have the last ids."""
 SPACE = "▁"  # U+2581 stands for a space inside a token
 CHARACTER_PATTERN = r"[\s\S]"
 
@@ -114,11 +114,11 @@ _SHORT = 100  # characters
 
 
 def suited_kind(texts: Iterable[str]) -> tuple[str, str]:
-    """The kind of tokenizer that suits texts of one column, `character` or `bpe`, and why.
+    """The kind of tokenizer that fits the texts of one column, `character` or `bpe`, and the reason.
 
-    Characters, where the lines are short and either most of what is written is no letter (numbers, dates, codes) or most words of
-    a held-out tenth of the lines do not occur in the rest (names, single words), so that pieces learned from the one part would
-    not spell the other. Otherwise pieces of words. The first 20,000 lines are read.
+    It is `character` if the lines are short, and either most characters are not letters (numbers, dates, codes) or most words
+    of a held-out tenth of the lines do not occur in the rest (names, single words), so that word pieces of one part would not
+    cover the other. Otherwise it is `bpe`. The first 20,000 lines are read.
 
     >>> suited_kind(["17", "305", "9000"])
     ('character', 'digits and signs are most of it')

@@ -1,4 +1,4 @@
-"""What a tokenizer knows of its ids without reading any text: tokens, their roles, which kind it is."""
+"""The vocabulary of a tokenizer: its tokens, their roles, and its kind."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from regard.text.events import events_in
 from regard.text.training import CHARACTER_PATTERN, SENTINEL
 
 CLEANED = ("bert", "gpt")
-"""The kinds that clean and split a text as BERT does."""
+"""The kinds that normalise and split a text as BERT does."""
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
-"""Of no special token does a tokenizer_config.json say which part it plays."""
+"""No roles of special tokens from a tokenizer_config.json."""
 
 
 class Vocabulary:
-    """Ids and their tokens, and which of them play which part: what `Tokenizer` is besides reading and writing text.
+    """Ids, their tokens and the roles of special tokens: the part of `Tokenizer` without encoding and decoding.
 
     Arguments:
-        backend: is copied, so what the caller does to it later does not reach this one.
+        backend: it is copied, so later changes by the caller have no effect.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
@@ -56,73 +56,73 @@ class Vocabulary:
 
     @property
     def names_start(self) -> bool:
-        """Whether a tokenizer_config.json named the token that starts a text."""
+        """Whether a tokenizer_config.json names the start token."""
         return self._names.get("start") == self.tokens([self._roles.start_id])[0]
 
     @property
     def size(self) -> int:
-        """The number of ids, special ones included: the rows an embedding needs."""
+        """The number of ids, with special tokens: the number of rows of an embedding."""
         return self._roles.size
 
     @property
     def padding_id(self) -> int:
-        """The id that fills rows up; where one token plays every part (GPT-2), the same as `end_id`."""
+        """The id of padding; for tokenizers with a single special token (GPT-2) it is `end_id`."""
         return self._roles.padding_id
 
     @property
     def start_id(self) -> int:
-        """The id a target starts with; a tokenizer without one (T5, Marian) starts with padding. BERT's is `[CLS]`."""
+        """The id that starts a target; padding if there is none (T5, Marian). For BERT it is `[CLS]`."""
         return self._roles.start_id
 
     @property
     def end_id(self) -> int:
-        """The id that ends a text; BERT's is `[SEP]`."""
+        """The id that ends a text; for BERT it is `[SEP]`."""
         return self._roles.end_id
 
     @property
     def separator_id(self) -> int:
-        """The id between two texts that are read together; `end_id` where there is no other, as BERT's `[SEP]` is both."""
+        """The id between two texts of one input; `end_id` if there is no other. BERT's `[SEP]` is both."""
         return self._roles.separator_id
 
     @property
     def separators(self) -> tuple[int, ...]:
-        """The ids between two texts that are read together: one token for most, `</s></s>` for RoBERTa."""
+        """The ids between two texts of one input: usually one token, for RoBERTa `</s></s>`."""
         return self._roles.separators
 
     @property
     def surrounds(self) -> bool:
-        """Whether other programs put the start before each text and the end behind it, as the tokenizer.json says."""
+        """Whether other programs add the start and end tokens to each text, by the tokenizer.json."""
         around = [self._roles.start_id, self._roles.end_id]
         return self._backend.encode("", add_special_tokens=True).ids == around
 
     @property
     def unknown_id(self) -> int | None:
-        """The id of what is not in the vocabulary; None where nothing is unknown (byte-level ones)."""
+        """The id of the unknown token; None for byte-level tokenizers, which have none."""
         return self._roles.unknown_id
 
     @property
     def mask_id(self) -> int | None:
-        """The id that stands for what a masked language model is to tell; None where there is none."""
+        """The id of the mask token of a masked language model; None if there is none."""
         return self._roles.mask_id
 
     @property
     def sentinels(self) -> tuple[int, ...]:
-        """The ids of T5's sentinels, `<extra_id_0>` first; each stands for a span taken out. Empty where there are none."""
+        """The ids of T5's sentinels, `<extra_id_0>` first; each replaces a removed span. Empty if there are none."""
         return self._roles.sentinels
 
     @property
     def cuts(self) -> bool:
-        """Whether a long text gives the same tokens when it is read in parts, as `regard.text.tokenizer` cuts it."""
+        """Whether a long text gives the same tokens in parts, as `regard.text.tokenizer` divides it."""
         return self._cuts
 
     @property
     def special_ids(self) -> frozenset[int]:
-        """The ids that stand for no text."""
+        """The ids of special tokens."""
         return self._roles.special
 
     @property
     def extra_tokens(self) -> tuple[str, ...]:
-        """The special tokens besides padding, start, end, unknown and mask, in the order of their ids."""
+        """The special tokens without padding, start, end, unknown and mask, in the order of their ids."""
         roles = self._roles
         named = {
             roles.padding_id,
@@ -136,13 +136,13 @@ class Vocabulary:
 
     @property
     def adds_end(self) -> bool:
-        """Whether the end token follows each text where another program opens the tokenizer.json."""
+        """Whether other programs add the end token to each text, by the tokenizer.json."""
         with_it, without = (self._backend.encode("", add_special_tokens=adding).ids for adding in (True, False))
         return with_it == [*without, self._roles.end_id]
 
     @property
     def added_before(self) -> tuple[int, ...]:
-        """Special tokens that another program puts before each text, as the tokenizer.json says; most have none."""
+        """The special tokens that other programs add before each text, by the tokenizer.json; usually none."""
         text = "a"
         with_them, without = (self._backend.encode(text, add_special_tokens=adding).ids for adding in (True, False))
         place = next((i for i in range(len(with_them)) if with_them[i : i + len(without)] == without), 0)
@@ -150,12 +150,12 @@ class Vocabulary:
 
     @property
     def kind(self) -> str | None:
-        """Which of the kinds of `train` this is, or `gpt`; None where a loaded one is none of them."""
+        """The kind, one of those of `train`, or `gpt`; None for a loaded tokenizer of another kind."""
         return self._kind
 
     @property
     def layout(self) -> dict[str, Any]:
-        """The content of the tokenizer.json, to be looked into; a fresh copy each time."""
+        """The content of the tokenizer.json, as a new copy."""
         return json.loads(self._backend.to_str())
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
@@ -167,7 +167,7 @@ class Vocabulary:
         return [self._token(int(index)) for index in ids]
 
     def id_of(self, token: str) -> int:
-        """The id of a special token, such as `<2de>`: the only way to one, since encoding a text gives none.
+        """The id of a special token, such as `<2de>`. Encoding a text never gives special tokens.
 
         Raises:
             InputError: the vocabulary has no such special token.
@@ -179,21 +179,21 @@ class Vocabulary:
         return index
 
     def find(self, token: str) -> int | None:
-        """The id of a token, special or not, spelt as the vocabulary spells it, such as `##able`; None where it has no such."""
+        """The id of a token, special or not, as it is in the vocabulary, such as `##able`; None if there is none."""
         return self._backend.token_to_id(token)
 
     def continues(self, ids: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Whether each piece continues the word of the piece before it: for merging pieces, and masking whole words.
+        """Whether each piece continues the word of the previous piece, for merging pieces and masking whole words.
 
-        A special token continues nothing, and nothing continues it; nor does the first piece of a row continue one. Where pieces
-        bear no `##`, a piece of letters or digits continues one that ends in a letter or digit, unless a mark for a space
-        is between them.
+        Special tokens and the first piece of a row continue nothing, and nothing continues a special token. In vocabularies
+        without `##`, a piece of letters or digits continues a piece that ends with a letter or digit, unless there is a mark
+        for a space between them.
 
         Arguments:
-            ids: (L,), or any shape of which the last axis is the text.
+            ids: (L,), or any shape whose last axis is the text.
 
         Returns:
-            Of the same shape, bool.
+            bool, of the same shape.
 
         Raises:
             InputError: an id is not in the vocabulary.
@@ -265,24 +265,24 @@ END_TOKENS = ("</s>", "[SEP]", "<eos>", "<|endoftext|>")
 UNKNOWN_TOKENS = ("<unk>", "[UNK]")
 MASK_TOKENS = ("[MASK]", "<mask>")
 INPUT_TOKENS = START, SEPARATOR, EXTRACT = ("_start_", "_delimiter_", "_classify_")
-"""What a decoder that is fine-tuned reads its inputs between, as GPT's authors called the three: they go before all else."""
+"""The special tokens around the inputs of a fine-tuned GPT, with the names of its authors."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Roles:
-    """How many ids a vocabulary has, and which of them stand for no text.
+    """The number of ids of a vocabulary, and its special tokens.
 
     Arguments:
-        size: the number of ids, special ones included.
-        padding_id: fills rows up; where one token plays every part (GPT-2), the same as `end_id`.
-        start_id: what a target starts with; padding where there is no token for it (T5, Marian).
+        size: the number of ids, with special tokens.
+        padding_id: of padding; with a single special token (GPT-2) it is `end_id`.
+        start_id: starts a target; padding if there is no such token (T5, Marian).
         end_id: ends a text.
-        separator_id: is between two texts that are read together; the end where there is no token for it.
-        separators: all that is between two texts: the separator, once or as often as the tokenizer.json says.
-        unknown_id: stands for what is not in the vocabulary; None where nothing is unknown (byte-level ones).
-        mask_id: stands for what a masked language model is to tell; None where there is none.
-        sentinels: T5's, each standing for a span that was taken out, in the order of their use; empty where there are none.
-        special: all of these, and whatever else is marked special.
+        separator_id: is between two texts of one input; the end token if there is no such token.
+        separators: all ids between two texts: the separator, once or repeated, by the tokenizer.json.
+        unknown_id: of the unknown token; None for byte-level tokenizers.
+        mask_id: of the mask token of a masked language model; None if there is none.
+        sentinels: of T5, each replacing a removed span, in the order of their use; empty if there are none.
+        special: all of these, and all others that are marked special.
     """
 
     size: int
@@ -302,11 +302,11 @@ class Roles:
 
         Arguments:
             backend: the tokenizer.
-            names: the tokens that the tokenizer_config.json next to it names: `start`, `end`, `padding` and `mask`. Where it
-                names an end and there is no padding token, the end fills rows up.
+            names: the tokens named in the tokenizer_config.json next to it: `start`, `end`, `padding` and `mask`. If it names
+                an end token and there is no padding token, padding is the end token.
 
         Raises:
-            InputError: there is no padding token, no end token, nothing besides special tokens, or an id that no model has.
+            InputError: there is no padding token, no end token, no ordinary token, or an id that no model has.
         """
         vocabulary = backend.get_vocab(with_added_tokens=True)
         check_ids(vocabulary)
@@ -348,7 +348,7 @@ class Roles:
 
 
 def _between_texts(backend: tokenizers.Tokenizer, start: int, end: int) -> tuple[int, ...]:
-    """What is between two texts where the tokenizer.json puts a start and an end around them; else the end."""
+    """The ids between two texts, if the tokenizer.json adds start and end tokens; else the end token."""
     ids = backend.encode("", "", add_special_tokens=True).ids
     between = tuple(ids[1:-1])
     around = len(ids) > 2 and (ids[0], ids[-1]) == (start, end)
@@ -356,7 +356,7 @@ def _between_texts(backend: tokenizers.Tokenizer, start: int, end: int) -> tuple
 
 
 def _unnamed(backend: tokenizers.Tokenizer) -> Roles | None:
-    """The roles without a tokenizer_config.json; None where they cannot be told."""
+    """The roles without a tokenizer_config.json; None if they cannot be determined."""
     try:
         return Roles.of(backend)
     except InputError:
@@ -364,7 +364,7 @@ def _unnamed(backend: tokenizers.Tokenizer) -> Roles | None:
 
 
 def kind_of(layout: dict) -> str | None:
-    """Which of the kinds a tokenizer file is; None where it is none of them."""
+    """The kind of a tokenizer file; None for another kind."""
     model = layout["model"].get("type")
     if is_bert(layout):
         return "bert"
@@ -384,11 +384,11 @@ def kind_of(layout: dict) -> str | None:
 
 
 def word_table(backend: tokenizers.Tokenizer, roles: Roles) -> tuple[np.ndarray, np.ndarray]:
-    """(V,) bool twice: whether a piece can continue the word of a piece before it, and whether a piece can continue its.
+    """Two (V,) bool arrays: whether a piece can continue a word, and whether a piece can be continued.
 
     Arguments:
-        backend: where the pieces are; with the prefix of WordPiece's model all is said by it, otherwise by the marks for spaces.
-        roles: whose special tokens are no part of a word.
+        backend: the tokenizer; WordPiece uses its prefix `##`, other models the marks for spaces.
+        roles: with the special tokens, which are not part of words.
     """
     prefix = getattr(backend.model, "continuing_subword_prefix", None)
     # Letters by which byte-level vocabularies write a space and its kind.
@@ -410,7 +410,7 @@ def _wordlike(character: str, spaces: str) -> bool:
 
 
 def prepends(layout: dict) -> bool:
-    """Whether a mark for a space is put before the text."""
+    """Whether a mark for a space is added before the text."""
     return "Prepend" in _types(layout.get("normalizer"))
 
 

@@ -1,4 +1,4 @@
-"""Word embeddings: kept, read and written, trained, judged, and audited for bias."""
+"""Word embeddings: storage, reading and writing, training, evaluation, and audits of bias."""
 
 from regard.word_embeddings.neighbours import Neighbour, analogy, neighbours, odd_one_out
 from regard.word_embeddings.store import Subwords, WordVectors

@@ -1,4 +1,4 @@
-"""What is near to what: neighbours, analogies, and the word that does not belong. Every vector is looked at."""
+"""Nearest neighbours, analogies, and the odd one out. All vectors are compared; there is no approximate index."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Method = Literal["add", "multiply"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
 EPSILON = 0.001
-"""In the denominator of `multiply`, as published."""
+"""The constant in the denominator of `multiply`, as published."""
 
 
 class Neighbour(NamedTuple):
-    """A word that was found.
+    """A word of a result.
 
     Arguments:
-        word: it.
-        score: its cosine with what was asked for, or what the analogy's method gives.
+        word: the word.
+        score: its cosine with the query, or its score by the method of the analogy.
     """
 
     word: str
@@ -32,7 +32,7 @@ class Neighbour(NamedTuple):
 
 
 def cosines(vectors: WordVectors, queries: Matrix) -> NDArray[np.float32]:
-    """The cosine of each query (Q, W) with every vector, (Q, N); 0 with a vector of zeros.
+    """The cosine of each query (Q, W) with every vector, (Q, N); 0 for a zero vector.
 
     >>> table = WordVectors(words=("a", "b"), matrix=np.array([[1, 0], [1, 1]], dtype=np.float32))
     >>> cosines(table, np.array([[2, 0]], dtype=np.float32)).round(3).tolist()
@@ -60,13 +60,13 @@ def neighbours(
     leave_out: Iterable[str] = (),
     among: int | None = None,
 ) -> list[Neighbour]:
-    """The words whose vectors have the largest cosines with a word's, itself left out, or with a vector.
+    """The words with the largest cosines to a word, without the word itself, or to a vector.
 
     Arguments:
         query: a word, or a vector (W,).
-        count: how many words.
-        leave_out: words that are not to be found.
-        among: only among so many words from the top of the table, in most files the commonest.
+        count: the number of words.
+        leave_out: words to exclude.
+        among: only search this many words from the top of the table, in most files the most frequent ones.
 
     Raises:
         InputError: for a word without a vector, or a number below 1.
@@ -93,16 +93,16 @@ def analogy(
     with_given: bool = False,
     among: int | None = None,
 ) -> list[Neighbour]:
-    """What is to `c` as `b` is to `a`: man, king, woman should give queen.
+    """The words that are to `c` as `b` is to `a`: man, king, woman should give queen.
 
-    With unit vectors, over all words but the three (Mikolov et al. 2013; Levy and Goldberg 2014):
+    With unit vectors, over all words except the three (Mikolov et al. 2013; Levy and Goldberg 2014):
 
         add        cos(x, b - a + c)
         multiply   cos'(x, b) cos'(x, c) / (cos'(x, a) + 0.001),   cos' = (cos + 1) / 2
 
     Arguments:
         count, among: as in `neighbours`.
-        with_given: let the three be found too; then the answer is mostly one of them.
+        with_given: also allow the three words; then the result is usually one of them.
 
     Raises:
         InputError: for a word without a vector, or a method that does not exist.
@@ -117,7 +117,7 @@ def analogy(
 
 
 def analogy_scores(vectors: WordVectors, triples: NDArray[np.float32], method: Method = "add") -> NDArray[np.float32]:
-    """The score of every word for analogies a : b = c : x, (Q, N), of the vectors (Q, 3, W) of a, b and c.
+    """The score of every word for analogies a : b = c : x, (Q, N), from the vectors (Q, 3, W) of a, b and c.
 
     Raises:
         InputError: for a method that does not exist.
@@ -131,19 +131,19 @@ def analogy_scores(vectors: WordVectors, triples: NDArray[np.float32], method: M
 
 
 def check_method(method: str) -> None:
-    """Refuse what is no way to answer analogies.
+    """Refuse an unknown method for analogies.
 
     Raises:
-        InputError: with the nearest.
+        InputError: with the nearest method.
     """
     if method not in METHODS:
         raise InputError(f"there is no method {method!r} for analogies; {nearest(method, METHODS)}")
 
 
 def odd_one_out(vectors: WordVectors, words: Sequence[str]) -> list[Neighbour]:
-    """Words by how little they belong to the others: the cosine of each with the mean of all, the smallest first.
+    """The words sorted by their cosine with the mean of all, the smallest first, so that the odd one out comes first.
 
-    The mean is of unit vectors, and all words count in it, as in word2vec's own test.
+    The mean is over the unit vectors of all words, as in word2vec's test.
 
     Raises:
         InputError: for fewer than three words, or one without a vector.
@@ -163,7 +163,7 @@ def odd_one_out(vectors: WordVectors, words: Sequence[str]) -> list[Neighbour]:
 def _best(
     vectors: WordVectors, scores: NDArray[np.float32], count: int, leave_out: set[str], among: int | None
 ) -> list[Neighbour]:
-    """The words with the largest scores; of those alike the first ones come first."""
+    """The words with the largest scores; ties are ordered by their index."""
     if count < 1:
         raise InputError(f"count is {count}; give 1 or more")
     if among is not None and among < 1:

@@ -1,4 +1,4 @@
-"""A table of word vectors, and the word embeddings outside it from their n-grams of characters, as in fastText."""
+"""A table of word embeddings, and embeddings of other words from their character n-grams, as in fastText."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ Matrix = NDArray[np.float32]
 Counts = NDArray[np.int64]
 
 CHUNK = 1 << 16
-"""Rows that are looked at together where all are: an array in a file never is in memory whole."""
+"""The number of rows that are read together, so that an array in a file is never completely in memory."""
 
 
 class Subwords(Protocol):
-    """What makes a vector for a word that no table has, such as fastText's n-grams."""
+    """Computes a vector for a word that is not in the table, for example from fastText's n-grams."""
 
     def vector(self, word: str) -> Matrix | None:
-        """Of width (W,) float32; None for a word it can say nothing about."""
+        """The vector of a word, (W,) float32; None if it has none."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WordVectors:
-    """A vector for each of N words, in the order of their file: most often the commonest first.
+    """Word embeddings: a vector for each of N words, in the order of their file, which usually has frequent words first.
 
-    The matrix may be mapped from a file; nothing here copies it whole.
+    The matrix can be memory-mapped from a file; it is never copied completely.
 
     Arguments:
         words: all different.
         matrix: (N, W) float32, finite.
-        counts: how often each word was seen in training, (N,) int64; None where nobody kept it.
-        subwords: for words that are not among these; None for none.
-        metadata: how the vectors came about, as JSON values.
-        name: what messages and tables call them.
+        counts: (N,) int64, the frequency of each word in training; None if unknown.
+        subwords: compute vectors for other words; None = no vectors for other words.
+        metadata: how the vectors were trained, as JSON values.
+        name: for messages and tables.
 
     Raises:
         InputError: for a word given twice, a number that is not finite, or sizes that do not fit.
@@ -84,7 +84,7 @@ class WordVectors:
 
     @cached_property
     def lengths(self) -> Matrix:
-        """The Euclidean length of every vector, (N,)."""
+        """The Euclidean norm of every vector, (N,)."""
         pieces = [
             np.linalg.norm(self.matrix[start : start + CHUNK], axis=1) for start in range(0, len(self.matrix), CHUNK)
         ]
@@ -99,14 +99,14 @@ class WordVectors:
         return len(self.words)
 
     def __contains__(self, word: object) -> bool:
-        """Whether the table itself has the word."""
+        """Whether the table has the word."""
         return word in self.rows
 
     def __getitem__(self, word: str) -> Matrix:
-        """The word's vector, (W,): its row, or what its subwords make of it.
+        """The vector of a word, (W,): its row, or computed from its subwords.
 
         Raises:
-            InputError: for a word that has none, with the nearest spelling.
+            InputError: for a word without a vector, with the nearest spelling.
         """
         found = self.get(word)
         if found is None:
@@ -114,14 +114,14 @@ class WordVectors:
         return found
 
     def get(self, word: str) -> Matrix | None:
-        """The word's vector, (W,); None where it has none."""
+        """The vector of a word, (W,); None if it has none."""
         row = self.rows.get(word)
         if row is not None:
             return np.asarray(self.matrix[row])
         return None if self.subwords is None else self.subwords.vector(word)
 
     def has(self, word: str) -> bool:
-        """Whether the word has a vector, its row or one made of subwords."""
+        """Whether the word has a vector, from the table or from its subwords."""
         return word in self.rows or (self.subwords is not None and self.subwords.vector(word) is not None)
 
     def of(self, words: Iterable[str]) -> Matrix:
@@ -134,11 +134,11 @@ class WordVectors:
         return np.stack(found) if found else np.empty((0, self.width), dtype=np.float32)
 
     def with_matrix(self, matrix: Matrix, **changes: Any) -> WordVectors:
-        """The same words with other vectors, which subwords know nothing of."""
+        """The same words with other vectors, without subwords."""
         return replace(self, matrix=matrix, **{"subwords": None} | changes)
 
     def only(self, rows: Sequence[int] | NDArray[np.integer]) -> WordVectors:
-        """These rows alone, in this order; subwords stay.
+        """Only these rows, in this order; subwords are kept.
 
         >>> WordVectors(words=("a", "b", "c"), matrix=np.eye(3, dtype=np.float32)).only([2, 0]).words
         ('c', 'a')
@@ -152,7 +152,7 @@ class WordVectors:
         )
 
     def first(self, count: int) -> WordVectors:
-        """The first words alone, which in most files are the commonest."""
+        """Only the first words, which in most files are the most frequent ones."""
         return self.only(range(min(count, len(self))))
 
     def _hint(self, word: str) -> str:
@@ -172,20 +172,20 @@ Rows = NDArray[np.int64]
 
 BEGIN, END = "<", ">"
 SENTENCE_END = "</s>"
-"""The word that fastText puts at the end of a line, which has no n-grams."""
+"""fastText's word for the end of a line, which has no n-grams."""
 
 BASIS, PRIME = 2166136261, 16777619
 LONGEST = 256
-"""Characters of an n-gram; words are shorter."""
+"""The largest number of characters of an n-gram."""
 
 TOGETHER = 1 << 13
-"""Rows of a table that are summed at once."""
+"""The number of table rows that are summed together."""
 
 
 def ngrams(word: str, minimum: int = 3, maximum: int = 6) -> list[str]:
     """The n-grams of <word>, of `minimum` to `maximum` characters, in fastText's order.
 
-    Those of one character are without the two marks.
+    N-grams of one character do not include the two marks.
 
     >>> ngrams("cat", 3, 4)
     ['<ca', '<cat', 'cat', 'cat>', 'at>']
@@ -202,7 +202,7 @@ def ngrams(word: str, minimum: int = 3, maximum: int = 6) -> list[str]:
 
 
 def ngram_hash(ngram: str) -> int:
-    """Fowler, Noll and Vo's hash (FNV-1a, 32 bits) of its UTF-8 bytes, which count as signed numbers as in fastText.
+    """The FNV-1a hash (32 bits) of the UTF-8 bytes, as signed numbers, as in fastText.
 
     >>> ngram_hash("<ca") % 2_000_000
     916747
@@ -215,10 +215,10 @@ def ngram_hash(ngram: str) -> int:
 
 
 def ngram_rows(words: Sequence[str], buckets: int, minimum: int = 3, maximum: int = 6) -> tuple[Rows, Rows]:
-    """The rows of the n-grams of many words at once, in a table of so many.
+    """The rows of the n-grams of many words, in a table with this many rows.
 
     Returns:
-        The rows of all words one after another, and how many each word has, (len(words),).
+        The rows of all words, concatenated, and the number of rows of each word, (len(words),).
 
     >>> rows, counts = ngram_rows(["cat", "</s>"], 2_000_000, 3, 4)
     >>> counts.tolist(), rows[0] == ngram_hash("<ca") % 2_000_000
@@ -268,14 +268,12 @@ def _signed_utf_8(letters: NDArray[np.uint32]) -> tuple[NDArray[np.int64], list[
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NgramSubwords:
-    """Word embeddings from a table of n-grams: the mean of the rows of a word's n-grams.
+    """Embeddings of words that are not in the table: the mean over their n-grams (Bojanowski et al. 2017, section 3.2).
 
         vector(w) = 1 / |G(w)|  sum over g in G(w) of table[hash(g) mod B]
 
-    for a word that has no row of its own (Bojanowski et al. 2017).
-
     Arguments:
-        table: (B, W) float32; it may be mapped from a file.
+        table: (B, W) float32; it can be memory-mapped from a file.
         minimum, maximum: the lengths of n-grams, in characters.
 
     Raises:
@@ -316,7 +314,7 @@ class NgramSubwords:
         return (total / len(rows)).astype(np.float32)
 
     def sums(self, words: Sequence[str]) -> tuple[NDArray[np.float64], Rows]:
-        """For each of many words the sum of its rows, (n, W) float64, and how many they are, (n,)."""
+        """For each of many words the sum of its rows, (n, W) float64, and their number, (n,)."""
         rows, counts = ngram_rows(words, len(self.table), self.minimum, self.maximum)
         totals = np.zeros((len(words), self.table.shape[1]))
         some = np.flatnonzero(counts)

@@ -14,8 +14,8 @@ from regard.data.labelled_images import LabelledImage, read_labelled_images
 from regard.models import LectureNetwork
 from regard.models.config import check
 from regard.models.lecture_network import without_queries_and_keys
-from regard.tasks.loading import load
 from regard.tasks.image_classification import ImageBatch, ImageClassifierPredictor, evaluate_images
+from regard.tasks.loading import load
 from regard_claims.shared import trained
 
 TOGETHER = 500

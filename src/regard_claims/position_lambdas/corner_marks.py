@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from regard.attention import Lambdas
-from regard.data.labelled_images import LabelledImage, read_labelled_images
 from regard.data.images import fitted
+from regard.data.labelled_images import LabelledImage, read_labelled_images
 from regard.models.config import check
-from regard.tasks.loading import load
 from regard.tasks.image_classification import evaluate_images
+from regard.tasks.loading import load
 from regard_claims.shared import trained
 
 SIDE, MARK, EDGE = 32, 4, 4

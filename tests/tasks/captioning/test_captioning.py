@@ -171,8 +171,7 @@ def test_long_captions_are_left_out(files, tmp_path):
 
 def test_images_in_memory(tmp_path):
     examples = [
-        CaptionExample(image=np.full((16, 16, 3), 9 * number, np.uint8), captions=("a square",))
-        for number in range(12)
+        CaptionExample(image=np.full((16, 16, 3), 9 * number, np.uint8), captions=("a square",)) for number in range(12)
     ]
     plain = recipe(data={"height": 16, "width": 16})
     done = regard.train(plain, output=tmp_path / "run", data=examples, validation=examples[:2])

@@ -19,7 +19,7 @@ from regard.errors import InputError, nearest
 from regard.inspection.drawings import COLOURS
 from regard.inspection.editing import without_feedforward, without_skips
 from regard.inspection.record import look
-from regard.layers import EncoderBlock, NoSkip, Images, PositionedEmbedding, Residual, TextEmbedding, Tokens
+from regard.layers import EncoderBlock, Images, NoSkip, PositionedEmbedding, Residual, TextEmbedding, Tokens
 from regard.layers.blocks import Block
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from regard.tasks.captioning import Captioner
 from regard.tasks.copying import Copier
 from regard.tasks.encoders import EncoderPredictor, join, padded, tokens_of
 from regard.tasks.few_shot import FewShotClassifier
-from regard.tasks.pairs import PairPredictor
 from regard.tasks.image_classification import ImageClassifierPredictor
+from regard.tasks.pairs import PairPredictor
 
 LONGEST = 1024
 """Tokens of a text that is walked through. The weights kept grow with the square, and nobody reads a longer one."""
@@ -128,9 +128,7 @@ def _members(side: Side, seen: Seen, axis: int) -> tuple[str, ...]:
 
 
 @read.register
-def _image(
-    model: ImageClassifierPredictor, text: Any, layer: Walked, *, target: str | None, to: str | None
-) -> Reading:
+def _image(model: ImageClassifierPredictor, text: Any, layer: Walked, *, target: str | None, to: str | None) -> Reading:
     if isinstance(text, str):
         _only_a_text(text, target, to)
     images = model.read([text])
