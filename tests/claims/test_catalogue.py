@@ -143,7 +143,8 @@ def test_the_model_of_the_length_penalty_is_that_of_the_fall_with_length():
 
 
 def test_every_experiment_beside_a_claim_is_one_and_is_used():
-    asked = {claim(name).comparison.get("experiment", {}).get("name") for name in claim_files()} - {None}
+    rounds = [each.in_round(number) for each in map(claim, claim_files()) for number in each.rounds]
+    asked = {each.comparison.get("experiment", {}).get("name") for each in rounds} - {None}
     assert set(experiment_modules()) == asked
     for name in asked:
         assert experiment(name).__module__ == experiment_modules()[name]

@@ -10,6 +10,7 @@ import pytest
 from regard.claims.claim import claim
 from regard.errors import InputError
 from regard_claims.max_pooling.pooled_entailment import PooledEntailment, _told_linearly
+from regard_claims.max_pooling.pooled_ratings import PooledRatings
 from regard_claims.two_level_attention.planted_cue import PlantedCue
 from regard_claims.word_order.word_order import WordOrder, order_accuracy
 
@@ -42,6 +43,18 @@ def test_pooled_entailment_is_measured(encoder):
     found = PooledEntailment(encoder=encoder, **sizes).run(1)
     assert set(found) == {"accuracy", "transfer"}
     assert all(0 <= value <= 100 for value in found.values())
+
+
+@pytest.mark.parametrize("encoder", ["last", "words"])
+def test_poolings_are_measured_on_rated_pairs(encoder, tmp_path):
+    for name, size in (("sts-train.csv", 60), ("sts-dev.csv", 12)):
+        rows = (f"g\tf\t2012\t{n}\t{n % 6}.0\tA man has {n % 5} dogs.\tA man has {n % 3} cats." for n in range(size))
+        (tmp_path / name).write_text("\n".join(rows) + "\n")
+    found = PooledRatings(path=str(tmp_path), encoder=encoder, width=8, pairs=50, epochs=1).run(1)
+    assert set(found) == {"correlation"}
+    assert -1 <= found["correlation"] <= 1
+    with pytest.raises(InputError, match="rated pairs for train"):
+        PooledRatings(path=str(tmp_path.parent), encoder=encoder).run(1)
 
 
 def test_a_linear_map_tells_what_is_linear(generator):

@@ -90,6 +90,17 @@ def test_a_second_round_that_cannot_be_is_refused(second, says, written):
         written(second_round=CLAIM["second_round"] | second)
 
 
+def test_a_round_may_be_about_other_data(written, tmp_path):
+    found = written(
+        second_round=CLAIM["second_round"]
+        | {"own_data": {"says": "Meant for rated pairs.", "needed": True, "files": "a folder of them"}}
+    )
+    assert (found.needs_data, found.in_round(2).needs_data) == (False, True)
+    assert found.in_round(2).command == "regard claims run depth data.path=FOLDER"
+    with pytest.raises(regard.InputError, match=r"Meant for rated pairs\. Give data.path=, a folder of them"):
+        run_claim(found, output=tmp_path)
+
+
 def git(folder, *words):
     names = ("-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "commit.gpgsign=false")
     return subprocess.run(

@@ -41,6 +41,24 @@ def test_classes_and_distractors_are_as_often_and_apart():
     assert agreeing / distractors == pytest.approx(0.5, abs=0.03)
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(["train", "test"]), st.integers(1, 6), st.integers(3, 9), st.integers(0, 5))
+def test_balanced_documents_leave_nothing_to_count(split, sentences, words, seed):
+    for document in CueDocuments(split, sentences=sentences, words=words, balanced=True, fillers=9, size=3, seed=seed):
+        lines = [line.split() for line in document.text.split("\n\n")]
+        assert [len(line) for line in lines] == [words] * sentences
+        for line in lines:
+            assert Counter(word.rstrip("12345") for word in line if word.startswith(("good", "bad"))) == {
+                "good": 1,
+                "bad": 1,
+            }
+        cue, decides = document.words
+        assert decides == cue + 1
+        assert lines[document.sentence][cue] == CUE
+        assert lines[document.sentence][decides].rstrip("12345") == document.label
+        assert document.text.split().count(CUE) == 1
+
+
 def test_splits_share_no_document_and_a_document_is_a_function_of_its_number():
     found = {
         split: {d.text for d in CueDocuments(split, sentences=1, words=2, fillers=2, size=60)}
@@ -57,6 +75,7 @@ def test_splits_share_no_document_and_a_document_is_a_function_of_its_number():
     [
         ({"split": "tset"}, "test"),
         ({"words": 1}, "1 words"),
+        ({"words": 2, "balanced": True}, "3 words"),
         ({"sentences": 0}, "0 sentences"),
         ({"size": -1}, "got -1"),
     ],

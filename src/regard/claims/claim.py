@@ -105,7 +105,7 @@ class Claim:
         return None if number == FIRST else self.second_round
 
     def in_round(self, number: int) -> Claim:
-        """The claim whose `predicted`, `minutes` and comparison are those of a round.
+        """The claim whose `predicted`, `minutes`, `own_data` and comparison are those of a round.
 
         Raises:
             InputError: where the claim does not have it, or changes what is no section.
@@ -122,7 +122,8 @@ class Claim:
                 )
             put(sections, key, copied(value))
         sections["seeds"] = list(second.numbers)
-        return replace(self, predicted=second.predicted, minutes=second.minutes, comparison=sections)
+        own_data = self.own_data if second.own_data is None else second.own_data
+        return replace(self, predicted=second.predicted, minutes=second.minutes, comparison=sections, own_data=own_data)
 
     def asked(self, number: int) -> tuple[Expression, ...]:
         """The expressions that judge a round."""

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from regard.claims.comparison import seeds_of
 from regard.claims.evidence import LEVEL, Bound, Evidence, evidence, fewest, outcome_of
 from regard.claims.expression import Contrast, Expression, NoNumber, Numbers
+from regard.claims.own_data import OwnData
 from regard.errors import InputError
 from regard.structure import finite
 
@@ -125,6 +126,7 @@ class SecondRound:
         seeds: how many, or which.
         changes: dotted keys of the claim's sections and their values in this round: `recipe.data.sequences.longest`,
             `budget.steps`, `arms`, `measures`, `experiment.steps`.
+        own_data: what the user's own data mean in this round; what the claim says of them where null.
 
     Raises:
         InputError: for a round without a direction, or with fewer seeds than any verdict takes.
@@ -135,6 +137,7 @@ class SecondRound:
     minutes: float
     seeds: int | tuple[int, ...] = 5
     changes: dict[str, Any] = field(default_factory=dict)
+    own_data: OwnData | str | None = None
 
     def __post_init__(self) -> None:
         if not any(part.kind == "direction" for part in self.parts):

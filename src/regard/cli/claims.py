@@ -99,7 +99,8 @@ def show(
     verdict = last_verdict(claim, output)
     shipped = shipped_verdicts()
     if as_json:
-        own = claim.own_data
+        asked = claim.in_round(verdict.round)
+        own = asked.own_data
         judge, refutes = (None if each is None else each.text for each in _judging(claim))
         print_json(
             verdict.to_json()
@@ -108,8 +109,8 @@ def show(
                 "judge": judge,
                 "refutes": refutes,
                 "own_data": own if isinstance(own, str) else own.says,
-                "needs_data": claim.needs_data,
-                "minutes": claim.in_round(verdict.round).minutes,
+                "needs_data": asked.needs_data,
+                "minutes": asked.minutes,
                 "comparison": claim.resolved_in(verdict.round).to_mapping(),
                 "second_round": [] if claim.second_round is None else list(map(_part_json, claim.second_round.parts)),
                 "changes": list(verdict.changes),
@@ -255,8 +256,9 @@ def _rows(claim: Claim, verdict: Verdict) -> list[tuple[str, str]]:
     """What a person wants to know, name and text."""
     from regard.claims.provenance import spoken
 
-    own, second = claim.own_data, claim.second(verdict.round)
+    second = claim.second(verdict.round)
     claim = claim.in_round(verdict.round)
+    own = claim.own_data
     rows = [
         ("claim", f"{claim.name} (row {claim.row}), about {claim.minutes:.0f} minutes on two cores"),
         ("source", claim.source),

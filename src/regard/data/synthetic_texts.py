@@ -51,10 +51,14 @@ class CueDocuments(Drawn[CueDocument]):
     Each other sentence holds with probability 1/2 a word of praise or blame too, drawn apart from the class, and no cue. So who
     counts words of praise and blame is right more often than not, and who looks at the sentence with the cue always.
 
+    Balanced documents leave nothing to count: each of their sentences holds one word of praise and one of blame, and the cue is
+    directly before the one of them that decides.
+
     Arguments:
         split: "train", "validation" or "test"; no document of one is in another.
         sentences: of each document.
         words: of each sentence.
+        balanced: whether every sentence holds a word of praise and one of blame.
         fillers: how many words there are that mean nothing.
         size: number of documents; they are made when read.
         seed: another seed gives other documents.
@@ -78,18 +82,21 @@ class CueDocuments(Drawn[CueDocument]):
         *,
         sentences: int = 8,
         words: int = 10,
+        balanced: bool = False,
         fillers: int = 200,
         size: int = 8_000,
         seed: int = 0,
     ) -> None:
         super().__init__(split, size=size, seed=seed)
-        if sentences < 1 or words < 2 or fillers < 2:
+        fewest = 3 if balanced else 2
+        if sentences < 1 or words < fewest or fillers < 2:
             raise InputError(
                 f"cue documents: {sentences} sentences of {words} words and {fillers} fillers cannot be; give at least 1 "
-                "sentence, 2 words and 2 fillers"
+                f"sentence, {fewest} words and 2 fillers"
             )
         self.sentences = sentences
         self.words = words
+        self.balanced = balanced
         self.fillers = fillers
 
     def draw(self, rng: Random) -> CueDocument:
@@ -110,13 +117,24 @@ class CueDocuments(Drawn[CueDocument]):
         label = ("good", "bad")[below(rng, 2)]
         lines = [[f"w{1 + below(rng, self.fillers)}" for _ in range(self.words)] for _ in range(self.sentences)]
         planted = below(rng, self.sentences)
-        cue, opinion_word = below(rng, self.words), below(rng, self.words - 1)
-        opinion_word += opinion_word >= cue
-        for number, line in enumerate(lines):
-            if number == planted:
-                line[cue], line[opinion_word] = CUE, opinion(label)
-            elif below(rng, 2):
-                line[below(rng, self.words)] = opinion(("good", "bad")[below(rng, 2)])
+        if self.balanced:
+            cue = below(rng, self.words - 1)
+            opinion_word = cue + 1
+            for number, line in enumerate(lines):
+                first = opinion_word if number == planted else below(rng, self.words)
+                free = [place for place in range(self.words) if place != first and (number != planted or place != cue)]
+                second = one_of(rng, free)
+                found = label if number == planted else ("good", "bad")[below(rng, 2)]
+                line[first], line[second] = opinion(found), opinion("bad" if found == "good" else "good")
+            lines[planted][cue] = CUE
+        else:
+            cue, opinion_word = below(rng, self.words), below(rng, self.words - 1)
+            opinion_word += opinion_word >= cue
+            for number, line in enumerate(lines):
+                if number == planted:
+                    line[cue], line[opinion_word] = CUE, opinion(label)
+                elif below(rng, 2):
+                    line[below(rng, self.words)] = opinion(("good", "bad")[below(rng, 2)])
         text = "\n\n".join(" ".join(line) for line in lines)
         return CueDocument(text=text, label=label, sentence=planted, words=(cue, opinion_word))
 

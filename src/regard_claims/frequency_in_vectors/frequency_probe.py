@@ -34,6 +34,7 @@ class FrequencyInVectors:
         largest_count: of GloVe's weighting.
         tokenisation: of the text, see `regard.word_embeddings.training.Corpus`.
         share: of the words that are called frequent.
+        epochs: of the training; as the method's own program has it where null.
 
     Raises:
         InputError: for sizes that are none.
@@ -48,6 +49,7 @@ class FrequencyInVectors:
     largest_count: float = 10.0
     tokenisation: Tokenisation = "whitespace"
     share: float = 0.1
+    epochs: int | None = None
 
     def __post_init__(self) -> None:
         check(self.width >= 1, "experiment.width", self.width, "at least 1", "raise it")
@@ -69,7 +71,7 @@ class FrequencyInVectors:
         judged = read_similarity(file_of(self.path, self.pairs))
         corpus = training_text(self.path, self.tokenisation)
         own = {"largest_count": self.largest_count} if self.method == "glove" else {}
-        sizes = {"width": self.width, "minimum_count": self.minimum_count}
+        sizes = {"width": self.width, "minimum_count": self.minimum_count, "epochs": self.epochs}
         trained = train_vectors(corpus, settings_of(self.method, seed=seed, **sizes, **own), name=self.method)
         table = trained.with_matrix(trained.matrix)
         similarity = evaluate_similarity(table, judged, resamples=0)

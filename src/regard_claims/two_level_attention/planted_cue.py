@@ -29,6 +29,7 @@ class PlantedCue:
         size: documents to learn from.
         test_size: documents to measure on.
         sentences, words: of each document, and of each sentence.
+        balanced: whether every sentence holds a word of praise and one of blame, so that who counts them learns nothing.
         steps: updates.
         batch: documents in an update, about.
         learning_rate: the peak, which falls to 0 along a cosine.
@@ -44,6 +45,7 @@ class PlantedCue:
     test_size: int = 1_000
     sentences: int = 8
     words: int = 10
+    balanced: bool = False
     steps: int = 1_200
     batch: int = 64
     learning_rate: float = 2e-3
@@ -60,8 +62,7 @@ class PlantedCue:
 
     def run(self, seed: int) -> dict[str, float]:
         """Train the network, and measure it."""
-        learnt = CueDocuments("train", sentences=self.sentences, words=self.words, size=self.size, seed=seed)
-        test = CueDocuments("test", sentences=self.sentences, words=self.words, size=self.test_size, seed=seed)
+        learnt, test = self._documents("train", self.size, seed), self._documents("test", self.test_size, seed)
         sizes = dict.fromkeys(("embedding_width", "hidden_width", "attention_width"), self.width)
         tokens = self.sentences * (self.words + 1) + 1
         with trained(
@@ -80,6 +81,11 @@ class PlantedCue:
             told = model.classify_batch([document.text for document in test])
             right = sum(one.label == document.label for one, document in zip(told, test, strict=True))
             return {"accuracy": 100 * right / len(test), **self._weights(model, test)}
+
+    def _documents(self, split: str, size: int, seed: int) -> CueDocuments:
+        return CueDocuments(
+            split, sentences=self.sentences, words=self.words, balanced=self.balanced, size=size, seed=seed
+        )
 
     def _weights(self, model: Classifier, test: Sequence[CueDocument]) -> dict[str, float]:
         if self.gathering == "attention":
