@@ -61,21 +61,45 @@ def test_counts_by_way_of_files_are_the_same(text, monkeypatch):
     words, sentences = text
     whole = counted(sentences, words, 5)
     monkeypatch.setattr(cooccurrence, "_LEAST", 50)
-    written: list[int] = []
-    real = cooccurrence._written
+    written: list[tuple[int, int]] = []
+    real = cooccurrence._append
 
-    def seen(pairs, scratch, number):
-        written.append(len(pairs.keys))
-        return real(pairs, scratch, number)
+    def seen(runs, pieces, level, scratch):
+        real(runs, pieces, level, scratch)
+        written.append((level, runs[-1].size))
 
-    monkeypatch.setattr(cooccurrence, "_written", seen)
+    monkeypatch.setattr(cooccurrence, "_append", seen)
     pieces = counted(sentences, words, 5, memory=96 * 4000)
     assert len(written) > 5
-    assert max(written) <= 4000
+    assert max(written) <= (0, 4000)
     assert len(pieces) == len(whole)
     assert {(i, j): x for i, j, x in pieces} == pytest.approx({(i, j): x for i, j, x in whole}, rel=1e-6)
     wanted = plainly(sentences, 5)
     assert {(i, j): x for i, j, x in pieces} == pytest.approx(dict(wanted), rel=1e-6)
+
+
+def test_many_files_are_merged_by_levels(text, monkeypatch):
+    """However many files a text has, few are open at once: here at most three, and twice at each of four levels."""
+    words, sentences = text
+    whole = counted(sentences, words, 5)
+    monkeypatch.setattr(cooccurrence, "_LEAST", 50)
+    monkeypatch.setattr(cooccurrence, "_FILES_MERGED", 3)
+    merged: list[int] = []
+    levels: list[int] = []
+    real = cooccurrence._from_files
+
+    def seen(runs, most):
+        merged.append(len(runs))
+        levels.extend(run.level for run in runs)
+        return real(runs, most)
+
+    monkeypatch.setattr(cooccurrence, "_from_files", seen)
+    pieces = counted(sentences, words, 5, memory=96 * 1000)
+    assert len(merged) > 20
+    assert set(merged[:-1]) == {3}  # the last merger has what is left of each level
+    assert merged[-1] <= 2 * (max(levels) + 1) + 1
+    assert max(levels) >= 3
+    assert {(i, j): x for i, j, x in pieces} == pytest.approx({(i, j): x for i, j, x in whole}, rel=1e-6)
 
 
 def test_the_counting_keeps_to_its_memory(tmp_path):

@@ -29,6 +29,9 @@ BYTES_A_PAIR = 96
 
 _LEAST = 1_000
 
+_FILES_MERGED = 64
+"""At once: each has its part of the memory, and its open file."""
+
 
 class Pairs(NamedTuple):
     """Pairs of words and their counts, in rising order of `first * words + second` where first is not above second.
@@ -44,11 +47,16 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Run:
-    """Pairs in a file."""
+    """Pairs in a file.
+
+    Arguments:
+        level: 0 as counted, 1 more than its parts where it was merged.
+    """
 
     keys: Path
     sums: Path
     size: int
+    level: int
 
 
 def cooccurrences(
@@ -90,15 +98,16 @@ def cooccurrences(
         new = _counted(ids, numbers, len(rows), window)
         held = new if held is None else _merged([held, new])
         if len(held.keys) > most // 2:
-            runs.append(_written(held, scratch, len(runs)))
+            _append(runs, (held,), 0, scratch)
             held = None
+            _merge_full_levels(runs, most, scratch)
         tokens += len(ids)
         report(Progress("counting pairs", tokens, None, "words"))
     if not runs:
         return (0, iter(())) if held is None else (len(held.keys), iter((held,)))
     if held is not None:
-        runs.append(_written(held, scratch, len(runs)))
-    return sum(run.size for run in runs), _from_files(runs, max(_LEAST, most // (2 * len(runs))))
+        _append(runs, (held,), 0, scratch)
+    return sum(run.size for run in runs), _from_files(runs, most)
 
 
 def _blocks(
@@ -153,12 +162,26 @@ def _merged(lists: Sequence[Pairs]) -> Pairs:
     return _summed(keys[order], np.concatenate([each.sums for each in lists])[order])
 
 
-def _written(pairs: Pairs, scratch: Path, number: int) -> _Run:
-    run = _Run(keys=scratch / f"keys-{number}", sums=scratch / f"sums-{number}", size=len(pairs.keys))
-    with writing_errors(scratch):
-        pairs.keys.tofile(run.keys)
-        pairs.sums.tofile(run.sums)
-    return run
+def _append(runs: list[_Run], pieces: Iterable[Pairs], level: int, scratch: Path) -> None:
+    """Write one more file of pairs: `pieces`, one after the other."""
+    name = f"{level}-{sum(run.level == level for run in runs)}"
+    keys, sums, size = scratch / f"keys-{name}", scratch / f"sums-{name}", 0
+    with writing_errors(scratch), keys.open("wb") as to_keys, sums.open("wb") as to_sums:
+        for piece in pieces:
+            piece.keys.tofile(to_keys)
+            piece.sums.tofile(to_sums)
+            size += len(piece.keys)
+    runs.append(_Run(keys=keys, sums=sums, size=size, level=level))
+
+
+def _merge_full_levels(runs: list[_Run], most: int, scratch: Path) -> None:
+    """Merge each 64 files of one level into a file of the next, so that however long a text is, few are open at once.
+
+    A pair is written once more for every level; a text of 64 * 64 files has two.
+    """
+    while len(last := [run for run in runs if run.level == runs[-1].level]) == _FILES_MERGED:
+        del runs[-len(last) :]
+        _append(runs, _from_files(last, most), last[0].level + 1, scratch)
 
 
 def _read(run: _Run, start: int, count: int) -> Pairs:
@@ -168,11 +191,12 @@ def _read(run: _Run, start: int, count: int) -> Pairs:
     )
 
 
-def _from_files(runs: Sequence[_Run], size: int) -> Iterator[Pairs]:
-    """The merger of sorted files, `size` pairs of each in memory.
+def _from_files(runs: Sequence[_Run], most: int) -> Iterator[Pairs]:
+    """The merger of sorted files, half of `most` pairs in memory; the files are removed.
 
     Of what is read, all is complete up to the smallest of the last keys of those files that continue.
     """
+    size = max(_LEAST, most // (2 * len(runs)))
     places = [0] * len(runs)
     while any(place < run.size for place, run in zip(places, runs, strict=True)):
         read = [_read(run, place, size) for place, run in zip(places, runs, strict=True)]
