@@ -21,6 +21,7 @@ from regard.attention import Rotary
 from regard.errors import InputError, nearest
 from regard.layers import ACTIVATIONS, Activation
 from regard.quantization.interface import LinearStruct
+from regard.quantization.memory import LargePages
 from regard.quantization.native import Kernels, kernels
 
 QuantizedPrecision = Literal["int8", "int4"]
@@ -204,6 +205,7 @@ class QuantizedLinear(nn.Module):
         bias: b, (outputs,); None for none.
         bits: of each weight: 8, 4, or 16 for bfloat16.
         compiled: the kernels; built where None. Without a library the weights are kept in bfloat16.
+        memory: where the weights are kept; PyTorch's own where None.
 
     Raises:
         InputError: for weights that hold NaN or infinite numbers, in 8 or 4 bits.
@@ -220,7 +222,13 @@ class QuantizedLinear(nn.Module):
     filled_bias: Tensor
 
     def __init__(
-        self, weight: Tensor, bias: Tensor | None, bits: Literal[16, 8, 4], *, compiled: Kernels | None = None
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        bits: Literal[16, 8, 4],
+        *,
+        compiled: Kernels | None = None,
+        memory: LargePages | None = None,
     ) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
@@ -232,6 +240,8 @@ class QuantizedLinear(nn.Module):
             values, scales = weight.detach().bfloat16().contiguous(), None
         else:
             values, scales = QuantizedWeights.of(weight, bits).tiled()
+        if memory is not None:
+            values, scales = memory.keep(values), None if scales is None else memory.keep(scales)
         self.register_buffer("values", values)
         self.register_buffer("scales", scales)
         if (kernels() if compiled is None else compiled).library is None:
@@ -334,21 +344,32 @@ class _Differentiable(torch.autograd.Function):
         return (gradients[0] @ ctx.layer.weight).to(ctx.dtype), None
 
 
-def linear_for(weight: Tensor, bias: Tensor | None, precision: Precision, compiled: Kernels | None = None) -> nn.Module:
-    """A linear layer of a precision: `nn.Linear` in float32, else a `QuantizedLinear`."""
+def linear_for(
+    weight: Tensor,
+    bias: Tensor | None,
+    precision: Precision,
+    compiled: Kernels | None = None,
+    memory: LargePages | None = None,
+) -> nn.Module:
+    """A linear layer of a precision, its weights in `memory`: `nn.Linear` in float32, else a `QuantizedLinear`."""
     if precision != "float32":
-        return QuantizedLinear(weight, bias, BITS.get(precision, 16), compiled=compiled)
+        return QuantizedLinear(weight, bias, BITS.get(precision, 16), compiled=compiled, memory=memory)
     layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
-    layer.weight = nn.Parameter(
-        weight.detach().float().clone(memory_format=torch.contiguous_format), requires_grad=False
-    )
+    own = weight.detach().float()
+    own = own.clone(memory_format=torch.contiguous_format) if memory is None else memory.keep(own)
+    layer.weight = nn.Parameter(own, requires_grad=False)
     if bias is not None:
         layer.bias = nn.Parameter(bias.detach().float().clone(), requires_grad=False)
     return layer.eval()
 
 
 def inference_copy(
-    module: M, precision: Precision, compiled: Kernels | None = None, *, within: nn.Module | None = None
+    module: M,
+    precision: Precision,
+    compiled: Kernels | None = None,
+    *,
+    within: nn.Module | None = None,
+    memory: LargePages | None = None,
 ) -> M:
     """A copy in evaluation mode: its linear layers in a precision, all else in float32 and without gradients.
 
@@ -356,10 +377,13 @@ def inference_copy(
 
     Arguments:
         within: the part of the module whose linear layers are meant; all where None.
+        memory: where their weights are kept; PyTorch's own where None.
     """
-    layers = {part for part in (module if within is None else within).modules() if type(part) is nn.Linear}
+    layers = [part for part in (module if within is None else within).modules() if type(part) is nn.Linear]
     # What is in the memo for a layer is taken for its copy, so the weights are not copied first.
-    memo: dict[int, Any] = {id(part): linear_for(part.weight, part.bias, precision, compiled) for part in layers}
+    memo: dict[int, Any] = {
+        id(part): linear_for(part.weight, part.bias, precision, compiled, memory) for part in layers
+    }
     made = copy.deepcopy(module, memo)
     for parameter in made.parameters():
         parameter.requires_grad_(False)

@@ -57,6 +57,7 @@ from regard.quantization.linear import (
     inference_copy,
     linear_for,
 )
+from regard.quantization.memory import LargePages
 from regard.quantization.native import Kernels, kernels
 from regard.quantization.stack import (
     SharedRows,
@@ -194,15 +195,15 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         why = unsupported_decoder(model)
         if why:
             raise InputError(f"{precision}: the model cannot be prepared: {why}; take float32 or bfloat16")
-        built = kernels() if compiled is None else compiled
+        built, memory = kernels() if compiled is None else compiled, LargePages()
         super().__init__(
             model.config,
             embedding=InferenceEmbedding(model.embedding, _table_dtype(precision)),  # type: ignore[arg-type]
-            layers=list(inference_copy(model.layers, precision, built)),
+            layers=list(inference_copy(model.layers, precision, built, memory=memory)),
             norm=inference_copy(model.norm, precision, built),
             sliding_windows=model.sliding_windows,
         )
-        self.output = linear_for(*model.output_map(), precision, built)
+        self.output = linear_for(*model.output_map(), precision, built, memory)
         self._prepare(precision, built)
 
     def _parts(self) -> tuple[Sequence[Any], nn.Module, nn.Module]:
@@ -376,12 +377,12 @@ class InferenceTransformer(InferenceOnly, Transformer):
         why = unsupported_transformer(model)
         if why:
             raise InputError(f"{precision}: the model cannot be prepared: {why}; take float32 or bfloat16")
-        built = kernels() if compiled is None else compiled
+        built, memory = kernels() if compiled is None else compiled, LargePages()
         self.config = model.config
-        self.encoder = TransformerEncoder(*_stack_parts(model.encoder, precision, built))
-        self.decoder = TransformerDecoder(*_stack_parts(model.decoder, precision, built))
+        self.encoder = TransformerEncoder(*_stack_parts(model.encoder, precision, built, memory))
+        self.decoder = TransformerDecoder(*_stack_parts(model.decoder, precision, built, memory))
         bias = model.output.bias if model.output.ruled_out is None else model.output.ruled_out
-        self.output = linear_for(model.output.weight, bias, precision, built)  # type: ignore[assignment]
+        self.output = linear_for(model.output.weight, bias, precision, built, memory)  # type: ignore[assignment]
         self._prepare(precision, built)
 
     def _parts(self) -> tuple[Sequence[Any], nn.Module, nn.Module]:
@@ -467,10 +468,13 @@ class InferenceTransformer(InferenceOnly, Transformer):
         return SharedRows(KeysValues(none, none))
 
 
-def _stack_parts(stack: Any, precision: Precision, built: Kernels) -> tuple[Any, list[Any], nn.Module]:
+def _stack_parts(
+    stack: Any, precision: Precision, built: Kernels, memory: LargePages
+) -> tuple[Any, list[Any], nn.Module]:
     """Embedding, blocks and last norm of an encoder or a decoder, copied for inference."""
     embedding = InferenceEmbedding(stack.embedding, _table_dtype(precision))
-    return embedding, list(inference_copy(stack.layers, precision, built)), inference_copy(stack.norm, precision, built)
+    layers = inference_copy(stack.layers, precision, built, memory=memory)
+    return embedding, list(layers), inference_copy(stack.norm, precision, built)
 
 
 def unsupported_transformer(model: nn.Module) -> str:

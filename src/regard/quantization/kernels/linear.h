@@ -96,6 +96,8 @@ struct Bytes {
 
 namespace {
 
+constexpr int AHEAD = 8192;  // bytes of weights between what is multiplied and what is fetched
+
 // R rows times O outputs of weights W; the sum of a row is taken in the same order whatever R and O are.
 template <int R, int O, class W>
 inline void some_outputs(const W* weight, const float* bias, int inputs, const float* x, float* y, int64_t stride) {
@@ -104,14 +106,15 @@ inline void some_outputs(const W* weight, const float* bias, int inputs, const f
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
         for (int o = 0; o < O; ++o) sums[r][o] = Lanes{};
+    const char* ahead = reinterpret_cast<const char*>(weight) + AHEAD;
     for (int k = 0; k < inputs; k += LANES) {
+        constexpr int BYTES = O * LANES * sizeof(W);  // of a step, fetched in the order in which they stand, not output by output
+#pragma GCC unroll 8
+        for (int byte = 0; byte < BYTES; byte += 64) __builtin_prefetch(ahead + byte);
+        ahead += BYTES;
         Lanes own[O];
 #pragma GCC unroll 8
-        for (int o = 0; o < O; ++o) {
-            const W* here = weight + int64_t(o) * inputs + k;
-            __builtin_prefetch(here + int64_t(4) * inputs);
-            own[o] = lanes(here);
-        }
+        for (int o = 0; o < O; ++o) own[o] = lanes(weight + int64_t(o) * inputs + k);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
             Lanes read = lanes(x + int64_t(r) * inputs + k);

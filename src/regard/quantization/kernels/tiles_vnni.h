@@ -28,7 +28,7 @@ inline void tiles8(const Linear& w, const Bytes& x, int row, int tile, float* y,
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) {
                 const uint8_t* here = weight + t * next + (g * (GROUP / 4) + k) * 64;
-                __builtin_prefetch(here + T * next);  // what this thread comes to next
+                __builtin_prefetch(here + T * next, 0, 2);  // what this thread comes to next
                 __m512i bytes = _mm512_loadu_si512(here);
 #pragma GCC unroll 8
                 for (int r = 0; r < R; ++r) {
@@ -81,7 +81,7 @@ inline void tiles4(const Linear& w, const Bytes& x, int row, int tile, float* y,
 #pragma GCC unroll 8
             for (int t = 0; t < T; ++t) {
                 const uint8_t* here = weight + t * next + (g * (GROUP / 8) + k) * 64;
-                __builtin_prefetch(here + T * next);
+                __builtin_prefetch(here + T * next, 0, 2);
                 __m512i both = _mm512_loadu_si512(here);
                 __m512i first = _mm512_and_si512(both, low);
                 __m512i second = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
