@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def is_shown(shown: str, printed: str) -> bool:
     >>> is_shown("seconds ... right 72 ± 10 %", "seconds 3.1 right   79.5 %"), is_shown("right 72 ± 10 %", "right 90 %")
     (True, False)
     """
-    varying = [tuple(float(number.replace(",", "")) for number in found) for found in re.findall(VARYING, shown)]
+    varying = [tuple(Decimal(number.replace(",", "")) for number in found) for found in re.findall(VARYING, shown)]
     if not varying:
         flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
         return doctest.OutputChecker().check_output(shown, printed, flags)
@@ -111,7 +112,7 @@ def is_shown(shown: str, printed: str) -> bool:
     pattern = re.escape(marked).replace("±", f"({NUMBER})").replace(re.escape("..."), ".*?")
     found = re.fullmatch(pattern, " ".join(printed.split()))
     return found is not None and all(
-        abs(float(number.replace(",", "")) - middle) <= either_side
+        abs(Decimal(number.replace(",", "")) - middle) <= either_side
         for number, (middle, either_side) in zip(found.groups(), varying, strict=True)
     )
 

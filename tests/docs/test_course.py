@@ -52,6 +52,7 @@ def test_numbers_of_an_output_may_vary_as_far_as_the_page_says(course: ModuleTyp
     assert is_shown("right  1,072 ± 10.5 %\n...", "right 1061.5 % of 3\nmore")
     assert not is_shown("right 1,072 ± 10.5 % ...", "right 1061.4 % of 3")
     assert not is_shown("right 72 ± 10 %", "right")
+    assert is_shown("pointing 0.97 ± 0.03", "pointing 1")  # where 1 - 0.97 of floats is above 0.03
 
 
 @pytest.mark.slow
