@@ -74,8 +74,9 @@ def language_model(
     model: Mapping[str, Any],
     *,
     path: str | None,
+    data: Mapping[str, Any],
+    tokenizer: Mapping[str, Any],
     length: int,
-    vocabulary: int,
     seed: int,
     training: Mapping[str, Any],
 ) -> Iterator[tuple[LanguageModel, TokenStore]]:
@@ -83,15 +84,15 @@ def language_model(
 
     Arguments:
         model: the `model` section.
-        path: a file of text, or a folder with train.txt and valid.txt; Python's reference text where None.
+        path: a file of text, or a folder with train.txt and valid.txt; builtin data where None.
+        data: that part of the `data` section that names the builtin data.
+        tokenizer: the section.
         length: of the stretches that are learned.
-        vocabulary: tokens, of a byte-level BPE.
         seed, training: as for `trained`.
     """
-    text: dict[str, Any] = {"builtin": "python_docs", "unit": "paragraph"}
     if path is not None:
         found = files_of(path, OwnData(says="text", texts=True), Path())
-        text = {"train": found.train, "validation": found.validation}
+        data = {"train": found.train, "validation": found.validation}
     with tempfile.TemporaryDirectory(prefix="regard-") as place:
         folder = Path(place) / "run"
         train(
@@ -99,8 +100,8 @@ def language_model(
                 "task": "language_modelling",
                 "seed": seed,
                 "model": dict(model),
-                "data": {**text, "length": length},
-                "tokenizer": {"kind": "byte_bpe", "size": vocabulary},
+                "data": {**data, "length": length},
+                "tokenizer": dict(tokenizer),
                 "training": {**SETTINGS, **training},
             },
             output=folder,

@@ -69,8 +69,11 @@ def test_the_rows_are_there_in_order():
         "4.7",
         "4.8",
         "5.1",
+        "5.2",
+        "5.3",
         "5.7",
         "5.8",
+        "5.10",
     ]
     assert claim("2.1b").name == "scaled-scores"
 

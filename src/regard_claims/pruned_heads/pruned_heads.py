@@ -59,13 +59,13 @@ class PrunedHeads:
 
     precision: ClassVar[str] = "float32"
     path: str | None = None
-    width: int = 64
+    width: int = 48
     heads: int = 8
     layers: int = 4
-    vocabulary: int = 1_000
-    length: int = 64
-    test_size: int = 50
-    steps: int = 500
+    vocabulary: int = 300
+    length: int = 48
+    test_size: int = 100
+    steps: int = 400
     batch: int = 16
     learning_rate: float = 3e-3
 
@@ -94,8 +94,9 @@ class PrunedHeads:
                 "dropout": 0.0,
             },
             path=self.path,
+            data={"builtin": "python_docs", "unit": "paragraph"},
+            tokenizer={"kind": "byte_bpe", "size": self.vocabulary},
             length=self.length,
-            vocabulary=self.vocabulary,
             seed=seed,
             training={
                 "steps": self.steps,
