@@ -20,8 +20,8 @@ def scored(scores: list[float], rows: int = 1) -> AttentionInputs:
 def test_draws_come_as_often_as_the_softmax_says():
     scores = [0.0, 1.0, -1.0, 2.0]
     attention, count = ScoredAttention(Dot(), Hard()), 20_000
-    drawn = attention.draw(scored(scores, count), torch.Generator().manual_seed(0))
-    frequencies = attention.weights(drawn).mean(dim=2).flatten()
+    sampled = attention.sample(scored(scores, count), torch.Generator().manual_seed(0))
+    frequencies = attention.weights(sampled).mean(dim=2).flatten()
     torch.testing.assert_close(frequencies, torch.tensor(scores).softmax(dim=0), atol=0.01, rtol=0)
 
 
@@ -44,7 +44,7 @@ def test_a_key_without_probability_is_never_drawn(alpha, lot):
 
 def test_a_draw_means_the_same_behind_padding():
     attention = ScoredAttention(Dot(), Hard())
-    inputs = attention.draw(scored([0.5, 1.0, 0.2], rows=50), torch.Generator().manual_seed(3))
+    inputs = attention.sample(scored([0.5, 1.0, 0.2], rows=50), torch.Generator().manual_seed(3))
     padded = AttentionInputs(
         query=inputs.query,
         key=torch.nn.functional.pad(inputs.key, (0, 0, 2, 0), value=9.0),
@@ -59,7 +59,7 @@ def test_queries_that_take_the_mean_are_soft_and_pass_gradients_back():
     attention = ScoredAttention(Dot(), Hard(1.0))
     inputs = scored([0.0, 1.0])
     inputs.key.requires_grad_()
-    inputs = attention.draw(inputs, torch.Generator().manual_seed(0))
+    inputs = attention.sample(inputs, torch.Generator().manual_seed(0))
     weights = attention.weights(inputs)
     torch.testing.assert_close(weights.flatten(), torch.tensor([0.0, 1.0]).softmax(dim=0))
     weights[..., 0].sum().backward()
@@ -72,14 +72,14 @@ def test_a_record_that_says_who_takes_the_mean_keeps_it():
     inputs = scored([0.0, 1.0], rows=40)
     told = torch.arange(40).view(1, 1, 40) % 2 == 0
     inputs = AttentionInputs(query=inputs.query, key=inputs.key, record={MEAN: told})
-    drawn = attention.draw(inputs, torch.Generator().manual_seed(0))
-    assert torch.equal(drawn.record[MEAN], told)
-    assert set(attention.weights(drawn)[0, 0, 1::2].flatten().tolist()) == {0.0, 1.0}
+    sampled = attention.sample(inputs, torch.Generator().manual_seed(0))
+    assert torch.equal(sampled.record[MEAN], told)
+    assert set(attention.weights(sampled)[0, 0, 1::2].flatten().tolist()) == {0.0, 1.0}
 
 
 def test_one_generator_draws_the_same_again():
     attention = ScoredAttention(Dot(), Hard(0.5))
-    first, second = (attention.draw(scored([1.0, 2.0], 9), torch.Generator().manual_seed(7)) for _ in range(2))
+    first, second = (attention.sample(scored([1.0, 2.0], 9), torch.Generator().manual_seed(7)) for _ in range(2))
     assert all(torch.equal(first.record[name], second.record[name]) for name in (LOT, MEAN))
 
 

@@ -123,16 +123,16 @@ def test_a_query_that_sees_nothing_gathers_only_the_outputs_bias(seeded, generat
 
 
 class Noted(Hard):
-    """Hard attention that says what it was given to draw for."""
+    """Hard attention that says what it was given to sample for."""
 
     def __init__(self):
         super().__init__(0.5)
-        self.drawn_for = []
+        self.sampled_for = []
 
-    def draw(self, inputs, generator=None):
-        drawn = super().draw(inputs, generator)
-        self.drawn_for.append(drawn)
-        return drawn
+    def sample(self, inputs, generator=None):
+        sampled = super().sample(inputs, generator)
+        self.sampled_for.append(sampled)
+        return sampled
 
 
 def test_the_layer_draws_in_training_and_only_there(seeded, generator):
@@ -141,14 +141,14 @@ def test_the_layer_draws_in_training_and_only_there(seeded, generator):
     noted = layer.attention.alignment
     layer(x, layer.keys_values(x))
     layer.attend(layer.inputs(x, layer.keys_values(x).key), layer.keys_values(x).value)
-    lots = [drawn[LOT] for drawn in noted.drawn_for]
+    lots = [sampled[LOT] for sampled in noted.sampled_for]
     assert len(lots) == 2
     assert not torch.equal(*lots)
     given = layer.inputs(x, layer.keys_values(x).key, record={LOT: lots[0]})
     assert torch.equal(given.record[LOT], lots[0]), "what is in the record already stays"
     layer.eval()
     layer(x, layer.keys_values(x))
-    assert len(noted.drawn_for) == 3
+    assert len(noted.sampled_for) == 3
 
 
 def test_a_mechanism_that_does_not_draw_takes_no_random_number(seeded, generator):

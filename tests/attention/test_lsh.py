@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.attention import AttentionInputs, Causal, Dense, Document, LSHAttention, Mask, Padding
-from regard.attention.lsh import ALONE, BUCKETS, ROTATIONS, buckets_by_rotation, draw_rotations, unit, usual_buckets
+from regard.attention.lsh import ALONE, BUCKETS, ROTATIONS, buckets_by_rotation, sample_rotations, unit, usual_buckets
 
 B, H, E, EV = 2, 3, 6, 5
 
@@ -45,7 +45,7 @@ def masks(length: int, generator) -> dict[str, Mask | None]:
 def test_the_fast_path_is_the_equation_and_so_are_its_gradients(sets, mask, length, chunk, rounds, before, generator):
     attention = LSHAttention(chunk=chunk, rounds=rounds, buckets=(4,), before=before, sets=sets, filled=(chunk, 6))
     inputs, value, leaves = case(length, generator, mask=masks(length, generator)[mask])
-    inputs = attention.draw(inputs, generator)
+    inputs = attention.sample(inputs, generator)
     output, defined = attention(inputs, value), attention.weights(inputs) @ value
     torch.testing.assert_close(output, defined, rtol=1e-10, atol=1e-12)
     upstream = torch.randn(output.shape, generator=generator, dtype=torch.float64)
@@ -105,7 +105,7 @@ def test_sets_are_those_of_the_paper(generator):
     """P_i by its definition, in loops: the same bucket, this chunk of the order by (bucket, place) or the one before it."""
     attention = LSHAttention(chunk=4, rounds=1, buckets=(4,), sets="bucket")
     inputs, _, _ = case(18, generator)
-    inputs = attention.draw(inputs, generator)
+    inputs = attention.sample(inputs, generator)
     buckets = buckets_by_rotation(inputs.key, inputs.record[ROTATIONS].double(), (4,))
     weights = attention.weights(inputs)
     for row in range(B):
@@ -123,15 +123,15 @@ def test_a_key_met_in_several_rounds_counts_once_or_in_each(generator):
     """Identical rounds: one softmax over the same keys by either reading, for every key counts as often as every other."""
     inputs, value, _ = case(20, generator, mask=Causal())
     once = LSHAttention(chunk=4, rounds=1, buckets=(4,), sets="bucket")
-    drawn = once.draw(inputs, generator)
-    twice = replace(drawn, record={ROTATIONS: drawn.record[ROTATIONS].repeat(1, 1, 1, 2, 1)})
+    sampled = once.sample(inputs, generator)
+    twice = replace(sampled, record={ROTATIONS: sampled.record[ROTATIONS].repeat(1, 1, 1, 2, 1)})
     again = LSHAttention(chunk=4, rounds=2, buckets=(4,), sets="bucket")
-    torch.testing.assert_close(again(twice, value), once(drawn, value), rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(again(twice, value), once(sampled, value), rtol=1e-9, atol=1e-10)
     # A key that both rounds hold weighs double beside one that one of them holds.
     each = LSHAttention(chunk=4, rounds=2, buckets=(4,), sets="chunk")
-    drawn = each.draw(inputs, generator)
-    weights = each.weights(drawn)
-    scores = drawn.query @ unit(drawn.key).transpose(-1, -2)
+    sampled = each.sample(inputs, generator)
+    weights = each.weights(sampled)
+    scores = sampled.query @ unit(sampled.key).transpose(-1, -2)
     relative = weights / scores.exp()
     relative = relative / relative.masked_fill(weights == 0, math.inf).amin(dim=-1, keepdim=True)
     times = set(relative[weights > 0].round(decimals=6).tolist())
@@ -146,7 +146,7 @@ def test_more_rounds_find_more_of_the_heaviest_keys(generator):
     found = []
     for rounds in (1, 2, 4, 8):
         attention = LSHAttention(chunk=8, rounds=rounds, buckets=(16,), sets="bucket")
-        looked_at = attention.weights(attention.draw(inputs, torch.Generator().manual_seed(0))) > 0
+        looked_at = attention.weights(attention.sample(inputs, torch.Generator().manual_seed(0))) > 0
         found.append((full * looked_at)[:, :, 1:].sum(dim=-1).mean().item())
     assert found == sorted(found)
     assert found[-1] > found[0] + 0.1
@@ -202,7 +202,7 @@ def test_dropout_is_the_same_when_the_scores_are_computed_again(generator, seede
 def test_near_vectors_share_a_bucket_far_more_often(generator):
     vectors = torch.randn(1, 1, 400, 16, generator=generator)
     near = vectors + 0.1 * torch.randn(vectors.shape, generator=generator)
-    rotations = draw_rotations(16, heads=1, rounds=8, buckets=(16,), generator=generator).unsqueeze(0)
+    rotations = sample_rotations(16, heads=1, rounds=8, buckets=(16,), generator=generator).unsqueeze(0)
     own, close = (buckets_by_rotation(x, rotations, (16,)) for x in (vectors, near))
     assert (own == close).float().mean() > 0.8
     assert (own == own.roll(1, dims=-1)).float().mean() < 0.15
@@ -213,7 +213,7 @@ def test_near_vectors_share_a_bucket_far_more_often(generator):
 
 def test_several_factors_are_one_number_among_their_product(generator):
     vectors = torch.randn(1, 2, 500, 12, generator=generator)
-    rotations = draw_rotations(12, heads=2, rounds=2, buckets=(4, 6), generator=generator).unsqueeze(0)
+    rotations = sample_rotations(12, heads=2, rounds=2, buckets=(4, 6), generator=generator).unsqueeze(0)
     both = buckets_by_rotation(vectors, rotations, (4, 6))
     assert both.max() == 23
     assert torch.equal(both % 4, buckets_by_rotation(vectors, rotations[..., :2], (4,)))

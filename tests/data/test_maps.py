@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.drawn import SPLITS
+from regard.data.generated import SPLITS
 from regard.data.sequences import Maps
 from regard.errors import InputError
 

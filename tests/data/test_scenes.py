@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from regard.data.drawn import SPLITS
+from regard.data.generated import SPLITS
 from regard.data.scenes import MOVES, Scenes
 from regard.errors import InputError
 

@@ -105,7 +105,7 @@ def test_show_attend_and_tell_is_its_equations(randomize, attention):
 
 
 def test_what_is_drawn_in_training_is_what_was_looked_at(randomize):
-    """Followed by the record: the context of each step is the annotation of the place that `drawn` tells."""
+    """Followed by the record: the context of each step is the annotation of the place that `sampled` tells."""
     from regard.inspection import look
 
     model = randomize(ShowAttendAndTell(ShowAttendAndTellConfig(**SIZES, attention_width=7, attention="hard"))).train()
@@ -113,11 +113,11 @@ def test_what_is_drawn_in_training_is_what_was_looked_at(randomize):
     with look(model) as seen:
         told = model(images(), TARGET, attended=True)
     weights = seen.weights("attention")[:, 0]
-    assert told.drawn is not None
+    assert told.sampled is not None
     for row in range(2):
         for place in range(3):
-            if told.drawn.valid[row, place]:
-                assert weights[row, place, told.drawn.places[row, place]] == 1
+            if told.sampled.valid[row, place]:
+                assert weights[row, place, told.sampled.places[row, place]] == 1
             else:
                 torch.testing.assert_close(weights[row, place], told.weights[row, place])
 

@@ -21,16 +21,16 @@ class Alignment(nn.Module, ABC):
     """Turns scores into attention weights.
 
     Class attributes declare what an alignment does. `distribution`: the weights of a query with a visible key are non-negative
-    and sum to one. `plain_softmax`: they are exactly the softmax that PyTorch's fused kernel computes. `drawn`: `draw` samples
-    random numbers into the record. `reads`: the tensors that it reads from the record, and their axes.
+    and sum to one. `plain_softmax`: they are exactly the softmax that PyTorch's fused kernel computes. `sampled`: `sample`
+    samples random numbers into the record. `reads`: the tensors that it reads from the record, and their axes.
     """
 
     distribution: bool = True
     plain_softmax: bool = False
-    drawn: bool = False
+    sampled: bool = False
     reads: Reads = MappingProxyType({})
 
-    def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> Mapping[str, Tensor]:
+    def sample(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> Mapping[str, Tensor]:
         """Sample the random tensors that the weights depend on, by name, for the inputs' record. By default there are none."""
         return {}
 
@@ -129,7 +129,7 @@ class Local(Alignment):
 
 
 LOT, MEAN = "lot", "mean"
-"""What `Hard.draw` adds to the record: a uniform sample in [0, 1) for each query, (B, H, L) float, and whether the query uses
+"""What `Hard.sample` adds to the record: a uniform sample in [0, 1) for each query, (B, H, L) float, and whether the query uses
 the mean instead, (B, H, L) bool."""
 
 
@@ -155,12 +155,12 @@ class Hard(Alignment):
     >>> inputs = AttentionInputs(query=torch.ones(1, 1, 1, 1), key=torch.tensor([1.0, 3.0, 2.0]).view(1, 1, 3, 1))
     >>> attention.weights(inputs).tolist()
     [[[[0.0, 1.0, 0.0]]]]
-    >>> drawn = attention.draw(inputs, torch.Generator().manual_seed(1))
-    >>> attention.weights(drawn).sum().item()
+    >>> sampled = attention.sample(inputs, torch.Generator().manual_seed(1))
+    >>> attention.weights(sampled).sum().item()
     1.0
     """
 
-    drawn = True
+    sampled = True
     reads: Reads = MappingProxyType({LOT: "BHL", MEAN: "BHL"})
 
     def __init__(self, mean_share: float = 0.0) -> None:
@@ -169,7 +169,7 @@ class Hard(Alignment):
             raise ValueError(f"mean_share is {mean_share}; it must lie in [0, 1]")
         self.mean_share = mean_share
 
-    def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> Mapping[str, Tensor]:
+    def sample(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> Mapping[str, Tensor]:
         """A uniform sample for each query, and which queries use the mean. The default generator is torch's.
 
         Tensors that the record already holds are kept: a decoder that attends step by step can use one choice for a caption.

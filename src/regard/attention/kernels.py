@@ -178,10 +178,10 @@ def dropped(x: Tensor, p: float) -> Tensor:
     """
     if x.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(x, p, training=True)
-    return x * kept(x, p, drawn_seed())
+    return x * kept(x, p, sample_seed())
 
 
-def drawn_seed() -> int:
+def sample_seed() -> int:
     """A seed for `kept`, sampled by torch's generator."""
     return int(torch.randint(2**63 - 1, ()))
 

@@ -139,8 +139,8 @@ class AttentionLayer(nn.Module):
             positions=positions,
             record=NOTHING if record is None else record,
         )
-        drawn = self.training and self.attention.declaration.drawn
-        return self.attention.draw(inputs) if drawn else inputs
+        sampled = self.training and self.attention.declaration.sampled
+        return self.attention.sample(inputs) if sampled else inputs
 
     def attend(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
         """Run the mechanism and project its output: value (B, G, S, Ev) to (B, L, D)."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.attention.alignments import Soft
 from regard.attention.hashed import ALONE, HashedMask, HashedOrder, Sets, attend_in_rounds, plainly_causal
 from regard.attention.inputs import AttentionInputs, Reads
-from regard.attention.kernels import as_autocast, drawn_seed
+from regard.attention.kernels import as_autocast, sample_seed
 from regard.attention.mechanism import Attention, Declaration
 
 
@@ -148,8 +148,8 @@ class ChunkedAttention(Attention):
 
 
 ROTATIONS, BUCKETS = "rotations", "buckets"
-"""What `LSHAttention` reads in the record: the rotations of `draw`, (B, H, E, N, sum(buckets) / 2), or the buckets computed with
-them, (B, H, N, S) integers."""
+"""What `LSHAttention` reads in the record: the rotations of `sample`, (B, H, E, N, sum(buckets) / 2), or the buckets computed
+with them, (B, H, N, S) integers."""
 
 
 READS: Reads = MappingProxyType({ROTATIONS: "bHEnr", BUCKETS: "BHnS"})
@@ -179,7 +179,7 @@ class LSHAttention(Attention):
     fewer queries than keys, as in decoding with a cache, the sets are those of the text so far. A longer text can have other
     chunks.
 
-    In training the layer samples new rotations for every call (`draw`). If the record has none, they are sampled with `seed`.
+    In training the layer samples new rotations for every call (`sample`). If the record has none, they are sampled with `seed`.
 
     Arguments:
         chunk: m, in tokens.
@@ -236,16 +236,16 @@ class LSHAttention(Attention):
 
         Padding counts, because it would take places in the chunks.
         """
-        return Declaration(distribution=False, drawn=True, counts_padding=True, reads=READS)
+        return Declaration(distribution=False, sampled=True, counts_padding=True, reads=READS)
 
     def full(self, keys: int) -> bool:
         """Whether this number of keys fits in one chunk, so that no hash is needed."""
         return filled_length(keys, self.filled) <= self.chunk
 
-    def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
+    def sample(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
         """The same inputs with sampled rotations in their record, the same for every row."""
-        drawn = self._rotations(inputs, generator).to(inputs.query.device).expand(inputs.shape[0], -1, -1, -1, -1)
-        return replace(inputs, record={ROTATIONS: drawn, **inputs.record})
+        sampled = self._rotations(inputs, generator).to(inputs.query.device).expand(inputs.shape[0], -1, -1, -1, -1)
+        return replace(inputs, record={ROTATIONS: sampled, **inputs.record})
 
     def replay_state(self, inputs: AttentionInputs) -> Mapping[str, Tensor]:
         """The buckets of all keys, (B, H, N, S) int32, if keys are hashed."""
@@ -285,7 +285,7 @@ class LSHAttention(Attention):
             orders=orders,
             hide=HashedMask(inputs, orders, sets=self.sets, buckets=math.prod(self.buckets)),
             dropout=dropout,
-            seed=drawn_seed() if dropout else 0,
+            seed=sample_seed() if dropout else 0,
         ).to(value.dtype)
 
     def extra_repr(self) -> str:
@@ -295,7 +295,7 @@ class LSHAttention(Attention):
 
     def _rotations(self, inputs: AttentionInputs, generator: torch.Generator | None) -> Tensor:
         _, heads, _, width = inputs.query.shape
-        return draw_rotations(
+        return sample_rotations(
             width, heads=heads, rounds=self.rounds, buckets=self.buckets, generator=generator
         ).unsqueeze(0)
 
@@ -400,7 +400,7 @@ def unit(x: Tensor) -> Tensor:
     return x / (torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() + 1e-6 * width).sqrt()
 
 
-def draw_rotations(
+def sample_rotations(
     width: int, *, heads: int, rounds: int, buckets: Sequence[int], generator: torch.Generator | None = None
 ) -> Tensor:
     """The random matrices R of the hash, sampled from a standard normal distribution.
@@ -415,7 +415,7 @@ def draw_rotations(
     Returns:
         (H, E, N, sum(buckets) / 2) float32, on the device of the generator.
 
-    >>> draw_rotations(8, heads=2, rounds=3, buckets=(4, 6)).shape
+    >>> sample_rotations(8, heads=2, rounds=3, buckets=(4, 6)).shape
     torch.Size([2, 8, 3, 5])
     """
     device = None if generator is None else generator.device

@@ -27,14 +27,14 @@ class Declaration:
     Arguments:
         distribution: weights are non-negative and sum to one over the visible keys.
         extra_output: the output has the term `extra_output(inputs, weights)` in addition to the weighted values.
-        drawn: `draw` samples random tensors into the record, which `weights` and `forward` need.
+        sampled: `sample` samples random tensors into the record, which `weights` and `forward` need.
         counts_padding: the output can depend on keys that no query sees, so masks must hide padding on the right too.
-        reads: the tensors that it reads from the record, with their axes, including those that `draw` samples.
+        reads: the tensors that it reads from the record, with their axes, including those that `sample` samples.
     """
 
     distribution: bool = True
     extra_output: bool = False
-    drawn: bool = False
+    sampled: bool = False
     counts_padding: bool = False
     reads: Reads = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ class Attention(nn.Module, ABC):
         """Whether `forward` is PyTorch's fused kernel without a bias by position."""
         return False
 
-    def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
+    def sample(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
         """The same inputs with the mechanism's random tensors sampled into their record. By default there are none.
 
         Only `AttentionLayer` calls it, in training. Tensors that the record already holds are kept.
@@ -137,7 +137,7 @@ class ScoredAttention(Attention):
     def declaration(self) -> Declaration:
         """The properties of the alignment."""
         reads = {**self.score.reads, **self.alignment.reads}
-        return Declaration(distribution=self.alignment.distribution, drawn=self.alignment.drawn, reads=reads)
+        return Declaration(distribution=self.alignment.distribution, sampled=self.alignment.sampled, reads=reads)
 
     @property
     def fuses_plainly(self) -> bool:
@@ -145,10 +145,10 @@ class ScoredAttention(Attention):
         plain = type(self.score).product_and_term is Score.product_and_term
         return plain and self.alignment.plain_softmax and self.score.product_scale(1) is not None
 
-    def draw(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
+    def sample(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
         """The same inputs with what the alignment samples in their record."""
-        drawn = self.alignment.draw(inputs, generator)
-        return replace(inputs, record={**inputs.record, **drawn}) if drawn else inputs
+        sampled = self.alignment.sample(inputs, generator)
+        return replace(inputs, record={**inputs.record, **sampled}) if sampled else inputs
 
     def weights(self, inputs: AttentionInputs) -> Tensor:
         """(B, H, L, S): the alignment of the scores, in float32 for any inputs, before dropout."""

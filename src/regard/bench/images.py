@@ -137,7 +137,7 @@ def _contest(
     )
 
 
-def drawn_images(count: int, model: dict[str, Any]) -> torch.Tensor:
+def random_images(count: int, model: dict[str, Any]) -> torch.Tensor:
     """Images of noise, (count, 3, Y, X) uint8."""
     generator = torch.Generator().manual_seed(SEED)
     size = (count, 3, model["image_height"], model["image_width"])

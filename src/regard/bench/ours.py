@@ -389,14 +389,14 @@ class ViTTraining(_Updates):
         """Build the model and the optimiser, and draw images."""
         import torch
 
-        from regard.bench.images import drawn_images
+        from regard.bench.images import random_images
         from regard.layers import Images
         from regard.models import ViT, ViTConfig
         from regard.tasks.losses import smoothed_cross_entropy
 
         keep_freed_memory()  # as the command line does
         self._model = ViT(ViTConfig(**job["model"], image_channels=3)).train()
-        pixels, count = drawn_images(job["images"], job["model"]).unsqueeze(1), job["images"]
+        pixels, count = random_images(job["images"], job["model"]).unsqueeze(1), job["images"]
         labels = torch.arange(count) % job["model"]["outputs"]
         self._batches = [(Images(pixels, torch.ones(count, 1, dtype=torch.bool)), labels)]
 
@@ -416,7 +416,7 @@ class CaptionTraining(_Updates):
         """Build the model and the optimiser, and draw images and captions."""
         import torch
 
-        from regard.bench.images import drawn_images
+        from regard.bench.images import random_images
         from regard.layers import Images, Tokens
         from regard.models import ShowAttendAndTell, ShowAttendAndTellConfig
         from regard.tasks.losses import smoothed_cross_entropy
@@ -425,7 +425,7 @@ class CaptionTraining(_Updates):
         sizes = job["model"] | {"convolutions": tuple(job["model"]["convolutions"])}
         self._model = ShowAttendAndTell(ShowAttendAndTellConfig(**sizes)).train()
         count, words = job["captions"], job["words"]
-        pixels = drawn_images(count, job["model"]).unsqueeze(1)
+        pixels = random_images(count, job["model"]).unsqueeze(1)
         generator = torch.Generator().manual_seed(job["seed"])
         ids = torch.randint(sizes["target_vocabulary"], (count, words + 1), generator=generator)
         read = Tokens(ids[:, :-1].contiguous(), ids[:, :-1] >= 0, "nowhere")

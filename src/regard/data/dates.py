@@ -31,7 +31,7 @@ from regard.data.date_patterns import (
     template_of,
     words,
 )
-from regard.data.drawn import SPLITS, Drawn, below, one_of, split_of
+from regard.data.generated import SPLITS, Generated, below, one_of, split_of
 from regard.errors import InputError, nearest
 
 __all__ = [
@@ -80,7 +80,7 @@ class DateExample:
     alignment: tuple[Span | None, ...]
 
 
-class Dates(Drawn[DateExample]):
+class Dates(Generated[DateExample]):
     """`size` random dates of one split; example i is a pure function of (seed, split, i).
 
     The days from 1920 to 2039 are divided once and for all, 80/10/10, by a hash of the day: whatever the
@@ -129,13 +129,13 @@ class Dates(Drawn[DateExample]):
         self.languages = codes
         self.typo_rate = typo_rate
 
-    def draw(self, rng: Random) -> DateExample:
+    def sample(self, rng: Random) -> DateExample:
         """An example."""
         locale = one_of(rng, self.languages)
         day = one_of(rng, split_days(self.split))
         typo = rng.random() < self.typo_rate
         choice = date_table().choices[locale, day.month, day.weekday()]
-        example = _write(choice.draw(rng.random(), letters=typo), day)
+        example = _write(choice.sample(rng.random(), letters=typo), day)
         return with_typo(example, rng) if typo else example
 
     def shown(self, name: str) -> str:
@@ -281,7 +281,7 @@ class Choice:
     cumulative: tuple[float, ...]
     with_letters: int
 
-    def draw(self, uniform: float, *, letters: bool) -> Form:
+    def sample(self, uniform: float, *, letters: bool) -> Form:
         """The form at `uniform`, in [0, 1), among all forms, or among those with letters if there are any."""
         count = self.with_letters if letters and self.with_letters else len(self.forms)
         return self.forms[bisect(self.cumulative, uniform * self.cumulative[count - 1], 0, count - 1)]

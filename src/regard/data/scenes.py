@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from regard.data.drawn import ATTEMPTS, Drawn, below, hashed, split_of
+from regard.data.generated import ATTEMPTS, Generated, below, hashed, split_of
 from regard.data.images import read_digits
 from regard.errors import InputError, nearest
 
@@ -58,7 +58,7 @@ class Scene:
     named: tuple[Named, ...]
 
 
-class Scenes(Drawn[Scene]):
+class Scenes(Generated[Scene]):
     """`size` random scenes of one split; scene i is a pure function of the settings, seed, split and i.
 
     | kind | what is seen | caption |
@@ -157,7 +157,7 @@ class Scenes(Drawn[Scene]):
         others = MOVES if self.kind == "moving" else ROWS[self.rows] if self.row_words else ()
         return tuple(dict.fromkeys((*names, *others)))
 
-    def draw(self, rng: Random) -> Scene:
+    def sample(self, rng: Random) -> Scene:
         """A scene.
 
         Raises:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from random import Random
 from typing import ClassVar, Literal, NamedTuple, get_args
 
-from regard.data.drawn import ATTEMPTS, Drawn, below, hashed, numbers, split_of
+from regard.data.generated import ATTEMPTS, Generated, below, hashed, numbers, split_of
 from regard.errors import InputError, nearest
 from regard.text.events import note_name
 
@@ -31,7 +31,7 @@ class SequenceExample(NamedTuple):
     target: str
 
 
-class Sequences(Drawn[SequenceExample]):
+class Sequences(Generated[SequenceExample]):
     """`size` random problems of one split; example i is a pure function of the problem, seed, split and i.
 
     | kind | source | target |
@@ -107,7 +107,7 @@ class Sequences(Drawn[SequenceExample]):
                 f"{size} are wanted; raise symbols or longest, or lower the size"
             )
 
-    def draw(self, rng: Random) -> SequenceExample:
+    def sample(self, rng: Random) -> SequenceExample:
         """An example.
 
         Raises:
@@ -213,7 +213,7 @@ def _sources(kind: str, symbols: int, shortest: int, longest: int, enough: int) 
 Pair = tuple[str, str]
 
 
-class Maps(Drawn[str]):
+class Maps(Generated[str]):
     """`size` texts of one split; text i is a pure function of the numbers, seed, split and i.
 
     A text is `a3 b1 a2 b5 a3 b1 ...`: symbols x sampled uniformly, each followed by its image. The map is sampled again for
@@ -252,7 +252,7 @@ class Maps(Drawn[str]):
         self.symbols = symbols
         self.pairs = pairs
 
-    def draw(self, rng: Random) -> str:
+    def sample(self, rng: Random) -> str:
         """A text."""
         return " ".join(" ".join(pair) for pair in self._pairs(rng))
 
@@ -274,7 +274,7 @@ class Maps(Drawn[str]):
 # Repeats: texts that say everything twice, so that what comes next is in the first half, however far back.
 
 
-class Repeats(Drawn[str]):
+class Repeats(Generated[str]):
     """`size` texts of one split, each `0 w 0 w`, w a row of symbols (Kitaev et al. 2020, section 4, "duplication task").
 
     Every symbol of w is sampled uniformly from s1 .. sN. The first w cannot be predicted; the second can, wholly, by looking
@@ -308,7 +308,7 @@ class Repeats(Drawn[str]):
         self.symbols = symbols
         self.length = length
 
-    def draw(self, rng: Random) -> str:
+    def sample(self, rng: Random) -> str:
         """A text."""
         said = " ".join(f"s{1 + below(rng, self.symbols)}" for _ in range(self.length))
         return f"0 {said} 0 {said}"
@@ -322,7 +322,7 @@ WIDEST = 16
 Numbers = tuple[int, ...]
 
 
-class BitCopies(Drawn[Numbers]):
+class BitCopies(Generated[Numbers]):
     """`size` sequences of one split; sequence i is a pure function of the numbers, seed, split and i.
 
     A sequence is a tuple of numbers below 2^width, each a vector of so many bits, the lowest first. Lengths are sampled
@@ -369,7 +369,7 @@ class BitCopies(Drawn[Numbers]):
         self.shortest = shortest
         self.longest = longest
 
-    def draw(self, rng: Random) -> Numbers:
+    def sample(self, rng: Random) -> Numbers:
         """A sequence.
 
         Raises:
@@ -392,7 +392,7 @@ LOWEST, HIGHEST = 52, 63
 """Between them lies the tonic: the keys there are."""
 
 
-class Motifs(Drawn[str]):
+class Motifs(Generated[str]):
     """`size` melodies of one split, as words of a grid with one voice.
 
     Melody i is a pure function of the numbers, seed, split and i.
@@ -452,7 +452,7 @@ class Motifs(Drawn[str]):
         self.farthest = farthest
         self.notes = notes
 
-    def draw(self, rng: Random) -> str:
+    def sample(self, rng: Random) -> str:
         """A melody."""
         motif, moved = self._motif(rng)
         both = [*motif, *(pitch + moved for pitch in motif)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar, NamedTuple
 
-from regard.data.drawn import Drawn, below, one_of, split_of
+from regard.data.generated import Generated, below, one_of, split_of
 from regard.errors import InputError
 
 __all__ = [
@@ -43,7 +43,7 @@ class CueDocument:
     words: tuple[int, int]
 
 
-class CueDocuments(Drawn[CueDocument]):
+class CueDocuments(Generated[CueDocument]):
     r"""`size` documents of one split; document i is a pure function of the numbers, seed, split and i.
 
     Words are `w1`, `w2` and so on, which mean nothing; `good1` to `good5` and `bad1` to `bad5`; and the cue, `indeed`. One
@@ -99,7 +99,7 @@ class CueDocuments(Drawn[CueDocument]):
         self.balanced = balanced
         self.fillers = fillers
 
-    def draw(self, rng: Random) -> CueDocument:
+    def sample(self, rng: Random) -> CueDocument:
         """A document."""
         while True:  # a tenth of all are in the smallest splits
             document = self._draw(rng)
@@ -281,7 +281,7 @@ def _excludes(one: Statement, other: Statement) -> bool:
     return _does_within(one, other) if one.positive else _does_within(other, one)
 
 
-class Entailment(Drawn[tuple[tuple[str, str], str]]):
+class Entailment(Generated[tuple[tuple[str, str], str]]):
     """`size` pairs of one split with their label, each label as often; pair i is a pure function of seed, split and i.
 
     A second sentence is the first with some parts changed: the quantifier, the negation, a word for one above or below it, an
@@ -306,7 +306,7 @@ class Entailment(Drawn[tuple[tuple[str, str], str]]):
     def __init__(self, split: str = "train", *, size: int = 30_000, seed: int = 0) -> None:
         super().__init__(split, size=size, seed=seed)
 
-    def draw(self, rng: Random) -> tuple[tuple[str, str], str]:
+    def sample(self, rng: Random) -> tuple[tuple[str, str], str]:
         """A pair with its label."""
         premise, hypothesis, label = self._statements(rng)
         return (premise.text, hypothesis.text), label
@@ -426,7 +426,7 @@ class RoleTriple(NamedTuple):
     negative: str
 
 
-class RoleTriples(Drawn[RoleTriple]):
+class RoleTriples(Generated[RoleTriple]):
     """`size` triples of one split; triple i is a pure function of seed, split and i.
 
     Who, what and whom of a triple belong together to one split: what is asked in the test was never seen in training, though
@@ -451,7 +451,7 @@ class RoleTriples(Drawn[RoleTriple]):
     def __init__(self, split: str = "train", *, size: int = 20_000, seed: int = 0) -> None:
         super().__init__(split, size=size, seed=seed)
 
-    def draw(self, rng: Random) -> RoleTriple:
+    def sample(self, rng: Random) -> RoleTriple:
         """A triple."""
         while True:
             who, whom, verb = (

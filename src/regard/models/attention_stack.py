@@ -23,7 +23,7 @@ from regard.layers import (
     TextEmbedding,
     TextEncoder,
 )
-from regard.models.bert import check_encoder, draw, head_of, self_attention
+from regard.models.bert import check_encoder, head_of, initialise, self_attention
 from regard.structure import renamed
 
 
@@ -132,7 +132,7 @@ class AttentionStack(TextEncoder):
             pooler=Pooler(config.width) if config.head in POOLED else None,
             head=head_of(config, tokens),
         )
-        draw(self, config.init_std or config.width**-0.5)
+        initialise(self, config.init_std or config.width**-0.5)
 
 
 def _block(config: AttentionStackConfig, layer: int) -> EncoderBlock:

@@ -147,7 +147,7 @@ class Bert(TextEncoder):
             pooler=Pooler(config.width) if config.has_pooler else None,
             head=head_of(config, tokens),
         )
-        draw(self, config.init_std)
+        initialise(self, config.init_std)
 
 
 def check_encoder(config: Any, *, discriminator: bool = False) -> None:
@@ -236,7 +236,7 @@ def head_of(config: Any, tokens: nn.Embedding) -> nn.Module:
     )
 
 
-def draw(model: nn.Module, std: float) -> None:
+def initialise(model: nn.Module, std: float) -> None:
     """Sample all matrices from a normal distribution truncated at two deviations, as in the authors' code; biases are zero."""
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding | LearnedPositions):
@@ -340,4 +340,4 @@ class DistilBert(TextEncoder):
             pooler=Pooler(config.width, activation=F.relu) if config.head in POOLED else None,
             head=head_of(config, tokens),
         )
-        draw(self, config.init_std)
+        initialise(self, config.init_std)

@@ -15,7 +15,7 @@ S = TypeVar("S", bound=DecoderState)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
+class Sampled:
     """The positions that hard attention sampled.
 
     Arguments:
@@ -38,13 +38,13 @@ class Captioned:
         weights: (B, L, S) float32, alpha_ti: the probability of each image position for each word, before sampling, with a
             gradient; None if they were not requested, or there is no attention.
         places: (B, S) bool, True = a position of a real frame; None without weights.
-        drawn: the samples of hard attention in training.
+        sampled: the samples of hard attention in training.
     """
 
     logits: Tensor
     weights: Tensor | None = None
     places: Tensor | None = None
-    drawn: Drawn | None = None
+    sampled: Sampled | None = None
 
 
 class ImageDecoder(nn.Module, ABC, Generic[S]):

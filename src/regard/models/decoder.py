@@ -36,7 +36,7 @@ from regard.layers import (
     Residual,
 )
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
-from regard.models.gpt import draw_causal
+from regard.models.gpt import initialise_causal
 
 ADDED = {"learned": LearnedPositions, "sinusoidal": SinusoidalPositions}
 """Positions that are added to the embeddings; the others act inside attention."""
@@ -164,7 +164,7 @@ class Decoder(CausalTransformer):
             norm=_norm(config) if config.norm_placement == "pre" else nn.Identity(),
             output=output,
         )
-        draw_causal(self, config, scaled_residuals=True)
+        initialise_causal(self, config, scaled_residuals=True)
 
 
 def key_heads_of(config: DecoderConfig) -> int:

@@ -12,7 +12,7 @@ from regard.attention import LearnedPositions
 from regard.errors import InputError
 from regard.layers import ACTIVATIONS, POOLED, Activation, HeadKind, Pooler, TextEmbedding, TextEncoder
 from regard.layers.encoder import MaskedHead, NoHead, PooledHead, ReplacedHead, TokenHead
-from regard.models.bert import NORM_EPSILON, check_encoder, draw, encoder_blocks
+from regard.models.bert import NORM_EPSILON, check_encoder, encoder_blocks, initialise
 from regard.models.config import check_sizes
 
 
@@ -100,7 +100,7 @@ class Electra(TextEncoder):
             else None,
             head=_head(config, tokens, dropout),
         )
-        draw(self, config.init_std)
+        initialise(self, config.init_std)
 
 
 def _head_dropout(config: ElectraConfig) -> float:

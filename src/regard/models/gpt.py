@@ -104,7 +104,7 @@ class GPT(CausalTransformer):
         super().__init__(
             config, embedding=causal_embedding(config), layers=causal_blocks(config, "post"), norm=nn.Identity()
         )
-        draw_causal(self, config, scaled_residuals=config.scaled_residuals)
+        initialise_causal(self, config, scaled_residuals=config.scaled_residuals)
 
 
 @renamed(deviation="init_std")
@@ -194,7 +194,7 @@ class GPT2(CausalTransformer):
             layers=causal_blocks(config, "pre"),
             norm=nn.LayerNorm(config.width, eps=config.norm_epsilon),
         )
-        draw_causal(self, config, scaled_residuals=config.scaled_residuals)
+        initialise_causal(self, config, scaled_residuals=config.scaled_residuals)
 
 
 SIZES = MappingProxyType(
@@ -299,7 +299,7 @@ class GPT3(CausalTransformer):
             norm=nn.LayerNorm(config.width, eps=config.norm_epsilon),
             sliding_windows=bands_of(config),
         )
-        draw_causal(self, config, scaled_residuals=True)
+        initialise_causal(self, config, scaled_residuals=True)
 
 
 def check_causal(config: Any) -> None:
@@ -344,7 +344,7 @@ def causal_blocks(config: Any, norm: NormPlacement) -> list[CausalBlock]:
     ]
 
 
-def draw_causal(model: CausalStack, config: Any, *, scaled_residuals: bool) -> None:
+def initialise_causal(model: CausalStack, config: Any, *, scaled_residuals: bool) -> None:
     """Sample all matrices from a normal distribution; biases are zero.
 
     Arguments:

@@ -9,7 +9,15 @@ from torch import nn
 
 from regard.layers import CausalClassifier, PooledHead
 from regard.models.config import check_outputs, check_shares
-from regard.models.gpt import GPT2Config, GPT3Config, GPTConfig, bands_of, causal_blocks, causal_embedding, draw_causal
+from regard.models.gpt import (
+    GPT2Config,
+    GPT3Config,
+    GPTConfig,
+    bands_of,
+    causal_blocks,
+    causal_embedding,
+    initialise_causal,
+)
 from regard.structure import renamed
 
 Head = Literal["sequence", "choice"]
@@ -126,7 +134,7 @@ class GPTClassifier(CausalClassifier):
             norm=nn.Identity(),
             head=_head_of(config),
         )
-        draw_causal(self, config, scaled_residuals=config.scaled_residuals)
+        initialise_causal(self, config, scaled_residuals=config.scaled_residuals)
 
 
 class GPT2Classifier(CausalClassifier):
@@ -146,7 +154,7 @@ class GPT2Classifier(CausalClassifier):
             norm=nn.LayerNorm(config.width, eps=config.norm_epsilon),
             head=_head_of(config),
         )
-        draw_causal(self, config, scaled_residuals=config.scaled_residuals)
+        initialise_causal(self, config, scaled_residuals=config.scaled_residuals)
 
 
 class GPT3Classifier(CausalClassifier):
@@ -167,7 +175,7 @@ class GPT3Classifier(CausalClassifier):
             head=_head_of(config),
             sliding_windows=bands_of(config),
         )
-        draw_causal(self, config, scaled_residuals=True)
+        initialise_causal(self, config, scaled_residuals=True)
 
 
 def _head_of(config: GPTClassifierConfig | GPT2ClassifierConfig | GPT3ClassifierConfig) -> PooledHead:

@@ -22,7 +22,7 @@ from regard.layers import (
     Residual,
 )
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
-from regard.models.gpt import draw_causal
+from regard.models.gpt import initialise_causal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,7 +128,7 @@ class GPTNeoX(CausalTransformer):
             norm=nn.LayerNorm(config.width, eps=config.norm_epsilon),
             output=output,
         )
-        draw_causal(self, config, scaled_residuals=False)
+        initialise_causal(self, config, scaled_residuals=False)
 
 
 def rotary_width_of(config: GPTNeoXConfig) -> int:

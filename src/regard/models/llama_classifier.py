@@ -9,7 +9,7 @@ from torch import nn
 
 from regard.attention import NoPositions
 from regard.layers import CausalClassifier, PooledHead, PositionedEmbedding
-from regard.models.gpt import draw_causal
+from regard.models.gpt import initialise_causal
 from regard.models.gpt_classifiers import Headed
 from regard.models.llama import LlamaConfig, blocks_of, windows_of
 
@@ -68,4 +68,4 @@ class LlamaClassifier(CausalClassifier):
             sliding_windows=windows_of(config),
         )
         self.tells_next = config.tied_output
-        draw_causal(self, config, scaled_residuals=False)
+        initialise_causal(self, config, scaled_residuals=False)

@@ -213,7 +213,7 @@ class ModernBert(TextEncoder):
             head=head_of(config, tokens),
             windows=[config.window // 2 if layer in config.local_layers else None for layer in range(config.layers)],
         )
-        draw(self)
+        initialise(self)
 
 
 def blocks_of(config: ModernBertConfig) -> list[EncoderBlock]:
@@ -325,7 +325,7 @@ def head_of(config: ModernBertConfig, tokens: nn.Embedding) -> nn.Module:
     return TransformedHead(config, config.outputs, pooled=config.head in POOLED)
 
 
-def draw(model: ModernBert) -> None:
+def initialise(model: ModernBert) -> None:
     """Sample all matrices from truncated normal distributions, as in the authors' code; biases are zero."""
     config = model.config
     narrow = config.init_std / math.sqrt(2 * config.layers)

@@ -12,7 +12,7 @@ from regard.attention import LearnedPositions
 from regard.errors import InputError
 from regard.layers import ACTIVATIONS, POOLED, Activation, HeadKind, Pooler, TextEmbedding, TextEncoder, build_head
 from regard.layers.encoder import OneSegment
-from regard.models.bert import check_encoder, draw, encoder_blocks
+from regard.models.bert import check_encoder, encoder_blocks, initialise
 from regard.models.config import check_sizes
 
 NORM_EPSILON = 1e-5
@@ -137,7 +137,7 @@ class Roberta(TextEncoder):
                 epsilon=config.norm_epsilon,
             ),
         )
-        draw(self, config.init_std)
+        initialise(self, config.init_std)
 
 
 class XLMRoberta(Roberta):

@@ -34,7 +34,7 @@ from regard.layers import (
     Tokens,
     mean_annotation,
 )
-from regard.models.captioning import Captioned, Drawn, ImageDecoder, check_captioner, encoder_of
+from regard.models.captioning import Captioned, ImageDecoder, Sampled, check_captioner, encoder_of
 from regard.models.config import check
 from regard.models.encoder_decoder import AttendingState, last_alignment
 
@@ -225,8 +225,8 @@ class ShowAttendAndTell(ImageDecoder[ShowAttendAndTellState]):
         alpha = cast(ScoredAttention, self.attention.attention).aligned(inputs, Soft())
         if LOT not in record:
             return Captioned(logits, alpha.squeeze(1), valid)
-        drawn = Drawn(chosen(alpha, record).squeeze(1), ~record[MEAN].squeeze(1), self.baseline)
-        return Captioned(logits, alpha.squeeze(1), valid, drawn)
+        sampled = Sampled(chosen(alpha, record).squeeze(1), ~record[MEAN].squeeze(1), self.baseline)
+        return Captioned(logits, alpha.squeeze(1), valid, sampled)
 
     def step(self, tokens: Tensor, state: ShowAttendAndTellState) -> tuple[Tensor, ShowAttendAndTellState]:
         """Consume tokens (N,); return the logits (N, V) of the next and the state after."""

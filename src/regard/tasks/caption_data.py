@@ -18,7 +18,7 @@ from regard.data.rows import parts_of
 from regard.data.scenes import Kind, Named, Objects, Scene, Scenes
 from regard.data.token_store import Ids, TokenStore
 from regard.errors import InputError
-from regard.models.captioning import Captioned, Drawn
+from regard.models.captioning import Captioned, Sampled
 from regard.models.config import check
 from regard.tasks.examples import Examples, check_amount
 from regard.tasks.images import ImageInput, read_frames
@@ -69,12 +69,12 @@ class Objective:
             return total
         if self.coverage:
             total = total + self.coverage * uncovered(told.weights, words, told.places).sum()
-        if told.drawn is not None:
+        if told.sampled is not None:
             total = total - self.entropy * (entropy(told.weights) * words).sum()
-            total = total - self.reinforcement * self._reinforced(told.weights, told.drawn, log_likelihoods, words)
+            total = total - self.reinforcement * self._reinforced(told.weights, told.sampled, log_likelihoods, words)
         return total
 
-    def _reinforced(self, weights: Tensor, drawn: Drawn, log_likelihoods: Tensor, words: Tensor) -> Tensor:
+    def _reinforced(self, weights: Tensor, sampled: Sampled, log_likelihoods: Tensor, words: Tensor) -> Tensor:
         """REINFORCE: the log-probability of each sample, by how much better than usual what followed was.
 
         What a sample is credited with is R_t, the mean log-likelihood of the words from t on: those before were written before
@@ -84,12 +84,12 @@ class Objective:
         real = words.to(log_likelihoods.dtype)
         known = log_likelihoods.detach() * real
         following = known.flip(1).cumsum(dim=1).flip(1) / real.flip(1).cumsum(dim=1).flip(1).clamp_min(1)
-        usual = drawn.baseline.to(following.dtype).clone()
+        usual = sampled.baseline.to(following.dtype).clone()
         with torch.no_grad():
             mean = known.sum() / real.sum().clamp_min(1)
-            drawn.baseline.mul_(self.baseline_decay).add_((1 - self.baseline_decay) * mean.to(drawn.baseline.dtype))
-        chances = weights.gather(2, drawn.places.unsqueeze(-1)).squeeze(-1)
-        told = chances.clamp_min(torch.finfo(chances.dtype).tiny).log() * (words & drawn.valid)
+            sampled.baseline.mul_(self.baseline_decay).add_((1 - self.baseline_decay) * mean.to(sampled.baseline.dtype))
+        chances = weights.gather(2, sampled.places.unsqueeze(-1)).squeeze(-1)
+        told = chances.clamp_min(torch.finfo(chances.dtype).tiny).log() * (words & sampled.valid)
         return ((following - usual) * told).sum()
 
 

@@ -123,7 +123,7 @@ class Held:
             key_positions=positions,
             record={part: drawn.to(self.device, dtype).requires_grad_() for part, drawn in record.items()},
         )
-        inputs = mechanism.draw(inputs, generator)
+        inputs = mechanism.sample(inputs, generator)
         return Case(mechanism, inputs, random(batch, heads[1], keys, value_width))
 
     def masks(self, times: int = 1) -> dict[str, Mask | None]:

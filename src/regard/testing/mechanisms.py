@@ -398,8 +398,8 @@ def nothing_undeclared_happens(held: Held) -> None:
     weights = case.mechanism.weights(case.inputs)
     added = case.mechanism.extra_output(case.inputs, weights) is not None
     ensure(added == declared.extra_output, f"the declaration says extra_output={declared.extra_output}")
-    drawn = case.mechanism.draw(case.inputs, torch.Generator().manual_seed(SEED)) is not case.inputs
-    ensure(drawn == declared.drawn, f"the declaration says drawn={declared.drawn}")
+    sampled = case.mechanism.sample(case.inputs, torch.Generator().manual_seed(SEED)) is not case.inputs
+    ensure(sampled == declared.sampled, f"the declaration says sampled={declared.sampled}")
 
 
 class _Watched(dict[str, Tensor]):

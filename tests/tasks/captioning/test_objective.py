@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.errors import InputError
-from regard.models.captioning import Captioned, Drawn
+from regard.models.captioning import Captioned, Sampled
 from regard.tasks.caption_data import Objective, entropy, uncovered
 
 WORDS = torch.tensor([[True, True, True], [True, True, False]])
@@ -34,8 +34,8 @@ def test_entropy_is_highest_where_nothing_is_known():
 
 
 def told(alpha: torch.Tensor, places: torch.Tensor, baseline: float = 0.0) -> Captioned:
-    drawn = Drawn(places, torch.ones_like(places, dtype=torch.bool), torch.tensor(baseline))
-    return Captioned(torch.zeros(1), alpha, torch.ones(alpha.shape[0], alpha.shape[2], dtype=torch.bool), drawn)
+    sampled = Sampled(places, torch.ones_like(places, dtype=torch.bool), torch.tensor(baseline))
+    return Captioned(torch.zeros(1), alpha, torch.ones(alpha.shape[0], alpha.shape[2], dtype=torch.bool), sampled)
 
 
 @pytest.mark.parametrize("baseline", [0.0, -2.0])
@@ -75,8 +75,8 @@ def test_the_baseline_is_a_running_mean(generator):
     words = torch.tensor([[True, True, False]])
     for expected in (-0.2, -0.38):
         Objective(baseline_decay=0.9).beside(seen, torch.tensor([[-1.0, -3.0, -100.0]]), words)
-        assert seen.drawn is not None
-        assert seen.drawn.baseline.item() == pytest.approx(expected)
+        assert seen.sampled is not None
+        assert seen.sampled.baseline.item() == pytest.approx(expected)
 
 
 def test_entropy_is_rewarded_and_not_punished():

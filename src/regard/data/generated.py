@@ -23,7 +23,7 @@ Example = TypeVar("Example", covariant=True)
 Option = TypeVar("Option")
 
 
-class Drawn(Sequence[Example]):
+class Generated(Sequence[Example]):
     """`size` examples of one split; example i is a pure function of the settings, seed, split and i.
 
     A data set says what it is called and samples one example. Settings are kept under the names that `__init__` has for them.
@@ -54,7 +54,7 @@ class Drawn(Sequence[Example]):
         self.seed = seed
 
     @abstractmethod
-    def draw(self, rng: Random) -> Example:
+    def sample(self, rng: Random) -> Example:
         """An example of the split. Only the chance of `below` and `one_of` is the same in every version of Python."""
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class Drawn(Sequence[Example]):
         """One example, or the list of a slice of them."""
         if isinstance(index, slice):
             return [self[position] for position in range(*index.indices(self.size))]
-        return self.draw(self.chance(index))
+        return self.sample(self.chance(index))
 
     def __repr__(self) -> str:
         names = [name for name in inspect.signature(type(self)).parameters if name != "split"]

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import regard
-from regard.data.drawn import SPLITS, Drawn, below, one_of, split_of
+from regard.data.generated import SPLITS, Generated, below, one_of, split_of
 
 
-class Throws(Drawn[int]):
+class Throws(Generated[int]):
     called: ClassVar[str] = "throws"
     noun: ClassVar[str] = "throw"
 
@@ -21,7 +21,7 @@ class Throws(Drawn[int]):
         super().__init__(split, size=size, seed=seed)
         self.sides = sides
 
-    def draw(self, rng: Random) -> int:
+    def sample(self, rng: Random) -> int:
         return 1 + below(rng, self.sides)
 
 
