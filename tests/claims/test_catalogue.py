@@ -72,8 +72,11 @@ def test_the_rows_are_there_in_order():
         "5.2",
         "5.3",
         "5.4",
+        "5.5",
+        "5.6",
         "5.7",
         "5.8",
+        "5.9",
         "5.10",
     ]
     assert claim("2.1b").name == "scaled-scores"

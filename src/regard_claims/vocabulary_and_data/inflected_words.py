@@ -24,7 +24,7 @@ CONSONANTS, VOWELS = "bdfgklmnprst", "aeiou"
 class InflectedWords:
     """A Transformer that translates, with subwords (byte pair encoding) of one vocabulary size, from so many pairs.
 
-    Sampled sources have 3 to 5 words, each a stem, the n-th with a probability proportional to 1 / (n + 5), few are frequent
+    Sampled sources have 1 to 3 words, each a stem, the n-th with a probability proportional to 1 / (n + 5), few are frequent
     and many are rare, and one of 8 endings; the target has for each word the stem and the ending of the other language, in order.
     A vocabulary of whole words must learn each of the 1,200 words by itself; small subwords can put one together that was never
     seen.
@@ -35,7 +35,7 @@ class InflectedWords:
         path: a file of pairs, of which a tenth is for the test; sampled pairs where null.
         pairs: to learn from, the first ones.
         vocabulary: subwords of both languages together, at most.
-        width: of the Transformer, 2 blocks for each side, 4 heads, feed-forward nets twice as wide.
+        width: of the Transformer, one block for each side, 4 heads, feed-forward nets twice as wide.
         test_size: pairs to measure on, at most.
         steps: updates.
         batch_tokens: of both sides, in an update.
@@ -47,13 +47,13 @@ class InflectedWords:
 
     precision: ClassVar[str] = "float32"
     path: str | None = None
-    pairs: int = 500
+    pairs: int = 400
     vocabulary: int = 60
     width: int = 64
-    test_size: int = 200
-    steps: int = 600
-    batch_tokens: int = 1_500
-    learning_rate: float = 2e-3
+    test_size: int = 300
+    steps: int = 500
+    batch_tokens: int = 800
+    learning_rate: float = 4e-3
 
     def __post_init__(self) -> None:
         for name in ("vocabulary", "test_size", "steps", "batch_tokens"):
@@ -79,8 +79,8 @@ class InflectedWords:
                 "width": self.width,
                 "heads": 4,
                 "feedforward_width": 2 * self.width,
-                "encoder_layers": 2,
-                "decoder_layers": 2,
+                "encoder_layers": 1,
+                "decoder_layers": 1,
                 "norm": "pre",
                 "dropout": 0.1,
             },
@@ -129,7 +129,7 @@ def inflected(size: int, seed: int) -> Pairs:
     shares = [1 / (number + 5) for number in range(STEMS)]
     found = []
     for _ in range(size):
-        stems = draw.choices(range(STEMS), weights=shares, k=draw.randint(3, 5))
+        stems = draw.choices(range(STEMS), weights=shares, k=draw.randint(1, 3))
         words = [forms[stem][draw.randrange(ENDINGS)] for stem in stems]
         found.append((" ".join(source for source, _ in words), " ".join(target for _, target in words)))
     return found
