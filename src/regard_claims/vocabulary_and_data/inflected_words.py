@@ -8,8 +8,6 @@ from functools import lru_cache
 from random import Random
 from typing import ClassVar
 
-from regard.data.pairs import read_pairs
-from regard.errors import InputError
 from regard.models.config import check
 from regard.tasks.loading import load
 from regard_claims.shared import trained
@@ -32,11 +30,10 @@ class InflectedWords:
     Measured on sources of the test: words that are right at their place, in per cent; and tokens for each word of a source.
 
     Arguments:
-        path: a file of pairs, of which a tenth is for the test; sampled pairs where null.
-        pairs: to learn from, the first ones.
+        pairs: to learn from.
         vocabulary: subwords of both languages together, at most.
         width: of the Transformer, one block for each side, 4 heads, feed-forward nets twice as wide.
-        test_size: pairs to measure on, at most.
+        test_size: pairs to measure on.
         steps: updates.
         batch_tokens: of both sides, in an update.
         learning_rate: the peak, which falls to 0 along a cosine.
@@ -46,7 +43,6 @@ class InflectedWords:
     """
 
     precision: ClassVar[str] = "float32"
-    path: str | None = None
     pairs: int = 400
     vocabulary: int = 60
     width: int = 64
@@ -66,12 +62,8 @@ class InflectedWords:
         return ("words right", "tokens per word")
 
     def run(self, seed: int) -> dict[str, float]:
-        """Train the translator, and measure it.
-
-        Raises:
-            InputError: for a file with fewer pairs than are to be learned.
-        """
-        learned, test = self._pairs(seed)
+        """Train the translator, and measure it."""
+        learned, test = inflected(self.pairs, 2 * seed), inflected(self.test_size, 2 * seed + 1)
         with trained(
             "translation",
             {
@@ -102,19 +94,6 @@ class InflectedWords:
             "words right": 100 * right / sum(len(target.split()) for _, target in test),
             "tokens per word": tokens / sum(len(source.split()) for source in sources),
         }
-
-    def _pairs(self, seed: int) -> tuple[Pairs, Pairs]:
-        if self.path is None:
-            return inflected(self.pairs, 2 * seed), inflected(self.test_size, 2 * seed + 1)
-        found = [(pair.source, pair.target) for pair in read_pairs(self.path)]
-        Random(seed).shuffle(found)
-        test = found[: min(self.test_size, len(found) // 10)]
-        learned = found[len(test) :][: self.pairs]
-        if len(learned) < self.pairs:
-            raise InputError(
-                f"{self.path}: has {len(found)} pairs, and {self.pairs} are to be learned; give more, or lower experiment.pairs"
-            )
-        return learned, test
 
 
 def words_right(answer: Sequence[str], target: Sequence[str]) -> int:
