@@ -299,7 +299,7 @@ def new_file(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Put `content` into a file of an existing folder, wholly or not at all.
+    """Put `content` into a file of an existing folder, completely or not at all.
 
     Raises:
         InputError: for a full disk or a place that cannot be written to; the old content is intact.
@@ -309,7 +309,7 @@ def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
 
 
 def replace_file(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Put `content` where `path` is, wholly or not at all; its folder is made where needed.
+    """Put `content` where `path` is, completely or not at all; its folder is made where needed.
 
     Raises:
         InputError: for a full disk or a place that cannot be written to; the old content is intact.

@@ -497,7 +497,7 @@ class TokenizerTraining(_Ours):
 
 
 class TokenizerReading(TokenizerTraining):
-    """Reading a text by a vocabulary learnt of it."""
+    """Reading a text with a vocabulary trained on it."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Learn the vocabulary."""

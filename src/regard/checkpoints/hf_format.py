@@ -261,7 +261,7 @@ class HFFormat:
     Arguments:
         unsupported: why a config cannot be written, as half a sentence; empty where it can.
         to_hf: functions that give further fields of their config.json.
-        from_hf: functions that give further settings of our config, each told of those before.
+        from_hf: functions that give further settings of our config, each is given those before it.
         extra_metadata: what of `extra` is kept for a config; all of it where None.
         converted: whether CTranslate2's converter takes the format: not where empty; where `equal`, if the model has as many rows
             as the tokenizer has tokens; where `padded`, also if it has more.

@@ -123,7 +123,7 @@ class _Graph(nn.Module):
         return told or tuple(each for each in (found.hidden, found.pooled) if each is not None)
 
     def example(self, batch: int, length: int) -> tuple[Tensor, ...]:
-        """Texts of so many tokens; every second one is shorter, with padding on either side by turns, and two segments."""
+        """Texts of `length` tokens; every second is shorter, padded alternately on the left and the right, in two segments."""
         draw = torch.Generator().manual_seed(length)
         ids = torch.randint(self.model.config.vocabulary, (batch, length), generator=draw)
         mask = torch.ones(batch, length, dtype=torch.int64)

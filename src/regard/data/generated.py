@@ -92,7 +92,7 @@ class Generated(Sequence[Example]):
 
 
 def hashed(text: str) -> int:
-    """64 bits that hang on the text alone, the same on every machine."""
+    """A 64-bit hash that depends on the text alone, the same on every machine."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 

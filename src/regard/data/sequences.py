@@ -277,8 +277,8 @@ class Maps(Generated[str]):
 class Repeats(Generated[str]):
     """`size` texts of one split, each `0 w 0 w`, w a row of symbols (Kitaev et al. 2020, section 4, "duplication task").
 
-    Every symbol of w is sampled uniformly from s1 .. sN. The first w cannot be predicted; the second can, wholly, by looking
-    back as far as w is long. Text i is a pure function of the numbers, seed, split and i.
+    Every symbol of w is sampled uniformly from s1 .. sN. The first w cannot be predicted; the second can be predicted exactly, by
+    looking back as far as w is long. Text i is a pure function of the numbers, seed, split and i.
 
     Arguments:
         split: "train", "validation" or "test".

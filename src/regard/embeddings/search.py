@@ -160,7 +160,7 @@ class Index:
             raise ValueError("a vector holds a number that is not finite")
 
     def save(self, path: Path) -> None:
-        """Write the index, wholly or not at all.
+        """Write the index, completely or not at all.
 
         Raises:
             InputError: for a full disk or a place that cannot be written to.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DELIMITER = "delimiter"
-"""What the step is called in which the end of the input is told."""
+"""The name of the step that marks the end of the input."""
 
 
 def vectors_in(copier: Copier, text: str) -> list[str]:

@@ -186,7 +186,7 @@ class CharacterEncoder(nn.Module):
         c_w = max over places t of f(K_w * [e_t .. e_{t+w-1}] + b_w)          for each width w of the filters
         x = P highway(... highway([c_1 ; c_2 ; ...])) + p
 
-    Blanks take part in the convolutions, as in the authors' code, so a word's vector hangs on how long its row is.
+    Blanks take part in the convolutions, as in the authors' code, so a word's vector depends on the length of its row.
 
     Arguments:
         width: of x.

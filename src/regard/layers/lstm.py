@@ -246,7 +246,7 @@ class LSTMStack(nn.Module):
         context: Tensor | None = None,
         backwards: bool = False,
     ) -> tuple[Tensor, LSTMStates]:
-        """Whole sequences, layer by layer: an encoder, or teacher forcing where no step's input hangs on the step before.
+        """Whole sequences, layer by layer: an encoder, or teacher forcing where no step's input depends on the step before.
 
         Padding on either side, or between, changes nothing: over it every state stays exactly as it is.
 

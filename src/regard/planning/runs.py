@@ -13,7 +13,7 @@ class Run:
 
     Arguments:
         model: its name in `PUBLISHED`.
-        device, count: on what; the count is 1 where only device hours are told.
+        device, count: on what; the count is 1 where only device hours are reported.
         speed: operations per second of each device, 6 N D over the time, as published; None where tokens per second were.
         tokens_per_second: of each device, of this model or of the one in `measured`.
         measured: the model whose tokens per second those are.

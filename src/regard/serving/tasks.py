@@ -279,7 +279,7 @@ def image_of(request: ImageRequest, channels: int) -> np.ndarray:
 
 
 def _image_classified(predictor: ImageClassifierPredictor, request: ImageClassRequest) -> list[dict[str, Any]]:
-    """The classes of an image, five unless told otherwise."""
+    """The classes of an image, five by default."""
     found = predictor.classify(image_of(request, predictor.task.size.channels))
     asked = request.parameters or ScoreParameters()
     rows = _scores(predictor, found.probabilities, found.probabilities.values(), asked)

@@ -193,7 +193,7 @@ class Findings:
         """The best passage, or that there is none.
 
         Arguments:
-            n_best: passages told.
+            n_best: number of passages returned.
             threshold: the lead of "no answer" over the best passage above which it is believed; None = never.
         """
         passages, none = self.passages(with_none=threshold is not None)

@@ -54,12 +54,12 @@ class BidirectionalTextData:
         documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
         sentences: running text is `split` into sentences by rules, or each `line` is one.
         cleaning: `wikitext` joins the parts of words and numbers between which those sets put ` @-@ `; else nothing is changed.
-        vocabulary: the most words that the models tell, the commonest; all others are told as one. Every word is read by its
-            letters all the same.
-        words: a list of words to tell, a file or the folder of a model, instead of the commonest.
+        vocabulary: the most words that the models predict, the most frequent; all others count as
+            one unknown word. Every word is still read by its characters.
+        words: a list of words to predict, a file or the folder of a model, instead of the most frequent.
         length: the most words of a sentence that are read at once; what is left of a longer one is read by itself.
-        sampled: against how many words, sampled again for each batch, the right one is told in training; 0 for all. What is
-            measured is measured against all.
+        sampled: number of negative words, sampled again for each batch, in the training loss (sampled softmax); 0 for
+            all words. Evaluation always uses all words.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -107,7 +107,7 @@ class Spelt:
         return [tokenizer.start_id, *self.ids, tokenizer.end_id]
 
     def told(self, words: WordList) -> list[int]:
-        """The numbers of the words that are told, among them what begins and ends a text."""
+        """The numbers of the words that are predicted, among them the begin and end marks of a text."""
         return [SPECIAL.index(START), *words.numbers(self.words), SPECIAL.index(END)]
 
 
@@ -144,10 +144,10 @@ def _stretches(ids: list[int], length: int | None) -> Iterator[Spelt]:
 
 
 TEXT, WORDS = "text", "words"
-"""The columns of a token store: bytes read, and numbers of words told; both with what begins and ends a sentence."""
+"""The columns of a token store: bytes read, and numbers of words predicted; both with the marks that begin and end a sentence."""
 
 BACKWARD = "backward"
-"""The loss next to the forward one: of words told from those after them."""
+"""The loss besides the forward one: of words predicted from those after them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,7 +158,7 @@ class BidirectionalBatch(TensorBatch):
         tokens: (B, L), bytes of words.
         words: (B, W) int64, the number of each word.
         valid: (B, W) bool, True = a word.
-        drawn: (S,) int64, the words that right ones are told against; None = all.
+        drawn: (S,) int64, the negative words of the sampled softmax; None = all words.
     """
 
     tokens: Tokens
@@ -178,7 +178,7 @@ class BidirectionalLanguageModellingTask(Task):
 
     Arguments:
         tokenizer: of kind `spelling`.
-        words: that are told.
+        words: that are predicted.
         length: the most words of a sentence that are read at once in training.
         sampled: how often to sample a word to tell the right ones against in training; 0 for all words.
     """
@@ -207,7 +207,7 @@ class BidirectionalLanguageModellingTask(Task):
         }
 
     def batch(self, sentences: Sequence[Spelt]) -> BidirectionalBatch:
-        """Sentences as a batch, told against all words."""
+        """Sentences as a batch, with the softmax over all words."""
         return self._batch(
             [each.read(self.tokenizer) for each in sentences], [each.told(self.words) for each in sentences]
         )
@@ -225,13 +225,13 @@ class BidirectionalLanguageModellingTask(Task):
         return {BACKWARD: self.labels(data)}
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> BidirectionalBatch:
-        """The sentences of these rows as a batch, told against all words."""
+        """The sentences of these rows as a batch, with the softmax over all words."""
         return self._batch(
             [data.sequence(TEXT, row).tolist() for row in rows], [data.sequence(WORDS, row).tolist() for row in rows]
         )
 
     def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> BidirectionalBatch:
-        """The same, told against words that are sampled."""
+        """The same, with the softmax over sampled words."""
         found = self.read_batch(data, rows)
         if not self.sampled:
             return found
@@ -336,7 +336,7 @@ class BidirectionalScore:
         words: of it.
         forward: log p(word | those before it), natural log, one for each word and one for the end.
         backward: log p(word | those after it), one for the begin and one for each word.
-        unknown: how many of the words are told as the one unknown word.
+        unknown: how many of the words count as the one unknown word.
     """
 
     text: str
@@ -544,7 +544,8 @@ class BidirectionalEvaluation(Evaluation):
     """What an evaluation found; there are no predictions.
 
     Its metrics are `forward_perplexity` and `backward_perplexity`, by word; `perplexity`, their mean; `loss`, the sum of both
-    mean losses, natural log; `unknown_share`, of the words that are told as the one unknown word, which flatters a model.
+    mean losses, natural log; `unknown_share`, the share of words that count as the one unknown word; a large share makes a model
+    look better than it is.
 
     Arguments:
         words: in all sentences.

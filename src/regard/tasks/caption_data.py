@@ -54,13 +54,13 @@ class Objective:
         check(0 <= value < 1, "data.objective.baseline_decay", value, "in [0, 1)", "the paper has 0.9")
 
     def beside(self, told: Captioned, log_likelihoods: Tensor, words: Tensor) -> Tensor:
-        """What is to be added to the negative log-likelihood, summed over captions.
+        """The terms that are added to the negative log-likelihood, summed over captions.
 
             lambda sum_i (1 - sum_t alpha_ti)^2
             - lambda_r sum_t (R_t - b) log alpha_{t, s_t}  -  lambda_e sum_t H[alpha_t]
 
         Arguments:
-            told: by the model in training, weights among it.
+            told: the output of the model in training, with its attention weights.
             log_likelihoods: (B, L), of each true word.
             words: (B, L) bool, True = a real word.
         """
@@ -303,7 +303,7 @@ def example_of(scene: Scene) -> CaptionExample:
 
 
 def in_tokens(named: Named, caption: str, tokenizer: Tokenizer) -> Named:
-    """What some words of a caption name, told by the tokens of these words."""
+    """What some words of a caption name, given by the tokens of these words."""
     words = caption.split()
     first, after = (len(tokenizer.encode(" ".join(words[:end]))) if end else 0 for end in named.words)
     return named._replace(words=(first, after))
@@ -387,7 +387,7 @@ class CaptionStore(TokenStore):
         return first, after
 
     def named(self, row: int) -> list[Named]:
-        """What a caption names, told by tokens, and where it is."""
+        """What a caption names, given by tokens, and where it is."""
         numbers = self.sequence(NAMED, row).astype(np.int64).reshape(-1, NUMBERS).tolist()
         return [
             Named((first, after), frame, (top, left, bottom, right))

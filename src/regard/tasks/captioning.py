@@ -68,7 +68,7 @@ class CaptioningTask(Task):
     Arguments:
         tokenizer: of captions.
         size: of images.
-        generation: how to decode unless told otherwise.
+        generation: the default decoding settings.
         objective: additional loss terms.
     """
 

@@ -109,12 +109,12 @@ class ClassificationTask(LabelledTask):
         return found
 
     def told(self, probabilities: Sequence[float], positive: str | None, threshold: float | None) -> int:
-        """The number of the class that is told: the positive one from the threshold on, else the most probable of the others.
+        """The number of the predicted class: the positive one from the threshold on, else the most probable of the others.
 
         Arguments:
             probabilities: of each class.
             positive: from `positive_class`.
-            threshold: the least probability of it; the most probable class is told where this is None.
+            threshold: the least probability of it; the most probable class is predicted where this is None.
         """
         places = list(range(len(probabilities)))
         if threshold is not None and positive is not None:
@@ -181,7 +181,7 @@ class ClassificationTask(LabelledTask):
 
 
 MOST_SHOWN = 20
-"""The most classes whose figures each evaluation tells; of more the largest are told after training."""
+"""The most classes whose scores each evaluation reports; with more, the largest are reported after training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -266,7 +266,7 @@ class Classifier(LabelledPredictor[ClassificationTask]):
         return class_metrics(self.task, self.stored_labels(data, count), predicted, each=True)
 
     def _predicted(self, inputs: Sequence[Joined]) -> list[int]:
-        """The numbers of the classes that are told of inputs that are tokens already."""
+        """The numbers of the predicted classes, for inputs that are tokens already."""
         task = self.task
         positive = task.positive_class()
         return [task.told(row, positive, task.threshold) for row in self.probabilities(inputs).tolist()]
@@ -485,7 +485,7 @@ def evaluate_classes(
 
 
 def class_record(task: ClassificationTask, example: LabelledText, said: Classification) -> dict[str, Any]:
-    """An example, its class and the class that was told, by name."""
+    """An example, its class and the predicted class, by name."""
     del task
     found = {"label": label_of(example), "predicted": said.label, "probability": said.probability}
     return record_of(example, found | {"probabilities": said.probabilities})
@@ -494,7 +494,7 @@ def class_record(task: ClassificationTask, example: LabelledText, said: Classifi
 def classifier_from_hf(folder: Path, config: Any) -> ClassificationTask:
     """The task of a classifier's folder: its tokenizer, its classes as config.json names them.
 
-    Whether it reads texts or pairs is not told there, so both are taken.
+    Whether it reads texts or pairs is not recorded there, so both are accepted.
 
     Raises:
         InputError: where the names are not one for each output, or there is no tokenizer.

@@ -70,7 +70,7 @@ class CopyBatch(TensorBatch):
 
     Arguments:
         x: (B, T, width + 1): the vectors of each sequence, the delimiter, then blanks; shorter ones end in more of them.
-        bits: (B, L, width), what is to be told, from the first blank on; zeros after the end of a shorter sequence.
+        bits: (B, L, width), the bits to predict, from the first blank on; zeros after the end of a shorter sequence.
         lengths: (B,) int64, vectors of each sequence.
     """
 
@@ -130,7 +130,7 @@ class CopyingTask(Task):
         return 2 * data.lengths(COLUMN)[:, None] + 1
 
     def labels(self, data: TokenStore) -> np.ndarray:
-        """Bits to be told of each sequence, (N,)."""
+        """The number of bits to predict of each sequence, (N,)."""
         return self.width * data.lengths(COLUMN)
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> CopyBatch:
@@ -170,7 +170,7 @@ class CopyingTask(Task):
 
     @classmethod
     def load(cls, folder: Path, values: Mapping[str, Any]) -> CopyingTask:
-        """The task that `save` told of."""
+        """Rebuild the task from the state that `save` wrote."""
         settings = {key: value for key, value in values.items() if key != "name"}
         return from_mapping(cls, settings, f"{folder / 'regard.json'}: task")
 
@@ -182,7 +182,7 @@ class CopyingTask(Task):
 
 
 def real_steps(batch: CopyBatch) -> Tensor:
-    """(B, L) bool, which of the vectors to be told are of the sequence."""
+    """(B, L) bool, which of the vectors to predict belong to the sequence."""
     return torch.arange(batch.bits.shape[1], device=batch.lengths.device) < batch.lengths[:, None]
 
 
@@ -198,7 +198,7 @@ class Copied:
     """What a model gave back of a sequence.
 
     Arguments:
-        bits: the vectors told, as many as were read.
+        bits: the predicted vectors, as many as were read.
         probabilities: that each bit is a one.
         wrong: how many of the bits are not those that were read.
     """

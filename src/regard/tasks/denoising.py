@@ -98,7 +98,7 @@ class DenoisingTask(StretchTask):
     Arguments:
         tokenizer: for input and target; it has a mask, and puts a text between two tokens.
         noise: how texts are made noisy.
-        generation: how to decode unless told otherwise.
+        generation: the default decoding settings.
     """
 
     name: ClassVar[str] = "denoising"

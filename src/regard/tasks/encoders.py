@@ -360,7 +360,7 @@ class WholeTextTask(EncoderTask):
         return encoded, {NEXT_TOKEN: LossSum(self.auxiliary * total, len(labels), correct)}
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse inputs that are longer than the model has positions for, and an auxiliary loss where no next token is told.
+        """Refuse inputs that are longer than the model has positions for, and an auxiliary loss where no next token is predicted.
 
         Raises:
             InputError: naming the settings.

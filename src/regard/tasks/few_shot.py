@@ -118,7 +118,7 @@ class EpisodeBatch(TensorBatch):
     Arguments:
         images: (B, N K + Q, side, side) uint8, those with labels first.
         labels: (B, N K) int64, of these.
-        asked: (B, Q) int64, the labels of the others, to be told.
+        asked: (B, Q) int64, the labels of the others, to be predicted.
     """
 
     images: Tensor
@@ -204,7 +204,7 @@ class FewShotTask(Task):
         return LossSum(total, batch.asked.numel(), correct)
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """The loss, and the share of images whose class was told."""
+        """The loss, and the share of images whose class was predicted correctly."""
         return {"loss": loss, "accuracy": right}
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
@@ -239,7 +239,7 @@ class FewShotTask(Task):
 
     @classmethod
     def load(cls, folder: Path, values: Mapping[str, Any]) -> FewShotTask:
-        """The task that `save` told of."""
+        """Rebuild the task from the state that `save` wrote."""
         settings = {key: value for key, value in values.items() if key != "name"}
         return from_mapping(cls, settings, f"{folder / 'regard.json'}: task")
 
@@ -277,7 +277,7 @@ class FewShotClassifier(Predictor[FewShotTask]):
             shown: images with labels, so many labels and so many images of each as the model was trained with. An image is a
                 file, or an array (Y, X) or (Y, X, C) of uint8; it is made grey, fitted into the model's square, and turned into
                 its negative where its edge is bright, as in training.
-            asked: the image whose label is to be told.
+            asked: the image whose label is to be predicted.
 
         Raises:
             InputError: for another number of labels or of images of one, or what is no image.
@@ -287,7 +287,7 @@ class FewShotClassifier(Predictor[FewShotTask]):
     def classify_batch(
         self, shown: Sequence[tuple[ImageInput, str]], asked: Sequence[ImageInput]
     ) -> list[ImageClassification]:
-        """The labels of many images, each told from those shown as if it were the only one.
+        """The labels of many images, each predicted from those shown as if it were the only one.
 
         Arguments:
             shown, asked: as in `classify`; the answers come in the order of `asked`.
@@ -466,7 +466,7 @@ class Asked:
 
     Arguments:
         character: the image that was asked about, by its class.
-        right: whether its class was told.
+        right: whether its class was predicted correctly.
     """
 
     character: str

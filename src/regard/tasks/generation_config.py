@@ -313,7 +313,7 @@ def _tokens(fields: _Fields, start_id: int | None, end_id: int) -> dict[str, Any
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 LONGEST = 512
-"""Tokens after which another program stops where neither model nor settings say so; told nothing, it would after 20."""
+"""Tokens after which another program stops where neither model nor settings give a limit; without it, it would stop after 20."""
 
 
 def foreign_pair_tokenizer(folder: Path, config: Any) -> tuple[Tokenizer, GenerationSettings]:

@@ -344,7 +344,7 @@ class ImageClassificationTask(Task):
 
     @classmethod
     def load(cls, folder: Path, values: Mapping[str, Any]) -> ImageClassificationTask:
-        """The task that `save` told of."""
+        """Rebuild the task from the state that `save` wrote."""
         settings = {key: value for key, value in values.items() if key != "name"}
         return from_mapping(cls, settings, f"{folder / 'regard.json'}: task")
 
@@ -608,7 +608,7 @@ def evaluate_images(model: ImageClassifierPredictor, images: Any) -> ImageEvalua
 
 
 def image_record(task: ImageClassificationTask, image: LabelledImage, said: ImageClassification) -> dict[str, Any]:
-    """The name of an image, its class and the one that was told."""
+    """The name of an image, its class and the predicted one."""
     del task
     return {
         "image": image.name,
@@ -667,7 +667,7 @@ def image_classifier_from_hf(folder: Path, config: ViTConfig) -> ImageClassifica
 
 
 class AnySize(int):
-    """A size that is not known yet, told from one that a user gives, which has a bound."""
+    """A size that is not known yet, distinct from one that a user gives, which has a bound."""
 
 
 ANY_SIDE = AnySize(math.lcm(*range(1, 65)) << 8)

@@ -42,7 +42,7 @@ class ImageSize:
     steps: ImageSteps | None = None
 
     def as_steps(self) -> ImageSteps | None:
-        """The same as another library can be told of it, rounding aside; None where it cannot: padding, and oblong cuts."""
+        """The same steps in the terms of another library, except for rounding; None where it has none: padding, oblong crops."""
         if self.steps is not None:
             return self.steps
         if self.fit == "crop" and self.height == self.width:

@@ -597,6 +597,6 @@ def names_of(folder: Path, outputs: int) -> tuple[str, ...]:
 
 
 def settings_from_hf(folder: Path, config: Any) -> dict[str, Any]:
-    """What all of these tasks are told of a folder."""
+    """The settings that all of these tasks read from a folder."""
     tokenizer = tokenizer_from_hf(folder, config)
     return {"tokenizer": tokenizer, "maximum_length": config.maximum_positions, "pairs": None}

@@ -298,7 +298,7 @@ class LanguageModellingTask(Task):
         document_masks: whether tokens of a training stretch see their own document alone; nothing to a trained model.
         before_prompts: ids that are before each prompt when the model writes; the end token where None. Models that
             `transformers` wrote have those that their tokenizer.json adds, mostly none.
-        generation: how to decode unless told otherwise; `WRITING` where None.
+        generation: the default decoding settings; `WRITING` where None.
         stop: strings that end a text, besides those that are asked for.
         chat: the folder's chat templates; None where it has none.
     """
@@ -328,7 +328,7 @@ class LanguageModellingTask(Task):
         return {"vocabulary": tokenizer.size, "padding_id": tokenizer.padding_id, "end_id": tokenizer.end_id}
 
     def batch(self, stretches: Sequence[Sequence[int]]) -> TextBatch:
-        """Stretches of token ids, two or more each: all but the last are read, all but the first are to be told."""
+        """Stretches of token ids, two or more each: all but the last are read, all but the first are predicted."""
         padding = self.tokenizer.padding_id
         read = Tokens.pad([ids[:-1] for ids in stretches], padding_id=padding)
         return TextBatch(
@@ -341,7 +341,7 @@ class LanguageModellingTask(Task):
         return self.labels(data)[:, None]
 
     def labels(self, data: TokenStore) -> np.ndarray:
-        """Tokens to be told of each stretch, (N,)."""
+        """The number of tokens to predict of each stretch, (N,)."""
         return data.lengths(COLUMN) - 1
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> TextBatch:

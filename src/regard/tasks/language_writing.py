@@ -334,7 +334,7 @@ class Writer:
         return int(base) + (place << 20) + draw
 
     def rules(self, encoded: Sequence[Sequence[int]]) -> dict[str, Any]:
-        """What `generate` and `stream` are told alike, of these prompts."""
+        """The arguments for these prompts that `generate` and `stream` share."""
         changes = self.settings.with_ids(self.tokenizer).changes(self._side_by_side(encoded))
         return {
             "transforms": ((Forbid(self._never),) if self._never else ()) + changes,

@@ -46,7 +46,7 @@ def smoothed_cross_entropy(
 
     Returns:
         A scalar (float32; float64 for float64 logits), the sum over the rows that count; and an int64 scalar, in how many of
-        them the label's logit is larger than every other. Where all are alike nothing is told.
+        them the label's logit is larger than every other. A row of equal logits is not counted as correct.
 
     >>> total, correct = smoothed_cross_entropy(torch.zeros(2, 4), torch.tensor([1, 3]))
     >>> total.item()  # 2 log 4
@@ -341,7 +341,7 @@ def ranking_loss(first: Tensor, others: Tensor, *, scale: float, same: Tensor | 
         first: u, (B, D).
         others: v, (C, D), the first B of them the partners, the others texts that belong to none.
         scale: of the cosines.
-        same: (B, C) bool, True = not to be told from the partner, because it is the same text, or the first itself.
+        same: (B, C) bool, True = not a negative, because it is the same text as the partner, or the first itself.
 
     Returns:
         The sum over rows; in how many the partner is the nearest.

@@ -76,7 +76,7 @@ class MaskedTextData:
         short_share: of documents, to be cut into shorter pairs; or of stretches, to be shorter.
         random_next: of pairs, whose second text is from another document.
         duplicates: how often each document is cut into inputs, each time by other chances.
-        chosen_share: of the tokens, to be hidden and told.
+        chosen_share: of the tokens, to be masked and predicted.
         mask_share, random_share: of those, replaced by the mask token, and by a random one; what is left stays as it is.
         maximum_predictions: the most hidden in one input; no limit where null.
         masking: `dynamic` hides other tokens in every epoch, `static` the same in each.
@@ -203,7 +203,7 @@ class MaskedBatch(TensorBatch):
     Arguments:
         tokens: (B, L), some hidden.
         segments: (B, L) int64, 1 from the second text on.
-        at: (M,) int64, the places to be told, as indices into B x L.
+        at: (M,) int64, the positions to predict, as indices into B x L.
         labels: (M,) int64, the tokens that was there.
         next: (B,) int64, `FOLLOWED` or `OTHER`; None where that is not asked.
         taught: whether a teacher is to be asked, as in training.
@@ -262,7 +262,7 @@ class MaskedLanguageModellingTask(EncoderTask):
         }
 
     def labels(self, data: TokenStore) -> np.ndarray:
-        """How many tokens of each input are to be told, (N,); with whole words, how many are aimed at."""
+        """How many tokens of each input are to be predicted, (N,); with whole-word masking, the number aimed at."""
         return self.masking.counts(data.lengths(TEXT), data.numbers(ORDINARY))
 
     def auxiliary_labels(self, data: TokenStore) -> Mapping[str, np.ndarray]:
@@ -848,7 +848,7 @@ class MaskedEvaluation(Evaluation):
 
     Arguments:
         documents: how many.
-        hidden: tokens that were hidden and told.
+        hidden: number of tokens that were masked and predicted.
         note: what a reader of the figures has to know; empty where there is nothing.
     """
 

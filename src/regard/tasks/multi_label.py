@@ -169,7 +169,7 @@ class MultiLabelClassifier(LabelledPredictor[MultiLabelTask]):
         """The labels of one text, or of a pair of texts.
 
         Arguments:
-            threshold: the least probability of a label that is told; the task's where None.
+            threshold: the least probability of a predicted label; the task's where None.
 
         Raises:
             InputError: for an empty text, or a pair where the model takes one text, or the other way round; and for a threshold
@@ -314,7 +314,7 @@ def evaluate_labels(
 
     Arguments:
         examples: `LabelledText`s, or (text, labels), where text may be a pair, and labels are a list or one text.
-        threshold: the least probability of a label that is told; the task's where None.
+        threshold: the least probability of a predicted label; the task's where None.
 
     Raises:
         InputError: for an empty list, a label that is none of the model's, or a threshold that is not between 0 and 1.
@@ -334,7 +334,7 @@ def evaluate_labels(
 
 
 def labels_record(task: MultiLabelTask, example: LabelledText, said: Labelling) -> dict[str, Any]:
-    """An example, its labels and those that were told, by name."""
+    """An example, its labels and the predicted ones, by name."""
     right = list(labels_of(example, task.separator))
     return record_of(example, {"label": right, "predicted": list(said.labels), "probabilities": said.probabilities})
 

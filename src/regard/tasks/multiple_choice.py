@@ -179,7 +179,7 @@ class MultipleChoiceTask(WholeTextTask):
     Arguments:
         tokenizer: for all texts.
         maximum_length: the most tokens of a context and one choice, special ones included; what is longer is cut.
-        auxiliary: as `WholeTextTask`; the tokens of all choices are told.
+        auxiliary: as `WholeTextTask`; the tokens of all choices are predicted.
         question: where the question of an example stands: before each `choice` (Devlin et al. 2019), or behind the `context`, so
             that a choice alone comes after the delimiter (Radford et al. 2018, section 3.3).
     """
@@ -489,7 +489,7 @@ def evaluate_choices(model: MultipleChoice, questions: Any) -> ChoiceEvaluation:
 
 
 def choice_record(task: MultipleChoiceTask, question: ChoiceQuestion, said: Choice) -> dict[str, Any]:
-    """A question, its right choice and the one that was told, by name."""
+    """A question, its right choice and the predicted one, by name."""
     del task
     return {
         "context": question.context,

@@ -625,7 +625,7 @@ def evaluate_questions(
 
 
 def answer_record(task: QuestionAnsweringTask, question: Question, said: Answer) -> dict[str, Any]:
-    """A question, its answers (none where it has none) and the one that was told, by name."""
+    """A question, its answers (none where it has none) and the predicted one, by name."""
     del task
     found = asdict(said)
     del found["question"], found["id"]
@@ -665,7 +665,7 @@ LENGTH, STRIDE, LONGEST_QUESTION = 384, 128, 64
 
 
 def answerer_from_hf(folder: Path, config: Any) -> QuestionAnsweringTask:
-    """The task of a folder whose model finds answers; whether it was trained to say that there is none is not told there.
+    """The task of a folder whose model finds answers; whether it was trained to say that there is none is not recorded there.
 
     Raises:
         InputError: where there is no tokenizer.

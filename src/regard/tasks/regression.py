@@ -466,19 +466,19 @@ def evaluate_numbers(model: MultiOutputRegressor, examples: Any) -> MultiOutputE
 
 
 def number_record(task: RegressionTask, example: LabelledText, said: Rating) -> dict[str, Any]:
-    """An example, its number and the one that was told, by name."""
+    """An example, its number and the predicted one, by name."""
     del task
     return record_of(example, {"label": rating_of(example), "predicted": said.value})
 
 
 def numbers_record(task: MultiOutputTask, example: LabelledText, said: Ratings) -> dict[str, Any]:
-    """An example, its numbers and those that were told, by name."""
+    """An example, its numbers and the predicted ones, by name."""
     right = dict(zip(task.names, ratings_of(example), strict=True))
     return record_of(example, {"label": right, "predicted": said.values})
 
 
 def rater_from_hf(folder: Path, config: Any) -> RegressionTask:
-    """The task of a folder whose model gives one number; whether it reads texts or pairs is not told there.
+    """The task of a folder whose model gives one number; whether it reads texts or pairs is not recorded there.
 
     Raises:
         InputError: where there is no tokenizer.

@@ -169,7 +169,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
     def embed_tokens(
         self, inputs: Sequence[Sequence[int]], *, precision: str | None = None, batch_tokens: int = BATCH_TOKENS
     ) -> NDArray[np.float32]:
-        """The text embeddings that are tokens already, as `task.encode` gives them; else as `embed`. Nobody is told of them.
+        """The text embeddings that are tokens already, as `task.encode` gives them; else as `embed`. No callback sees them.
 
         Arguments:
             inputs: token ids, special ones included, each at most `maximum_length` of them.

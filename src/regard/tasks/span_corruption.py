@@ -206,7 +206,7 @@ def with_sentinels(tokenizer: Tokenizer, where: str) -> Tokenizer:
 
 
 FILLING = GenerationSettings(maximum_length=100)
-"""How gaps are filled unless told otherwise: the most probable token each time, a hundred at most."""
+"""The default decoding settings for filling gaps: the most probable token each time, a hundred at most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -84,8 +84,7 @@ class TaskSpec:
 
 
 OF_SENTENCE_ENCODERS = ("texts", "boundary_ids")
-"""What a task of whole texts decides of models that make a vector of each text: of how many the head is told, and what parts
-sentences."""
+"""Settings of sentence encoders set by the task: how many texts the head reads, and which ids separate sentences."""
 
 
 def encoder_config(head: HeadKind, outputs: int) -> dict[str, Any]:

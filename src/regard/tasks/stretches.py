@@ -71,7 +71,7 @@ class StretchData:
 
     @property
     def sentences(self) -> Literal["line"]:
-        """Text is read line by line: nothing hangs on sentences."""
+        """Text is read line by line: sentences are not needed."""
         return "line"
 
 

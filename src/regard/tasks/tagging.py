@@ -580,7 +580,7 @@ def _right(model: Tagger, sentences: Sequence[TaggedSentence]) -> tuple[list[tup
 
 
 def tags_record(task: TaggingTask, sentence: TaggedSentence, said: Tagging) -> dict[str, Any]:
-    """A sentence, its tags and those that were told, by name."""
+    """A sentence, its tags and the predicted ones, by name."""
     del task
     right = {"words": list(sentence.words), "tags": list(sentence.tags)}
     return right | {"predicted": list(said.tags), "probabilities": list(said.probabilities)}

@@ -71,7 +71,7 @@ class Task(ABC):
     name: ClassVar[str]
 
     unit: ClassVar[str] = "tokens"
-    """What `labels` counts, and with it a run's `tokens`: of texts that are told one thing each it is `examples`."""
+    """What `labels` counts, and with it a run's `tokens`: for texts with one prediction each it is `examples`."""
 
     @property
     def named(self) -> tuple[str, ...]:

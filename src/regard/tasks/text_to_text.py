@@ -196,7 +196,7 @@ PART = "part"
 """Column of a store: the number of the part that a pair belongs to."""
 
 LONGEST = 512
-"""What other programs are told of a model that has no limit."""
+"""The limit that is written for other programs where a model has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class TextToTextTask(PairTask):
 
     Arguments:
         tokenizer: for all texts.
-        generation: how to decode unless told otherwise.
+        generation: the default decoding settings.
         prefixes: what is in front of the sources of each part, by its name; of a model of one part, under the empty name.
         maximum_source: tokens that were read of a source in training, its end token included; None for any number.
         mixing: in which proportion the parts are learned from.

@@ -42,7 +42,7 @@ class MechanismTraits:
         record: what the mechanism is given in the record, from (B, H, L) standard normal numbers in float64 and the number of
             keys.
         reach: which keys a query can look at by the mechanism's own rule, (B, H, L, S) bool; all where None.
-        blind_to_keys: weights hang on the query and the places alone.
+        blind_to_keys: the weights depend on the query and the positions alone.
         one_key: a query may look at one key of those that it sees, by a lot sampled in their order.
         own_slots: the queries are the tokens of the last keys and go along with them, so that keys cannot be moved by themselves;
             in a model only self-attention can have the mechanism.

@@ -212,7 +212,7 @@ class Collapse:
         r_l = ||res(X_l)||_{1,inf} / ||X_l||_{1,inf},   res(X) = X - 1 x^T   (section 2)
 
     X_l has the vectors of one text's tokens as rows. 0 = all of them are one vector, a matrix of rank one, and no token can be
-    told from another. What a text's own number of tokens does to r it does in every layer.
+    distinguished from another. What a text's own number of tokens does to r it does in every layer.
 
     Arguments:
         addresses: N layers, from the bottom up.

@@ -127,7 +127,7 @@ def spellings(vectors: WordVectors, words: WordSet) -> list[WordSet]:
 
 
 def _neutralised(vectors: WordVectors, subspace: BiasSubspace, kept: set[int]) -> tuple[Matrix, list[int]]:
-    """The matrix, and the rows of which nothing is left: vectors that lay in the subspace wholly."""
+    """The matrix, and the rows of which nothing is left: vectors that lay completely in the subspace."""
     matrix = np.empty((len(vectors), vectors.width), dtype=np.float32)
     gone: list[int] = []
     for start in range(0, len(vectors), CHUNK):

@@ -170,7 +170,7 @@ class FrequencyProbe:
 def frequency_probe(vectors: WordVectors, *, share: float = 0.1, most: int = 20_000, seed: int = 0) -> FrequencyProbe:
     """How well logistic regression tells frequent from rare words by their unit vectors (Schnabel et al. 2015, section 5).
 
-    The most frequent words, a tenth of them unless told otherwise, are held against as many sampled from the others; five
+    The most frequent words, a tenth of them by default, are held against as many sampled from the others; five
     folds, each held out once; scikit-learn's regression with its own settings.
 
     Arguments:

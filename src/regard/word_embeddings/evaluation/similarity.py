@@ -21,7 +21,7 @@ from regard.word_embeddings.store import Matrix, WordVectors
 Case = Literal["exact", "lower", "ignore"]
 CASES: tuple[Case, ...] = get_args(Case)
 """`exact`: the word as it stands; `lower`: or else in small letters; `ignore`: the first in the table that is the same
-in capital letters, as gensim does unless told otherwise."""
+in capital letters, as gensim does by default."""
 
 Unknown = Literal["skip", "zero"]
 UNKNOWN: tuple[Unknown, ...] = get_args(Unknown)
