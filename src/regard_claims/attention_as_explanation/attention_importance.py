@@ -36,7 +36,7 @@ class AttentionImportance:
 
     Of the word at place t of a test text, a_t its weight, y the probabilities of the classes:
 
-        g_t = | x_t dy / dx_t |, a held fixed                 gradient, of the log-probability of the class that is told
+        g_t = | x_t dy / dx_t |, a held fixed                 gradient, of the log-probability of the predicted class
         l_t = 1/2 sum_c | y_c(x without x_t) - y_c(x) |        leaving out
 
     and Kendall's tau (b) of a with g, of a with l, and of g with l, each the mean over texts; besides these the accuracy in per
@@ -102,8 +102,8 @@ class AttentionImportance:
             },
         ) as folder:
             model = load(folder, task="classification")
-        told = model.classify_batch([text for text, _ in test])
-        right = sum(one.label == label for one, (_, label) in zip(told, test, strict=True))
+        predicted = model.classify_batch([text for text, _ in test])
+        right = sum(one.label == label for one, (_, label) in zip(predicted, test, strict=True))
         found = [float("nan")] * 4
         if self.gathering == "attention":
             rng = np.random.Generator(np.random.Philox(key=[seed, 1]))

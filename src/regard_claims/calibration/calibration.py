@@ -34,7 +34,7 @@ TOPICAL, PLAIN, NOISE = 150, 100, 0.1
 class Calibration:
     """A decoder that learns to classify from few labels, as it was pre-trained or from weights sampled anew.
 
-    With p the probability of the class that is told, and B_m the texts whose p lies in the m-th of 15 equal parts of [0, 1],
+    With p the probability of the predicted class, and B_m the texts whose p lies in the m-th of 15 equal parts of [0, 1],
     measured are (Guo et al. 2017, sections 2 and 4.2)
 
         ECE = sum_m |B_m| / n * | share right in B_m - mean p in B_m |
@@ -111,12 +111,12 @@ class Calibration:
             classifier = load(Path(place) / "run", task="classification")
         logits, right = logits_of(classifier, test)
         temperature = best_temperature(*logits_of(classifier, held_out))
-        told = (logits.argmax(dim=1) == right).double()
+        predicted = (logits.argmax(dim=1) == right).double()
         confidence = logits.softmax(dim=1).amax(dim=1)
         found = (
-            told.mean(),
+            predicted.mean(),
             expected_error(logits, right),
-            confidence.mean() - told.mean(),
+            confidence.mean() - predicted.mean(),
             expected_error(logits / temperature, right),
         )
         return dict(zip(self.measures, [*(100 * float(each) for each in found), temperature], strict=True))
@@ -185,9 +185,9 @@ def expected_error(logits: Tensor, right: Tensor) -> float:
     >>> expected_error(said.log(), torch.tensor([0, 1]))  # a half is right
     0.3
     """
-    confidence, told = logits.softmax(dim=1).max(dim=1)
+    confidence, predicted = logits.softmax(dim=1).max(dim=1)
     bins = (confidence * BINS).ceil().clamp(1, BINS).long() - 1
-    apart = (told == right).double() - confidence
+    apart = (predicted == right).double() - confidence
     sums = torch.zeros(BINS, dtype=apart.dtype).index_add(0, bins, apart)
     return round(float(sums.abs().sum()) / len(right), 12)
 

@@ -105,13 +105,13 @@ class PrunedHeads:
             },
         ) as (model, store):
             stretches = recut(store, self.length, 2 * self.test_size)
-            shown, told = stretches[::2], stretches[1::2]
-            scores = importances(model, shown, self.layers, self.heads)
+            first, second = stretches[::2], stretches[1::2]
+            scores = importances(model, first, self.layers, self.heads)
             everything = [(layer, head) for layer in range(self.layers) for head in range(self.heads)]
-            whole, none = loss_without(model, told, []), loss_without(model, told, everything)
+            whole, none = loss_without(model, second, []), loss_without(model, second, everything)
 
             def left(heads: Heads) -> float:
-                return (none - loss_without(model, told, heads)) / (none - whole)
+                return (none - loss_without(model, second, heads)) / (none - whole)
 
             ordered = sorted(everything, key=lambda each: float(scores[each]))
             chance = np.random.Generator(np.random.Philox(key=[seed, SAMPLE])).permutation(len(everything))
