@@ -48,10 +48,10 @@ from regard.text import Tokenizer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CaptionBatch(TensorBatch):
-    """What one step of training reads.
+    """A batch for one step of training.
 
     Arguments:
-        images: B of them.
+        images: B images.
         target: (B, L), shifted right: the start token first.
         labels: (B, L) int64, the token each target position has to predict, the end token last.
     """
@@ -63,11 +63,11 @@ class CaptionBatch(TensorBatch):
 
 @dataclass(frozen=True, slots=True)
 class CaptioningTask(Task):
-    """What turns images and captions into a captioner's tensors, and its outputs into a loss and captions.
+    """Turns images and captions into a captioner's tensors, and its outputs into a loss and captions.
 
     Arguments:
-        tokenizer: of captions.
-        size: of images.
+        tokenizer: for captions.
+        size: the size of images.
         generation: the default decoding settings.
         objective: additional loss terms.
     """
@@ -81,7 +81,7 @@ class CaptioningTask(Task):
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
-        """Of what is written."""
+        """The tokenizer of the captions."""
         return {"target": self.tokenizer}
 
     def model_settings(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class CaptioningTask(Task):
         }
 
     def batch(self, images: Sequence[np.ndarray], captions: Sequence[Sequence[int]]) -> CaptionBatch:
-        """Images (F, Y, X, C) uint8 of the task's size and token ids of their captions to a batch for training."""
+        """Make a batch for training of images (F, Y, X, C) uint8 of the task's size and the token ids of their captions."""
         tokenizer = self.tokenizer
         inputs = [[tokenizer.start_id, *ids] for ids in captions]
         labels = [[*ids, tokenizer.end_id] for ids in captions]
@@ -109,7 +109,7 @@ class CaptioningTask(Task):
         )
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """Tokens of each caption, end token included, (N, 1); an image takes none."""
+        """The number of tokens of each caption, end token included, (N, 1); an image has none."""
         return data.lengths(TARGET)[:, None] + 1
 
     def labels(self, data: TokenStore) -> np.ndarray:
@@ -123,7 +123,7 @@ class CaptioningTask(Task):
         return self.batch([store.image(int(row)) for row in rows], captions)
 
     def loss(self, model: nn.Module, batch: CaptionBatch, *, smoothing: float = 0.0) -> LossSum:
-        """Cross-entropy of the labels, summed over real tokens; in training with what else the objective asks for."""
+        """Cross-entropy of the labels, summed over real tokens; in training with the further terms of the objective."""
         told: Captioned = model(batch.images, batch.target, attended=model.training)
         real = batch.target.valid
         tokenizer = self.tokenizer
@@ -194,9 +194,9 @@ class Pointing:
     """Counts over captions, which add up.
 
     Arguments:
-        inside, tokens: of the tokens that name something, those whose largest weight is on a place in it; and all of them.
-        uncovered: the sum over captions of (1 - sum_t alpha_ti)^2, as a mean over places i.
-        captions: how many.
+        inside, tokens: of the tokens that name an object, the number whose largest weight is inside it; and the number of all.
+        uncovered: the sum over captions of (1 - sum_t alpha_ti)^2, as a mean over image positions i.
+        captions: the number of captions.
     """
 
     inside: int = 0
@@ -213,22 +213,22 @@ class Pointing:
         )
 
     def metrics(self) -> dict[str, float]:
-        """`pointing`, the share of the tokens, where any name something; `uncovered`, the mean over captions."""
+        """`pointing`, the share `inside` / `tokens`, where there are such tokens; `uncovered`, the mean over captions."""
         found = {"pointing": self.inside / self.tokens} if self.tokens else {}
         return found | ({"uncovered": self.uncovered / self.captions} if self.captions else {})
 
 
 @torch.no_grad()
 def pointed(model: ImageDecoder, batch: CaptionBatch, named: Sequence[Sequence[Named]]) -> Pointing:
-    """Count on a batch of captions that the model is given, and does not write itself.
+    """Count on a batch of reference captions, with teacher forcing.
 
-    A token's place is the one with the largest weight; it is inside a thing if its middle is inside the box, in the right frame.
-    The weights are those before hard attention samples. Nothing is counted of a model without attention.
+    A token's position is the one with the largest weight; it is inside an object if its centre is inside the object's box, in the
+    right frame. With hard attention the weights are the probabilities before sampling. A model without attention counts nothing.
 
     Arguments:
         model: in evaluation mode.
-        batch: right captions.
-        named: of each, what its tokens name.
+        batch: images with their reference captions.
+        named: for each caption, the objects that its tokens name.
     """
     told = model(batch.images, batch.target, attended=True)
     if told.weights is None or told.places is None:
@@ -246,7 +246,7 @@ def pointed(model: ImageDecoder, batch: CaptionBatch, named: Sequence[Sequence[N
 
 
 def middles_of(model: ImageDecoder, frames: int) -> np.ndarray:
-    """The frame and the middle of each place, down and to the right in pixels of that frame: (S, 3) float."""
+    """The frame and the centre (y, x in pixels of that frame) of each image position: (S, 3) float."""
     rows, columns = model.grid
     _, height, width = model.encoder.size
     row, frame, column = np.meshgrid(np.arange(rows), np.arange(frames), np.arange(columns), indexing="ij")
@@ -261,19 +261,19 @@ def _inside(middle: np.ndarray, thing: Named) -> bool:
 
 
 def in_batches(count: int, size: int = 64) -> Iterator[range]:
-    """Rows 0 to `count`, so many at a time."""
+    """Rows 0 to `count` in batches."""
     return (range(start, min(start + size, count)) for start in range(0, count, size))
 
 
 def compared(texts: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[dict[str, float], dict[str, str], str]:
     """Metrics of captions, sacreBLEU's signatures, and a note on what could not be computed.
 
-    `exact_match` in [0, 1] is the share of captions that are one of their references, word for word; `bleu` and `chrf` in
-    [0, 100] are of the corpus, against all references.
+    `exact_match` in [0, 1] is the share of captions that equal one of their references, word for word; `bleu` and `chrf` in
+    [0, 100] are corpus scores against all references.
 
     Arguments:
-        texts: the captions, one at least.
-        references: of each its right ones, one at least.
+        texts: the captions, at least one.
+        references: the references of each caption, at least one.
     """
     metrics = {
         "exact_match": sum(
@@ -294,9 +294,9 @@ class Caption:
 
     Arguments:
         text: the best caption.
-        score: what hypotheses were compared by: log-probability over length penalty, plus coverage penalty.
-        log_probability: of the caption given the image, natural log.
-        tokens: what the model wrote, token by token, the end token included where it came to one.
+        score: the score of the hypothesis in the search: log-probability / length penalty + coverage penalty.
+        log_probability: log p(caption | image), natural log.
+        tokens: the tokens that the model generated, the end token included where it generated one.
         alternatives: the further hypotheses of an n-best search as (text, score), best first.
     """
 
@@ -339,7 +339,7 @@ class Captioner(Predictor[CaptioningTask]):
         Arguments:
             images: as `caption` takes them.
             settings: how to decode; the folder's own where None.
-            batch_size: images decoded together. It changes memory and speed, and no answer but what is sampled.
+            batch_size: number of images decoded together. It changes memory and speed, and no captions but sampled ones.
 
         Raises:
             InputError: as `caption`, and for an array of one image in place of a list of them.
@@ -374,7 +374,7 @@ class Captioner(Predictor[CaptioningTask]):
         )
 
     def teacher_forced(self, examples: Sequence[tuple[ImageInput, str]]) -> CaptionBatch:
-        """Images with captions as the model reads them in training, on the model's device.
+        """A batch of images with captions as in training (teacher forcing), on the model's device.
 
         Raises:
             InputError: as `caption`.
@@ -384,10 +384,10 @@ class Captioner(Predictor[CaptioningTask]):
         return self.task.batch(images, captions).to(self.device)
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """Exact match and BLEU on about `count` images, the first, against all captions of each; and where it looks.
+        """Exact match and BLEU on about the first `count` images, against all captions of each; and where the model attends.
 
-        `pointing` and `uncovered`, of models with attention, are read while the model is given the right captions; `pointing`
-        only where the data says where things are.
+        `pointing` and `uncovered`, of models with attention, are measured with teacher forcing on the reference captions;
+        `pointing` only where the data has the boxes of objects.
         """
         store = cast(CaptionStore, data)
         by_image: dict[tuple[int, int], list[int]] = {}
@@ -423,7 +423,7 @@ HELD_OUT = 0xCA97
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """The examples of one split, each read when it is needed."""
+    """The examples of one split, each read when it is used."""
 
     count: int
     captions: Callable[[], Iterator[str]]
@@ -537,7 +537,7 @@ class _Writing:
             yield [ids, span, numbers_of(named)]
 
     def notes(self) -> Iterator[str]:
-        """What the user ought to know."""
+        """Notes for the user."""
         if self.damaged:
             yield f"{len(self.damaged)} images could not be read and were skipped; the first: {self.damaged[0]}"
         if self.too_long:
@@ -562,7 +562,7 @@ def _tokenizer(found: _Found, settings: TokenizerSettings) -> Tokenizer:
 
 
 def _size_of(data: CaptionData, given: Sequence[CaptionExample] | None, seed: int) -> ImageSize:
-    """What every image is made into."""
+    """The size that every image is made into."""
     if data.scenes is not None and given is None:
         frames, height, width, channels = data.scenes.scenes("train", 1, seed).shape
         return ImageSize(height=height, width=width, channels=channels, frames=frames)
@@ -634,15 +634,16 @@ def _held_out(count: int, data: CaptionData, seed: int) -> frozenset[int]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaptionEvaluation(Evaluation):
-    """What an evaluation found: `predictions` are `Caption`s.
+    """The results of an evaluation: `predictions` are `Caption`s.
 
-    Its metrics are `exact_match` in [0, 1]; `bleu` and `chrf` in [0, 100] as sacreBLEU computes them, against all references. Of
-    a model with attention `uncovered`, how far the weights on a place are from summing to one, and, where it is known where
-    things are, `pointing` in [0, 1], the share of tokens that name one whose largest weight is in it.
+    Its metrics are `exact_match` in [0, 1]; `bleu` and `chrf` in [0, 100] as sacreBLEU computes them, against all references. For
+    a model with attention also `uncovered`, how far the weights on an image position are from summing to one over the caption,
+    and, where the boxes of objects are known, `pointing` in [0, 1]: of the tokens that name an object, the share whose largest
+    weight is inside it.
 
     Arguments:
-        signatures: what sacreBLEU says of how it computed each.
-        note: what could not be computed and why; empty where all was.
+        signatures: sacreBLEU's signature of each metric.
+        note: what could not be computed and why; may be empty.
     """
 
     signatures: dict[str, str]
@@ -667,7 +668,7 @@ def evaluate(
     Arguments:
         examples: images with one or more captions, as training takes them, or builtin scenes.
         settings: how to decode; the folder's own where None.
-        batch_size: images read together.
+        batch_size: number of images read together.
 
     Raises:
         InputError: for an empty list, or an image that cannot be read.
@@ -686,13 +687,13 @@ def evaluate(
 
 
 def _as_written(text: str, captioner: Captioner) -> str:
-    """A reference as the model could write it: in lower case where its tokenizer reads no other."""
+    """A reference as the model could write it: in lower case where its tokenizer lower-cases."""
     encode, lower = captioner.task.tokenizer.encode, text.lower()
     return lower if encode(text) == encode(lower) else text
 
 
 def _pointing(captioner: Captioner, examples: Sequence[CaptionExample], batch_size: int) -> Pointing:
-    """Where the model looks while it is given the first caption of each."""
+    """Where the model attends with teacher forcing on the first caption of each image."""
     total = Pointing()
     for rows in in_batches(len(examples), batch_size):
         chosen = [examples[row] for row in rows]

@@ -1,4 +1,4 @@
-"""Classification of texts and of pairs of texts (Devlin et al. 2019, section 4.1): one class of each."""
+"""Classification of texts and of pairs of texts (Devlin et al. 2019, section 4.1): one class for each."""
 
 from __future__ import annotations
 
@@ -60,10 +60,11 @@ class ClassificationTask(LabelledTask):
 
     Arguments:
         tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
-        classes: by name, in the order of the model's outputs.
-        class_weights: what the loss of an example of each class counts, in the order of the classes; None where all count 1.
-        positive: the class that F1 speaks of and the threshold decides on; None for the last of two classes, and none of more.
-        threshold: the least probability at which the positive class is predicted; None where the most probable class is.
+        classes: names of the classes, in the order of the model's outputs.
+        class_weights: the weight of each class in the loss, in the order of the classes; None = 1 for all.
+        positive: the class that F1 is computed for and that the threshold applies to; None = the last class where there are two,
+            and no positive class where there are more.
+        threshold: the least probability at which the positive class is predicted; None = the most probable class is predicted.
     """
 
     name: ClassVar[str] = "classification"
@@ -79,7 +80,7 @@ class ClassificationTask(LabelledTask):
         return self.classes
 
     def counts(self, data: TokenStore) -> dict[str, int]:
-        """How many examples are of each class, or have each label."""
+        """The number of examples of each class, or with each label."""
         found = Counter(int(number) for row in range(len(data)) for number in data.sequence(LABEL, row))
         return {name: found[number] for number, name in enumerate(self.classes)}
 
@@ -88,13 +89,13 @@ class ClassificationTask(LabelledTask):
         return {"f1": f1_in_words(self.classes, self.positive)}
 
     def positive_class(self, positive: str | None = None, threshold: float | None = None) -> str | None:
-        """The class that F1 speaks of and a threshold decides on; None where F1 is the mean over classes.
+        """The class that F1 is computed for and a threshold applies to; None where F1 is the mean over classes.
 
         Arguments:
-            positive, threshold: asked for instead of the task's own.
+            positive, threshold: values to use instead of the task's own.
 
         Raises:
-            InputError: for a class that there is not, or a threshold that is not between 0 and 1 or has no class to decide on.
+            InputError: for an unknown class, or a threshold that is not between 0 and 1 or has no class to apply to.
         """
         if positive is not None and positive not in self.classes:
             raise InputError(f"positive is {positive!r}, which is no class; {nearest(positive, self.classes)}")
@@ -109,12 +110,12 @@ class ClassificationTask(LabelledTask):
         return found
 
     def told(self, probabilities: Sequence[float], positive: str | None, threshold: float | None) -> int:
-        """The number of the predicted class: the positive one from the threshold on, else the most probable of the others.
+        """The number of the predicted class: the positive one at or above the threshold, else the most probable other class.
 
         Arguments:
-            probabilities: of each class.
-            positive: from `positive_class`.
-            threshold: the least probability of it; the most probable class is predicted where this is None.
+            probabilities: one for each class.
+            positive: the positive class, from `positive_class`.
+            threshold: the least probability at which it is predicted; None = the most probable class is predicted.
         """
         places = list(range(len(probabilities)))
         if threshold is not None and positive is not None:
@@ -138,7 +139,7 @@ class ClassificationTask(LabelledTask):
         """The number of a class.
 
         Raises:
-            InputError: for a label that is none of the classes.
+            InputError: for a label that is not one of the classes.
         """
         if label not in self.classes:
             raise InputError(f"{where}: the label {label!r} is none of the model's; {nearest(label, self.classes)}")
@@ -153,7 +154,7 @@ class ClassificationTask(LabelledTask):
         return int(data.sequence(LABEL, row)[0])
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
-        """Cross-entropy of the classes, summed over examples, each times the weight of its class."""
+        """Cross-entropy of the classes, summed over examples, each multiplied by the weight of its class."""
         encoded, auxiliary = self.read(model, batch.tokens, batch.segments)
         if self.class_weights is not None and encoded.logits is not None:
             logits = encoded.logits.float()
@@ -174,7 +175,7 @@ class ClassificationTask(LabelledTask):
         return hf_label_fields(self.classes, "single_label_classification")
 
     def settings(self) -> dict[str, Any]:
-        """As of every encoder's task; what came later only where there is some, for readers of before."""
+        """As for every encoder's task; later settings are written only where set, so that earlier versions can read it."""
         later = ("class_weights", "positive", "threshold")
         settings = EncoderTask.settings(self)
         return {name: value for name, value in settings.items() if name not in later or value is not None}
@@ -186,13 +187,13 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Classification:
-    """What a classifier says of a text.
+    """The prediction of a classifier for one text.
 
     Arguments:
-        text: what was read; two texts where the model reads pairs.
-        label: the most probable class; where there is a threshold, the positive class from it on, else the best of the others.
-        probability: of that class.
-        probabilities: of every class, in the model's order.
+        text: the text; two texts where the model reads pairs.
+        label: the most probable class. With a threshold: the positive class at or above it, else the most probable other class.
+        probability: the probability of that class.
+        probabilities: the probability of every class, in the model's order.
     """
 
     text: Text
@@ -218,21 +219,20 @@ class Classifier(LabelledPredictor[ClassificationTask]):
         """The class of one text, or of a pair of texts.
 
         Arguments:
-            positive: the class that the threshold decides on; the task's where None, which is the last of two unless it was
-                trained with another.
-            threshold: the least probability at which the positive class is predicted, else the most probable other class; the
-                task's where None, and the most probable class is predicted where that has none.
+            positive: the class that the threshold applies to; None = the task's, by default the last of two classes.
+            threshold: the least probability at which the positive class is predicted; below it the most probable other class is.
+                None = the task's threshold; where it has none, the most probable class is predicted.
 
         Raises:
-            InputError: for an empty text, or a pair where the model takes one text, or the other way round; for a class there is
-                not, or a threshold that is not between 0 and 1.
+            InputError: for an empty text, a pair where the model takes one text, or one text where it takes a pair; for an
+                unknown class, or a threshold that is not between 0 and 1.
         """
         return self.classify_batch([text], positive=positive, threshold=threshold)[0]
 
     def classify_batch(
         self, texts: Sequence[Text], *, positive: str | None = None, threshold: float | None = None
     ) -> list[Classification]:
-        """The classes of many texts; the answers come in the order of the texts.
+        """The classes of many texts, in the order of the texts.
 
         Raises:
             InputError: as `classify`.
@@ -246,7 +246,7 @@ class Classifier(LabelledPredictor[ClassificationTask]):
         return logits.softmax(dim=-1)
 
     def probabilities(self, inputs: Sequence[Joined]) -> Tensor:
-        """Of every class, (N, classes) float32, for inputs that are tokens already."""
+        """The probability of every class, (N, classes) float32, for inputs that are tokens already."""
         return self.values(inputs)
 
     def _said(
@@ -272,7 +272,7 @@ class Classifier(LabelledPredictor[ClassificationTask]):
         return [task.told(row, positive, task.threshold) for row in self.probabilities(inputs).tolist()]
 
     def remarks(self, data: TokenStore) -> list[str]:
-        """A warning for classes that are never predicted; of many classes the figures of the largest."""
+        """A warning for classes that are never predicted; with many classes also the scores of the largest."""
         classes = self.task.classes
         predicted = [classes[number] for number in self._predicted(self.stored(data, len(data)))]
         right = [classes[number] for number in self.stored_labels(data, len(data))]
@@ -280,7 +280,7 @@ class Classifier(LabelledPredictor[ClassificationTask]):
 
 
 def remarks_of(scores: Mapping[str, ClassScore], what: str) -> list[str]:
-    """A warning for classes that are never predicted; of many classes, which the run does not show, figures of the largest."""
+    """A warning for classes that are never predicted; with many classes, which the run does not show, scores of the largest."""
     named = {name: of for name, of in scores.items() if of.gold}
     lines: list[str] = []
     if len(scores) > MOST_SHOWN:
@@ -308,11 +308,11 @@ def class_metrics(
     positive: str | None = None,
     each: bool = False,
 ) -> dict[str, float]:
-    """The metrics of predictions, both as numbers of classes.
+    """The metrics of predictions; labels and predictions are numbers of classes.
 
     Arguments:
-        positive: the class that F1 is of; the task's where None.
-        each: whether those of each class are among them.
+        positive: the class that F1 is computed for; None = the task's.
+        each: whether to include the metrics of each class.
     """
     names = task.classes
     gold, said = ([names[number] for number in numbers] for numbers in (right, predicted))
@@ -332,7 +332,7 @@ def prepare_classes(
     """As `prepare_labelled`, for one class of each text.
 
     Raises:
-        InputError: for data that cannot be read, too little of it, or a label that the training data has not.
+        InputError: for data that cannot be read, too little data, or a label that is not in the training data.
     """
 
     def decide(splits: Splits[LabelledText], shared: dict[str, Any]) -> Decided[ClassificationTask]:
@@ -392,10 +392,10 @@ def _classes(data: LabelledData, splits: Splits[LabelledText]) -> tuple[str, ...
 
 
 def weights_of(data: LabelledData, classes: tuple[str, ...], counts: Mapping[str, int]) -> tuple[float, ...] | None:
-    """What the loss of an example of each class counts; None where all count alike.
+    """The weight of each class in the loss; None where all weights are equal.
 
     Raises:
-        InputError: where weights are given and do not name the classes.
+        InputError: where the given weights do not name exactly the classes.
     """
     given = data.class_weights
     if given == "none":
@@ -410,7 +410,7 @@ def weights_of(data: LabelledData, classes: tuple[str, ...], counts: Mapping[str
 
 
 def too_few_notes(classes: Sequence[str], counts: Mapping[str, int], called: str = "class") -> list[str]:
-    """What to know of classes that there is next to nothing to learn from."""
+    """Notes on classes with very few training examples."""
     none = [name for name in classes if not counts.get(name)]
     single = [name for name in classes if counts.get(name) == 1]
     return [
@@ -427,7 +427,7 @@ def _named(names: Sequence[str], called: str) -> str:
 
 
 MANY = 1_000
-"""More classes than this are taken for a mistake: texts, or numbers."""
+"""More classes than this are taken for a mistake: the labels are probably texts or numbers."""
 
 
 def known_labels(name: str) -> tuple[str, ...]:
@@ -437,14 +437,14 @@ def known_labels(name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClassificationEvaluation(Evaluation):
-    """What an evaluation found: `predictions` are `Classification`s.
+    """The results of an evaluation: `predictions` are `Classification`s.
 
     Its metrics are `accuracy`; `f1`, of the positive class, or the mean over classes where there is none; `matthews_correlation`.
 
     Arguments:
         classes: precision, recall and F1 of each class by name.
-        positive: the class that `f1` is of; None where it is the mean.
-        threshold: the least probability at which that class was predicted; None where the most probable class was.
+        positive: the class that `f1` is computed for; None where it is the mean over classes.
+        threshold: the least probability at which that class was predicted; None where the most probable class was predicted.
     """
 
     classes: dict[str, ClassScore]
@@ -455,16 +455,16 @@ class ClassificationEvaluation(Evaluation):
 def evaluate_classes(
     model: Classifier, examples: Any, *, positive: str | None = None, threshold: float | None = None
 ) -> ClassificationEvaluation:
-    """Compare the classes of examples with those that a model tells.
+    """Compare the classes of examples with those that a model predicts.
 
     Arguments:
         examples: `LabelledText`s, or (text, label), where text may be a pair.
-        positive: the class that F1 is of and the threshold decides on; the task's where None.
-        threshold: the least probability at which it is predicted; the task's where None.
+        positive: the class that F1 is computed for and the threshold applies to; None = the task's.
+        threshold: the least probability at which it is predicted; None = the task's.
 
     Raises:
-        InputError: for an empty list, or a label that is none of the model's; for a class that there is not, or a threshold that
-            is not between 0 and 1.
+        InputError: for an empty list, or a label that the model does not have; for an unknown class, or a threshold that is not
+            between 0 and 1.
     """
     least = model.task.threshold if threshold is None else threshold
     of = model.task.positive_class(positive, least)
@@ -492,12 +492,12 @@ def class_record(task: ClassificationTask, example: LabelledText, said: Classifi
 
 
 def classifier_from_hf(folder: Path, config: Any) -> ClassificationTask:
-    """The task of a classifier's folder: its tokenizer, its classes as config.json names them.
+    """The task of a classifier's folder: its tokenizer, and its classes as config.json names them.
 
     Whether it reads texts or pairs is not recorded there, so both are accepted.
 
     Raises:
-        InputError: where the names are not one for each output, or there is no tokenizer.
+        InputError: where there is not one name for each output, or there is no tokenizer.
     """
     return ClassificationTask(**settings_from_hf(folder, config), classes=names_of(folder, config.outputs))
 

@@ -52,23 +52,25 @@ class ImageData:
     """The `data` section of a recipe.
 
     Arguments:
-        train: a folder or zip archive with a folder of images for each class, called as the class; a folder with MNIST's files;
-            or `hub:owner/name[:configuration][@split]`, a dataset of the Hugging Face hub.
-        validation: another of these; images are held out of `train` where null.
-        validation_share: of the images, to be held out, instead of `validation_size`.
-        validation_size: how many to hold out, at most a tenth of all.
+        train: a folder or zip archive with one folder of images for each class, named after the class; a folder with MNIST's
+            files; or `hub:owner/name[:configuration][@split]`, a dataset of the Hugging Face hub.
+        validation: the same kinds of path; null = images are held out of `train`.
+        validation_share: the share of images to hold out, instead of `validation_size`.
+        validation_size: the number of images to hold out, at most a tenth of all.
         builtin: `digits`, the handwritten digits of scikit-learn, instead of files.
         part: of MNIST's files, the hub and builtin digits: `train`, or `test`.
-        size: learn from only so many images, sampled with the seed from what is not held out; all where null.
-        height, width: every image becomes so large, in pixels; as the first one where null.
-        fit: how: `crop` cuts off what is over, `pad` adds black bars, `stretch` changes proportions.
-        colour: red, green and blue; one channel of grey where false. MNIST's and builtin digits are grey in any case.
-        shift: in training each image is moved by up to so many pixels each way, again each time; black comes in.
-        flip: whether in training an image is mirrored left to right half of the time.
-        on_error: what to do about an image that cannot be read: `skip` leaves it out and says so, `stop` ends with an error.
+        size: train on only this many images, sampled with the seed from those not held out; null = all.
+        height, width: the size that every image is made into, in pixels; null = the size of the first one.
+        fit: how an image is made to fit: `crop` cuts off the rest, `pad` adds black bars, `stretch` changes the proportions.
+        colour: whether images have three channels (red, green and blue); false = one grey channel. MNIST and the builtin
+            digits are always grey.
+        shift: in training each image is moved by up to this many pixels in each direction, sampled anew each time; the border is
+            filled with black.
+        flip: whether in training an image is mirrored left to right with probability 1/2.
+        on_error: what to do about an image that cannot be read: `skip` leaves it out with a note, `stop` ends with an error.
 
     Raises:
-        InputError: for files next to builtin data, or a number out of range.
+        InputError: for files together with builtin data, or a number out of range.
     """
 
     train: str | tuple[str, ...] | None = None
@@ -98,7 +100,7 @@ class ImageData:
 
     @property
     def place(self) -> str | None:
-        """The folder, archive or dataset to learn from; None for builtin digits.
+        """The folder, archive or dataset to train on; None for builtin digits.
 
         Raises:
             InputError: where none is named, or several are.
@@ -146,7 +148,7 @@ IMAGES = Examples(
 
 
 def pixels_of(example: LabelledImage, size: ImageSize) -> np.ndarray:
-    """An example's image as a model reads it: (1, height, width, channels) uint8.
+    """An example's image as the model's input: (1, height, width, channels) uint8.
 
     Raises:
         InputError: for an image that cannot be read.
@@ -159,15 +161,15 @@ MOVES = 0x5417
 
 
 def moved(images: np.ndarray, rows: Sequence[int], draw: int, *, shift: int, flip: bool) -> np.ndarray:
-    """Images moved by up to `shift` pixels each way and, with `flip`, half of them mirrored left to right.
+    """Images shifted by up to `shift` pixels in each direction and, with `flip`, half of them mirrored left to right.
 
-    What happens to an image is a function of its row and `draw` alone.
+    The change to an image is a function of its row and `draw` alone.
 
     Arguments:
         images: (B, Y, X, C) uint8; not changed.
-        rows: their numbers in the store.
+        rows: the rows of the images in the store.
         draw: a number that differs from epoch to epoch.
-        shift: in pixels; what comes in is black.
+        shift: the largest shift in pixels; the border is filled with black.
         flip: whether to mirror.
 
     Returns:

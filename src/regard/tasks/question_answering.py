@@ -66,18 +66,18 @@ from regard.tasks.spec import TaskSpec, encoder_config
 from regard.tasks.task import LossSum
 
 NOWHERE = -1
-"""The label of a window that is not learned from."""
+"""The label of a window that is not used in training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionAnsweringTask(EncoderTask):
-    """What turns questions about contexts into an encoder's tensors, and its outputs into a loss.
+    """Turns questions about contexts into an encoder's tensors, and its outputs into a loss.
 
         p(start = i) = softmax_i(s . T_i),   p(end = i) = softmax_i(e . T_i),   T_i the last layer's vector of token i
         loss = -(log p(start) + log p(end)) / 2
 
-    Both are over the places of a window at which the answer may be: those of the context, and `[CLS]`, which stands for there
-    being none. (In the authors' code the softmax is over the question too, where an answer never is.)
+    Both softmaxes are over the positions of a window at which the answer may be: those of the context, and `[CLS]`, which means
+    that there is no answer. (In the authors' code the softmax is over the question too, where no answer can be.)
 
     Arguments:
         tokenizer: for questions and contexts.
@@ -85,8 +85,8 @@ class QuestionAnsweringTask(EncoderTask):
         stride: tokens from the beginning of one window to that of the next.
         maximum_question: the most tokens of a question.
         maximum_answer: the most tokens of a predicted answer.
-        unanswerable: whether a context may hold no answer; None where that is not known, and an answer is always given unless
-            a threshold is named.
+        unanswerable: whether a context may hold no answer; None = not known: an answer is always given unless a threshold is
+            given.
     """
 
     name: ClassVar[str] = "question_answering"
@@ -112,10 +112,10 @@ class QuestionAnsweringTask(EncoderTask):
         return self.batch(read_inputs(data, rows), [(int(a[0]), int(a[1])) if len(a) else None for a in answers])
 
     def batch(self, inputs: Sequence[Joined], answers: Sequence[tuple[int, int] | None]) -> EncoderBatch:
-        """Windows and the places of their answers to a batch for training.
+        """Make a batch for training of windows and the positions of their answers.
 
         Arguments:
-            answers: the first and the last token of each; None for a window that is not learned from.
+            answers: the positions of the first and the last token of each; None for a window that is not used in training.
         """
         tokens, segments = padded(inputs, padding_id=self.tokenizer.padding_id)
         labels = [(NOWHERE, NOWHERE) if answer is None else answer for answer in answers]
@@ -126,7 +126,7 @@ class QuestionAnsweringTask(EncoderTask):
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
         """The mean of the two cross-entropies, summed over windows.
 
-        Smoothing is spread over the places at which the answer may be.
+        Label smoothing is spread over the positions at which the answer may be.
         """
         logits = encoded_by(model, batch.tokens, batch.segments).logits.float()
         labels, places = batch.labels[:, :2], batch.labels[:, 2:]
@@ -143,12 +143,12 @@ class QuestionAnsweringTask(EncoderTask):
         return LossSum(total, int(counts.sum()), correct.sum())
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """The loss; how many answers are right is among what the model is judged by."""
+        """The loss alone; exact match and F1 are computed in `validate`."""
         del right
         return {"loss": loss}
 
     def check(self, model: nn.Module, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse windows that are longer than the model has positions for, and a validation set that tells no loss.
+        """Refuse windows that are longer than the model has positions for, and a validation set that gives no loss.
 
         Raises:
             InputError: naming the settings.
@@ -171,7 +171,7 @@ def _allowed(length: int, places: Tensor) -> Tensor:
     """Where an answer may be, (B, L) bool: in the context, or at [CLS].
 
     Arguments:
-        places: (B, 2), where the context begins and ends, the end excluded.
+        places: (B, 2), the positions where the context begins and ends, the end excluded.
     """
     at = torch.arange(length, device=places.device)
     return ((at >= places[:, :1]) & (at < places[:, 1:])) | (at == 0)
@@ -183,16 +183,16 @@ def questions_in(data: TokenStore) -> int:
 
 
 WINDOWS_TOGETHER = 256
-"""Windows that are sorted by length before they are read, so that batches hold little padding."""
+"""Number of windows that are sorted by length before they are read, so that batches hold little padding."""
 
 QUESTIONS_TOGETHER = 32
-"""Questions whose contexts are held as tokens at once."""
+"""Number of questions whose contexts are held as tokens at once."""
 
 
 class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
     """A model that finds answers in texts: a question and a context in, an `Answer` out.
 
-    A context may have any length: what is longer than the model reads at once is read in overlapping windows.
+    A context may have any length: one that is longer than the model's input is read in overlapping windows.
 
     Arguments:
         model: a `TextEncoder` with two outputs for each token.
@@ -217,15 +217,15 @@ class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
 
     @property
     def threshold(self) -> float | None:
-        """The lead of "no answer" above which it is believed, as chosen in training; None for a model that always answers."""
+        """The lead of "no answer" above which it is returned, as chosen in training; None for a model that always answers."""
         return self.metrics.get(THRESHOLD, 0.0) if self.task.unanswerable else None
 
     def answer(self, question: str, context: str, *, n_best: int = 1, threshold: float | None = None) -> Answer:
         """The answer to one question.
 
         Arguments:
-            n_best: passages wanted, the answer the first of them.
-            threshold: the lead of "no answer" above which it is believed; None = the model's own.
+            n_best: number of passages to return, the answer the first of them.
+            threshold: the lead of "no answer" above which it is returned; None = the model's own.
 
         Raises:
             InputError: for an empty question or context, a question that is too long, or a threshold for a model that was not
@@ -236,7 +236,7 @@ class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
     def answer_batch(
         self, questions: Sequence[tuple[str, str]], *, n_best: int = 1, threshold: float | None = None
     ) -> list[Answer]:
-        """The answers to many questions, each with its context; they come in the order of the questions.
+        """The answers to many questions, each with its context, in the order of the questions.
 
         Raises:
             InputError: as `answer`.
@@ -255,11 +255,11 @@ class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
         threshold: float | None,
         names: Sequence[str] | None,
     ) -> Iterator[Answer]:
-        """The same one by one, as they are found.
+        """The answers one by one, as they are found.
 
         Arguments:
-            names: what messages call the questions. None = nothing is wrong with one: a question that is too long is cut, and a
-                context of which no token is left has no answer.
+            names: the names of the questions in messages. None = no errors: a question that is too long is truncated, and a
+                context without a token has no answer.
 
         Raises:
             InputError: as `answer`, but for empty texts.
@@ -287,7 +287,7 @@ class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
         return max(1, min(self.task.maximum_question, self.maximum_length - 4))
 
     def _limit(self, threshold: float | None) -> float | None:
-        """The threshold that holds; a model of which it is not known whether it knows of no answer takes one, but has none."""
+        """The threshold to use; a model whose `unanswerable` is None accepts a threshold, but has none of its own."""
         if threshold is not None and self.task.unanswerable is False:
             raise InputError(
                 f"a threshold of {threshold:g} for no answer is given, and the model was trained on questions that all have "
@@ -344,7 +344,7 @@ class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
 
 
 def _gather(group: Sequence[tuple[Findings, Window]], logits: Tensor, maximum: int) -> None:
-    """Hand the best passages of a batch of windows to the questions they are of.
+    """Give the best passages of a batch of windows to their questions.
 
     Arguments:
         logits: (B, L, 2) float32, of starts and ends.
@@ -384,7 +384,7 @@ def _passages(
 
 
 def _check_asked(questions: Iterable[Any]) -> None:
-    """Refuse what is no question with a context.
+    """Refuse whatever is not a question with a context.
 
     Raises:
         InputError: naming the first.
@@ -404,7 +404,7 @@ def _check_asked(questions: Iterable[Any]) -> None:
 
 
 TOGETHER = 64
-"""Questions that are tokenized together."""
+"""Number of questions that are tokenized together."""
 
 AT_CLS = (0, 0)
 """The label of a window without the answer: both of its ends are at [CLS]."""
@@ -427,7 +427,7 @@ def prepare_questions(
         given, given_validation: questions in memory instead of what `data` names, as `QUESTIONS` takes them.
 
     Raises:
-        InputError: for data that cannot be read, too little of it, or questions without an answer where all must have one.
+        InputError: for data that cannot be read, too little data, or questions without an answer where all must have one.
     """
 
     def write() -> tuple[QuestionAnsweringTask, list[str]]:
@@ -469,7 +469,7 @@ class _Rows:
     """Makes the rows of both stores, and counts what the user ought to know.
 
     Arguments:
-        keeps: whether the windows of an answered question that the answer is not in are learned from.
+        keeps: whether windows without the answer, of a question that has one, are used in training.
     """
 
     def __init__(self, task: QuestionAnsweringTask, *, keeps: bool) -> None:
@@ -544,7 +544,7 @@ class _Rows:
         return places
 
     def _label(self, question: Question, window: Window, answer: tuple[int, int] | None) -> Sequence[int]:
-        """The places of the answer's ends in a window; none where it is not learned from."""
+        """The positions of the answer's ends in a window; none where the window is not used in training."""
         if question.impossible:
             return AT_CLS
         if answer is None:
@@ -561,14 +561,14 @@ def _counted(count: int, what: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QuestionEvaluation(Evaluation):
-    """What an evaluation found: `predictions` are `Answer`s with the questions' ids.
+    """The results of an evaluation: `predictions` are `Answer`s with the questions' ids.
 
-    Its metrics are `exact_match` and `f1` of SQuAD's official scripts, as shares; where there are questions without an answer the
-    same apart, as `f1.has_answer` and `f1.no_answer`; where the model tells whether there is an answer the threshold used, and
-    `f1.best` with the best one.
+    Its metrics are `exact_match` and `f1` of SQuAD's official scripts, in [0, 1]. Where there are questions without an answer,
+    also `f1.has_answer` and `f1.no_answer`; where the model predicts whether there is an answer, also the threshold used, and
+    `f1.best` with the best threshold.
 
     Arguments:
-        cut: how many questions were longer than the model reads.
+        cut: the number of questions that were longer than `maximum_question` and were truncated.
     """
 
     cut: int
@@ -580,7 +580,7 @@ class QuestionEvaluation(Evaluation):
 
     @property
     def no_answer(self) -> dict[str, float]:
-        """The lead of "no answer" by the questions' ids, as `write_no_answer` takes it; empty where the model tells none."""
+        """The lead of "no answer" by the questions' ids, as `write_no_answer` takes it; empty where the model has none."""
         return {answer.id: answer.no_answer_score for answer in self.predictions if answer.no_answer_score is not None}
 
     @property
@@ -596,9 +596,9 @@ def evaluate_questions(
 
     Arguments:
         questions: `Question`s, or (question, context, answer).
-        threshold: the lead of "no answer" above which it is believed; None = the model's own, or 0 as published where that is not
+        threshold: the lead of "no answer" above which it is returned; None = the model's own, or 0 as published where that is not
             known and some question has no answer.
-        n_best: passages that each prediction is to hold.
+        n_best: number of passages in each prediction.
 
     Raises:
         InputError: for an empty list, two questions of one id, or a threshold for a model that always answers.

@@ -148,12 +148,12 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
     ) -> NDArray[np.float32]:
         """The text embeddings.
 
-        A text in which there is nothing has the vector of the special tokens alone. A model that is looked at is read as it is,
-        and not a copy prepared for speed.
+        The vector of an empty text is that of the special tokens alone. A model that is being inspected is run as it is, not as a
+        copy prepared for speed.
 
         Arguments:
-            layers: that the vectors of tokens are taken from, as for `features`; what is concatenated makes longer vectors.
-            prompt: the name of what is put before each text; None = what the model is used to.
+            layers: the layers whose token vectors are used, as for `features`; concatenated layers give longer vectors.
+            prompt: the name of the prompt that is put before each text; None = the model's default prompt.
             precision: to compute in: `float32`, `bfloat16` or `int8`; the model's own where None.
             batch_tokens: tokens read together by one core. It changes memory and speed.
 
@@ -169,7 +169,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
     def embed_tokens(
         self, inputs: Sequence[Sequence[int]], *, precision: str | None = None, batch_tokens: int = BATCH_TOKENS
     ) -> NDArray[np.float32]:
-        """The text embeddings that are tokens already, as `task.encode` gives them; else as `embed`. No callback sees them.
+        """As `embed`, for token ids as `task.encode` gives them. Watchers of the model are not notified.
 
         Arguments:
             inputs: token ids, special ones included, each at most `maximum_length` of them.
@@ -267,7 +267,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
         """The vectors of inputs that are tokens already.
 
         Arguments:
-            texts: those that the inputs are of, for whoever watches.
+            texts: the texts of the inputs, passed to watchers of the model.
         """
         choice = self._choice(layers)
         reader = self._readers.plain if self.task.pooling == POOLER else self._readers.reader(precision)

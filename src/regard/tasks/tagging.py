@@ -63,28 +63,28 @@ from regard.tasks.tagging_data import (
 from regard.tasks.task import LossSum
 
 PLACE, TAG, GOES_ON = "place", "tag", "goes_on"
-"""The columns of a store: where the first pieces of the words stand, the numbers of their tags, and 1 where a window is of the
-same sentence as the one before it."""
+"""The columns of a store: the positions of the words' first pieces, the numbers of their tags, and 1 where a window belongs to
+the same sentence as the one before it."""
 
 NO_TAG = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggingTask(EncoderTask):
-    """What turns tagged words into an encoder's tensors, and its outputs into a loss.
+    """Turns tagged words into an encoder's tensors, and its outputs into a loss.
 
         p(tag | word) = softmax(W x + b),   x the last layer's vector of the word's first piece
 
-    The other pieces of a word, and special tokens, are outside the loss.
+    The other pieces of a word, and special tokens, do not count in the loss.
 
     Arguments:
         tokenizer: for all texts.
         maximum_length: the most tokens read at once, special ones included; longer sentences are read in overlapping windows.
-        tags: by name, in the order of the model's outputs.
-        scheme: how tags mark spans, as in `regard.data.tags`; None where they do not, such as parts of speech.
-        context: the most tokens of the sentences before, and of those after, that are read with one.
-        decoding: `constrained` takes the most probable tags among those that keep the scheme's rules together, `greedy` the most
-            probable tag of each word.
+        tags: names of the tags, in the order of the model's outputs.
+        scheme: how tags mark spans, as in `regard.data.tags`; None where they mark none, such as parts of speech.
+        context: the most tokens of the preceding sentences, and of the following ones, that are read with a sentence.
+        decoding: `constrained` takes the most probable sequence of tags that follows the scheme's rules (Viterbi), `greedy` the
+            most probable tag of each word.
     """
 
     name: ClassVar[str] = "tagging"
@@ -120,23 +120,23 @@ class TaggingTask(EncoderTask):
         """The number of a tag.
 
         Arguments:
-            where: what the message calls the word that has it.
+            where: the name of the word in the message.
 
         Raises:
-            InputError: for a tag that is none of the model's.
+            InputError: for a tag that the model does not have.
         """
         if tag not in self.tags:
             raise InputError(f"{where} has the tag {tag!r}, which is none of the model's; {nearest(tag, self.tags)}")
         return self.tags.index(tag)
 
     def spans(self, tags: Sequence[str]) -> list[Span]:
-        """The spans that tags mark; where tags mark none, each word is one of its own."""
+        """The spans that tags mark; where tags mark none, each word is a span."""
         if self.scheme is None:
             return [Span(tag, place, place + 1) for place, tag in enumerate(tags)]
         return spans_of(tags, self.scheme)
 
     def batch(self, windows: Sequence[Window], tags: Sequence[Sequence[int]]) -> EncoderBatch:
-        """Windows and the numbers of their words' tags to a batch for training."""
+        """Make a batch for training of windows and the numbers of their words' tags."""
         tokens, segments = padded([window.joined for window in windows], padding_id=self.tokenizer.padding_id)
         labels = np.full(tokens.ids.shape, NO_TAG, dtype=np.int64)
         for row, (window, numbers) in enumerate(zip(windows, tags, strict=True)):
@@ -148,7 +148,7 @@ class TaggingTask(EncoderTask):
         return self.batch(read_windows(data, rows), [data.sequence(TAG, row).tolist() for row in rows])
 
     def labels(self, data: TokenStore) -> np.ndarray:
-        """The words that each window tags, (N,)."""
+        """The number of words that each window tags, (N,)."""
         return data.lengths(TAG)
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
@@ -160,7 +160,7 @@ class TaggingTask(EncoderTask):
         return LossSum(total, int(valid.sum()), correct)
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """The loss; how many are right is among what the model is judged by."""
+        """The loss alone; accuracy is computed in `validate`."""
         del right
         return {"loss": loss}
 
@@ -208,15 +208,15 @@ class Entity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tagging:
-    """What a tagger says of a text.
+    """The prediction of a tagger for one text.
 
     Arguments:
-        text: what was read; words that were given apart, with a blank between.
-        words: of the text.
+        text: the text; where a list of words was given, the words with a space between.
+        words: the words of the text.
         tags: one for each word.
-        probabilities: of each of the tags, whatever stands around.
+        probabilities: the probability of each tag by itself, without regard to the neighbouring tags.
         spans: where each word is in the text: (start, end) in characters, end excluded.
-        entities: the spans that the tags mark, in order; none where tags are no spans, such as parts of speech.
+        entities: the spans that the tags mark, in order; empty where tags mark no spans, such as parts of speech.
     """
 
     text: str
@@ -247,7 +247,7 @@ class Tagger(EncoderPredictor[TaggingTask]):
             decoding: `constrained` or `greedy`, as `TaggingTask`; the task's own where None.
 
         Raises:
-            InputError: for a text without a word, or something that is no text.
+            InputError: for a text without a word, or something that is not a text.
         """
         return self.tag_batch([text], decoding=decoding)[0]
 
@@ -258,11 +258,11 @@ class Tagger(EncoderPredictor[TaggingTask]):
         documents: Sequence[int] | None = None,
         decoding: Decoding | None = None,
     ) -> list[Tagging]:
-        """The tags of many texts, each as for `tag`; the answers come in the order of the texts.
+        """The tags of many texts, each as for `tag`, in the order of the texts.
 
         Arguments:
-            documents: the number of each text's document; those of one stand together. A model that was trained with
-                `data.context` reads its neighbours there with each text; without it each text is read alone.
+            documents: the number of each text's document; texts of one document are consecutive. A model that was trained with
+                `data.context` reads each text with its neighbours in the document; without `documents` each text is read alone.
 
         Raises:
             InputError: as `tag`; where there are not as many documents as texts.
@@ -301,7 +301,7 @@ class Tagger(EncoderPredictor[TaggingTask]):
         return [np.concatenate(list(itertools.islice(found, len(windows)))) for windows in parts]
 
     def window_scores(self, windows: Sequence[Window]) -> list[np.ndarray]:
-        """The same at the words that each window tags."""
+        """The log-probabilities at the words that each window tags."""
         found: list[np.ndarray] = [np.empty(0)] * len(windows)
         for rows, _, encoded in self.encoded([window.joined for window in windows]):
             if encoded.logits is None:
@@ -316,7 +316,7 @@ class Tagger(EncoderPredictor[TaggingTask]):
         return found
 
     def decoded(self, scores: Sequence[np.ndarray], decoding: Decoding | None = None) -> list[np.ndarray]:
-        """The tags, by number, of each sentence whose log-probabilities these are."""
+        """The numbers of the tags of each sentence, decoded from its log-probabilities."""
         decoding = self.task.decoding if decoding is None else decoding
         if decoding not in DECODINGS:
             raise InputError(f"decoding is {decoding!r}; {nearest(decoding, DECODINGS)}")
@@ -347,9 +347,9 @@ class Tagger(EncoderPredictor[TaggingTask]):
         )
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """Precision, recall and F1 of spans as conlleval counts them, and the share of words whose tag is right.
+        """Precision, recall and F1 of spans as conlleval counts them, and the share of words with the right tag.
 
-        Where tags are no spans each word is one, and all four are the same.
+        Where tags mark no spans each word is a span, and all four numbers are the same.
         """
         rows = range(min(count, len(data)))
         scores = self.window_scores(read_windows(data, rows))
@@ -385,7 +385,7 @@ def tag_metrics(
 
 
 def _cut(text: str | Sequence[str], number: int) -> tuple[str, list[Extent]]:
-    """A text and where its words are in it; words that were given apart are joined by blanks.
+    """A text and the positions of its words in it; a list of words is joined by spaces.
 
     Raises:
         InputError: where there is no word.
@@ -427,7 +427,7 @@ def prepare_tags(
         given, given_validation: sentences in memory instead of what `data` names, as `SENTENCES` takes them.
 
     Raises:
-        InputError: for data that cannot be read, too little of it, or a tag that the training data has not.
+        InputError: for data that cannot be read, too little data, or a tag that is not in the training data.
     """
 
     def write() -> tuple[TaggingTask, list[str]]:
@@ -461,7 +461,7 @@ def numbers_of(task: TaggingTask, sentence: TaggedSentence, source: str | None) 
         source: the scheme they are in.
 
     Raises:
-        InputError: for a tag that is none of the scheme's, or of the model's, naming file and line.
+        InputError: for a tag that the scheme or the model does not have, naming file and line.
     """
     tags: Sequence[str] = sentence.tags
     if source is not None and task.scheme is not None:
@@ -506,15 +506,15 @@ def _write(folder: Path, task: TaggingTask, splits: Splits[TaggedSentence], sour
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaggingEvaluation(Evaluation):
-    """What an evaluation found: `predictions` are `Tagging`s.
+    """The results of an evaluation: `predictions` are `Tagging`s.
 
-    Its metrics are `precision`, `recall` and `f1` of spans as conlleval counts them, and `accuracy`, the share of words whose tag
-    is right; only this where tags are no spans.
+    Its metrics are `precision`, `recall` and `f1` of spans as conlleval counts them, and `accuracy`, the share of words with the
+    right tag; `accuracy` alone where tags mark no spans.
 
     Arguments:
-        words: of all sentences.
-        classes: the same of the spans of each type; of each tag where tags are no spans.
-        note: what a reader of the figures has to know; empty where there is nothing.
+        words: the number of words in all sentences.
+        classes: the same metrics for the spans of each type; for each tag where tags mark no spans.
+        note: what a reader of the numbers has to know; may be empty.
     """
 
     words: int
@@ -523,9 +523,9 @@ class TaggingEvaluation(Evaluation):
 
 
 def evaluate_tags(model: Tagger, sentences: Any, *, decoding: Decoding | None = None) -> TaggingEvaluation:
-    """Compare the tags of sentences with those that a model tells.
+    """Compare the tags of sentences with those that a model predicts.
 
-    The scheme of the given tags is found from them, and need not be the model's. Spans of a type that the model does not have
+    The scheme of the given tags is detected, and may differ from the model's. Spans of a type that the model does not have
     count as missed.
 
     Arguments:
@@ -533,7 +533,7 @@ def evaluate_tags(model: Tagger, sentences: Any, *, decoding: Decoding | None = 
         decoding: as `Tagger.tag`.
 
     Raises:
-        InputError: for an empty list, tags that do not fit the words, or tags of which the model has none.
+        InputError: for an empty list, tags that do not match the words in number, or where the model has none of the tags.
     """
     given = SENTENCES.to_measure(sentences)
     right, unknown = _right(model, given)
@@ -587,13 +587,13 @@ def tags_record(task: TaggingTask, sentence: TaggedSentence, said: Tagging) -> d
 
 
 def tagger_from_hf(folder: Path, config: Any) -> TaggingTask:
-    """The task of a tagger's folder: its tokenizer, its tags as config.json names them.
+    """The task of a tagger's folder: its tokenizer, and its tags as config.json names them.
 
-    Names with B- and I- alone do not tell BIO from IOB1, whose rules differ, so no rule is imposed on them: spans are then
-    read as conlleval reads them. Those of BIOES and BILOU tell their own.
+    Names with B- and I- alone do not distinguish BIO from IOB1, whose rules differ, so no rule is imposed on them: spans are
+    then read as conlleval reads them. The names of BIOES and BILOU identify their schemes.
 
     Raises:
-        InputError: where the names are not one for each output, or there is no tokenizer.
+        InputError: where there is not one name for each output, or there is no tokenizer.
     """
     tags = names_of(folder, config.outputs)
     scheme = _scheme(tags)
