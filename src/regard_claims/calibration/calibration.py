@@ -111,12 +111,12 @@ class Calibration:
             classifier = load(Path(place) / "run", task="classification")
         logits, right = logits_of(classifier, test)
         temperature = best_temperature(*logits_of(classifier, held_out))
-        predicted = (logits.argmax(dim=1) == right).double()
+        correct = (logits.argmax(dim=1) == right).double()
         confidence = logits.softmax(dim=1).amax(dim=1)
         found = (
-            predicted.mean(),
+            correct.mean(),
             expected_error(logits, right),
-            confidence.mean() - predicted.mean(),
+            confidence.mean() - correct.mean(),
             expected_error(logits / temperature, right),
         )
         return dict(zip(self.measures, [*(100 * float(each) for each in found), temperature], strict=True))
