@@ -63,25 +63,26 @@ class MaskedTextData:
     Arguments:
         train: a file of plain text, or several; gzip is recognised.
         validation: likewise; held out from the training files, document by document, where null.
-        validation_share: of the documents, to be held out.
-        validation_size: so many instead, at most a tenth of all.
+        validation_share: the share of documents to hold out.
+        validation_size: the number of documents to hold out instead, at most a tenth of all.
         builtin: `python_docs`, the reference text that comes with Python, in addition to the files, or alone; a few of its
             topics are for validation.
         documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
         sentences: running text is `split` into sentences by rules, or each `line` is one.
         cleaning: `wikitext` undoes what those sets did to spaces and hyphens, and reads `<unk>` as the unknown token.
-        next_sentence: whether the model also tells if the second text of a pair followed the first.
-        pairs: whether inputs are pairs of texts, or stretches of one document; null is as `next_sentence`.
+        next_sentence: whether the model also predicts if the second text of a pair followed the first.
+        pairs: whether inputs are pairs of texts, or stretches of one document; null = as `next_sentence`.
         maximum_length: the most tokens of an input, special ones included.
-        short_share: of documents, to be cut into shorter pairs; or of stretches, to be shorter.
-        random_next: of pairs, whose second text is from another document.
-        duplicates: how often each document is cut into inputs, each time by other chances.
-        chosen_share: of the tokens, to be masked and predicted.
-        mask_share, random_share: of those, replaced by the mask token, and by a random one; what is left stays as it is.
-        maximum_predictions: the most hidden in one input; no limit where null.
-        masking: `dynamic` hides other tokens in every epoch, `static` the same in each.
-        whole_words: hide all pieces of a word or none.
-        teacher: a trained model to learn from as well (distillation).
+        short_share: the share of documents that are cut into shorter pairs; or of stretches that are shorter.
+        random_next: the share of pairs whose second text is from another document.
+        duplicates: how many times each document is cut into inputs, each time with other random choices.
+        chosen_share: the share of tokens that are chosen for prediction.
+        mask_share, random_share: the shares of the chosen tokens that are replaced by the mask token, and by a random token; the
+            rest stay unchanged.
+        maximum_predictions: the most chosen tokens in one input; null = no limit.
+        masking: `dynamic` masks other tokens in every epoch, `static` the same tokens in each.
+        whole_words: mask all pieces of a word or none (whole-word masking).
+        teacher: a trained model to distil from as well.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -135,7 +136,7 @@ class MaskedTextData:
         return self.next_sentence if self.pairs is None else self.pairs
 
     def hiding(self, seed: int) -> Masking:
-        """How tokens are hidden.
+        """How tokens are masked.
 
         Raises:
             InputError: for shares that are none.
@@ -152,7 +153,7 @@ class MaskedTextData:
 
 
 def mask_of(tokenizer: Tokenizer) -> str:
-    """How the mask token is spelt.
+    """The text of the mask token.
 
     Raises:
         InputError: where there is none.
@@ -163,10 +164,10 @@ def mask_of(tokenizer: Tokenizer) -> str:
 
 
 def read_masked(tokenizer: Tokenizer, texts: Sequence[str], *, maximum: int) -> list[Joined]:
-    """What the model reads of texts in which something is masked.
+    """The model's inputs for texts with mask tokens.
 
     Arguments:
-        maximum: the most tokens of one input; nothing is cut, because a mask could be lost.
+        maximum: the most tokens of one input; a longer one is an error, because truncation could remove a mask.
 
     Raises:
         InputError: for a text that is no string, has no mask, or is too long.
@@ -193,20 +194,20 @@ FOLLOWED, OTHER = 0, 1
 """The outputs of the next-sentence head: that the second text followed the first, and that it did not."""
 
 ORDINARY, NEXT = "ordinary", "next"
-"""Columns of a store: how many tokens of an input are not special; and whether its second text followed the first."""
+"""Columns of a store: the number of tokens of an input that are not special; and whether its second text followed the first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaskedBatch(TensorBatch):
-    """What one step of training reads.
+    """A batch for one step of training.
 
     Arguments:
-        tokens: (B, L), some hidden.
+        tokens: (B, L), some of them masked.
         segments: (B, L) int64, 1 from the second text on.
         at: (M,) int64, the positions to predict, as indices into B x L.
-        labels: (M,) int64, the tokens that was there.
-        next: (B,) int64, `FOLLOWED` or `OTHER`; None where that is not asked.
-        taught: whether a teacher is to be asked, as in training.
+        labels: (M,) int64, the original tokens at these positions.
+        next: (B,) int64, `FOLLOWED` or `OTHER`; None without next-sentence prediction.
+        taught: whether the teacher's loss is computed, as in training.
     """
 
     tokens: Tokens
@@ -219,18 +220,18 @@ class MaskedBatch(TensorBatch):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedLanguageModellingTask(EncoderTask):
-    """What hides tokens of texts and turns an encoder's outputs into losses (Devlin et al. 2019, section 3.1).
+    """Masks tokens of texts and turns an encoder's outputs into losses (Devlin et al. 2019, section 3.1).
 
-        loss = mean over hidden tokens of -log p(token) + mean over pairs of -log p(whether the second text followed)
+        loss = mean over chosen tokens of -log p(token) + mean over pairs of -log p(whether the second text followed)
 
     Both means are over all batches of an update, on all workers.
 
     Arguments:
         tokenizer: for all texts; it has a mask token.
         maximum_length: the most tokens of one input, special ones included.
-        next_sentence: whether the model also tells if one text followed another.
-        masking: how tokens are hidden.
-        teacher: a model to learn from as well; not saved.
+        next_sentence: whether the model also predicts if one text followed another.
+        masking: how tokens are masked.
+        teacher: a model to distil from as well; not saved.
     """
 
     name: ClassVar[str] = "masked_language_modelling"
@@ -253,7 +254,7 @@ class MaskedLanguageModellingTask(EncoderTask):
         return "pretraining" if self.next_sentence else "masked"
 
     def model_settings(self) -> dict[str, Any]:
-        """What the task decides of a model's config."""
+        """The settings of a model's config that the task sets."""
         return {
             "vocabulary": self.tokenizer.size,
             "padding_id": self.tokenizer.padding_id,
@@ -266,7 +267,7 @@ class MaskedLanguageModellingTask(EncoderTask):
         return self.masking.counts(data.lengths(TEXT), data.numbers(ORDINARY))
 
     def auxiliary_labels(self, data: TokenStore) -> Mapping[str, np.ndarray]:
-        """The labels of the other losses: one pair each; with a teacher the tokens that it tells of."""
+        """The number of labels of the other losses: one for each pair; with a teacher the tokens that it predicts."""
         if self.teacher is not None:
             told = {"divergence": self.labels(data) if self.teacher.settings.at_masked else data.lengths(TEXT)}
             return told | ({"cosine": data.lengths(TEXT)} if self.teacher.settings.cosine_weight else {})
@@ -280,10 +281,10 @@ class MaskedLanguageModellingTask(EncoderTask):
         nexts: Sequence[int] | None = None,
         draw: int | None = None,
     ) -> MaskedBatch:
-        """Inputs to a batch, some of their tokens hidden.
+        """Make a batch of inputs, with some of their tokens masked.
 
         Arguments:
-            rows: a number for each, which decides what is hidden.
+            rows: a number for each input, which determines the masked tokens.
             nexts: for each `FOLLOWED` or `OTHER`.
             draw: as `training_batch` has it; None in evaluation.
         """
@@ -306,11 +307,11 @@ class MaskedLanguageModellingTask(EncoderTask):
         )
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> MaskedBatch:
-        """The inputs of these rows as a batch; of each the same tokens are hidden at every call."""
+        """The inputs of these rows as a batch; the same tokens are masked at every call."""
         return self._read(data, rows, None)
 
     def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> MaskedBatch:
-        """The inputs of these rows as a batch; what is hidden is a function of the masking's seed, `draw` and the row."""
+        """The inputs of these rows as a batch; the masked tokens are a function of the masking's seed, `draw` and the row."""
         return self._read(data, rows, draw)
 
     def _read(self, data: TokenStore, rows: Sequence[int], draw: int | None) -> MaskedBatch:
@@ -318,7 +319,7 @@ class MaskedLanguageModellingTask(EncoderTask):
         return self.batch(read_inputs(data, rows), rows, nexts=nexts, draw=draw)
 
     def loss(self, model: nn.Module, batch: MaskedBatch, *, smoothing: float = 0.0) -> LossSum:
-        """Cross-entropy of the hidden tokens, summed over them; next to it that of next sentences, or what a teacher adds."""
+        """Cross-entropy of the chosen tokens, summed; also that of next sentences, or the teacher's loss."""
         if batch.taught and self.teacher is not None:
             return self.teacher.loss(model, batch, smoothing=smoothing)
         encoded = encoded_by(model, batch.tokens, batch.segments, at=batch.at)
@@ -343,12 +344,12 @@ class MaskedLanguageModellingTask(EncoderTask):
             self.teacher.check(model, self.maximum_length)
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """Loss, perplexity and accuracy of the hidden tokens."""
+        """Loss, perplexity and accuracy on the chosen tokens."""
         perplexity = math.exp(min(50.0, loss))
         return {"loss": loss, "masked_loss": loss, "perplexity": perplexity, "masked_accuracy": right}
 
     def auxiliary_metrics(self, name: str, loss: float, right: float) -> dict[str, float]:
-        """Loss and accuracy of next sentences; of a teacher's the loss."""
+        """Loss and accuracy of next-sentence prediction; with a teacher its loss."""
         found = {f"{name}_loss": loss}
         return found | {f"{name}_accuracy": right} if name == "next_sentence" else found
 
@@ -372,13 +373,13 @@ class MaskedLanguageModellingTask(EncoderTask):
 
 @dataclass(slots=True)
 class Counts:
-    """What was made of inputs.
+    """Counts over the inputs that were written.
 
     Arguments:
-        inputs: how many there are.
-        tokens: of all of them, special ones included.
-        following: those whose second text followed the first.
-        cut: tokens that were cut off.
+        inputs: the number of inputs.
+        tokens: the number of their tokens, special ones included.
+        following: the number of inputs whose second text followed the first.
+        cut: the number of tokens that were cut off.
     """
 
     inputs: int = 0
@@ -387,7 +388,7 @@ class Counts:
     cut: int = 0
 
     def sentence(self, maximum: int, *, paired: bool) -> str:
-        """The numbers in words for the user.
+        """The counts as a sentence for the user.
 
         Arguments:
             maximum: the most tokens of an input.
@@ -406,13 +407,13 @@ class Counts:
 def write_inputs(
     folder: Path, split: str, tokenizer: Tokenizer, inputs: Iterable[PretrainingInput], *, next_sentence: bool
 ) -> Counts:
-    """Write the store of one split; inputs without a token that could be hidden are left out.
+    """Write the store of one split; inputs without a token that could be masked are left out.
 
     Arguments:
-        next_sentence: whether the store says if the second text followed.
+        next_sentence: whether the store records if the second text followed.
 
     Raises:
-        InputError: where there is no input.
+        InputError: where no input is left.
     """
     special = np.zeros(tokenizer.size, dtype=bool)
     special[list(tokenizer.special_ids)] = True
@@ -441,12 +442,12 @@ def write_inputs(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """What may be at a mask.
+    """A candidate token for a mask.
 
     Arguments:
         token: a piece of the vocabulary; "##" continues the word before.
-        probability: of this token at this mask.
-        text: the whole text with it, the other masks filled with the most probable of theirs.
+        probability: the probability of this token at this mask.
+        text: the whole text with this token, and each other mask filled with its most probable token.
     """
 
     token: str
@@ -456,11 +457,11 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filled:
-    """What a model puts in place of the masks of a text, each for itself.
+    """The model's predictions for the masks of a text, each mask by itself.
 
     Arguments:
-        text: as given.
-        masks: for each mask, in order, its candidates, the most probable first.
+        text: the text as given.
+        masks: the candidates of each mask, in order, the most probable first.
     """
 
     text: str
@@ -474,13 +475,13 @@ class Filled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PseudoScore:
-    """How well a model guesses each token of a text from all the others (Salazar et al. 2020).
+    """How well a model predicts each token of a text from all the others (Salazar et al. 2020, section 2).
 
     Arguments:
-        text: what was read.
-        tokens: of the text.
-        log_probabilities: log p(token | all others), natural log, one for each.
-        right: whether each was the most probable one.
+        text: the text.
+        tokens: its tokens.
+        log_probabilities: log p(token | all other tokens), natural log, one for each token.
+        right: whether each token was the most probable one.
     """
 
     text: str
@@ -490,7 +491,7 @@ class PseudoScore:
 
     @property
     def log_probability(self) -> float:
-        """Their sum: the pseudo-log-likelihood. It is no logarithm of a probability of the text."""
+        """Their sum: the pseudo-log-likelihood. It is not the log-probability of the text."""
         return math.fsum(self.log_probabilities)
 
     @property
@@ -500,11 +501,11 @@ class PseudoScore:
 
 
 SCORED_TOGETHER = 64
-"""Texts whose copies, one for each token, are held in memory together."""
+"""Number of texts whose copies, one for each token, are held in memory together."""
 
 
 class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
-    """A masked language model ready to use: it fills gaps, scores texts, and may tell if one text follows another.
+    """A masked language model ready to use: it fills gaps, scores texts, and may predict if one text follows another.
 
     Arguments:
         model: a `TextEncoder` with a head over the vocabulary.
@@ -516,11 +517,11 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
     validates_all = False
 
     def fill(self, text: str, top: int = 5, *, targets: Sequence[str] | None = None) -> Filled:
-        """What may be at each mask of a text, such as "Paris is the [MASK] of France.".
+        """The most probable tokens at each mask of a text, such as "Paris is the [MASK] of France.".
 
         Arguments:
-            top: how many candidates for each mask.
-            targets: words, each one token of the vocabulary, that alone are candidates; None = the whole vocabulary.
+            top: the number of candidates for each mask.
+            targets: the only words that can be candidates, each one token of the vocabulary; None = the whole vocabulary.
 
         Raises:
             InputError: for a text without a mask, or one that is too long; for a target that is not one token.
@@ -535,12 +536,12 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         targets: Sequence[str] | None = None,
         batch_tokens: int = BATCH_TOKENS,
     ) -> list[Filled]:
-        """The same for many texts; the answers come in the order of the texts.
+        """The candidates at the masks of many texts, in the order of the texts.
 
         Arguments:
-            top: how many candidates for each mask.
-            targets: as in `fill`. Their probabilities are among the whole vocabulary all the same.
-            batch_tokens: tokens read together. It does not change the answers, only memory and speed.
+            top: the number of candidates for each mask.
+            targets: as in `fill`. Their probabilities are still those of the softmax over the whole vocabulary.
+            batch_tokens: number of tokens read together. It does not change the answers, only memory and speed.
 
         Raises:
             InputError: as `fill`.
@@ -566,15 +567,15 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         return [found[row] for row in range(len(texts))]
 
     def follows(self, first: str, second: str) -> float:
-        """How probable it is that the second text followed the first.
+        """The probability that the second text followed the first.
 
         Raises:
-            InputError: where the model was not trained on that, or a text is empty.
+            InputError: where the model has no next-sentence head, or a text is empty.
         """
         return self.follows_batch([(first, second)])[0]
 
     def follows_batch(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """The same for many pairs.
+        """The probabilities for many pairs, as `follows`.
 
         Raises:
             InputError: as `follows`.
@@ -600,7 +601,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         return found
 
     def score(self, text: str) -> PseudoScore:
-        """How well each token of a text is guessed from all the others: the model reads the text once for every token.
+        """How well each token of a text is predicted from all the others; the model reads the text once for every token.
 
         Raises:
             InputError: for an empty text, or one that is too long.
@@ -608,10 +609,10 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         return self.score_batch([text])[0]
 
     def score_batch(self, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS) -> list[PseudoScore]:
-        """The same for many texts; the answers come in the order of the texts.
+        """The scores of many texts, in the order of the texts.
 
         Arguments:
-            batch_tokens: tokens read together. It does not change the answers, only memory and speed.
+            batch_tokens: number of tokens read together. It does not change the answers, only memory and speed.
 
         Raises:
             InputError: as `score`.
@@ -655,7 +656,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         return found
 
     def _masks(self, tokens: Tokens) -> Tensor:
-        """Where the masks of a batch stand, as indices into B x L."""
+        """The positions of the masks of a batch, as indices into B x L."""
         return (tokens.ids == self.task.tokenizer.mask_id).flatten().nonzero().squeeze(1)
 
     def _ids_of(self, targets: Sequence[str]) -> list[int]:
@@ -705,7 +706,7 @@ def _joined(between: Sequence[str], words: Sequence[str]) -> str:
 
 
 def _nowhere(tokens: Tokens) -> Tensor:
-    """No place of a batch: what is asked is of the whole text."""
+    """No position of a batch: the prediction is for the whole text."""
     return torch.zeros(0, dtype=torch.int64, device=tokens.ids.device)
 
 
@@ -736,11 +737,11 @@ def prepare_masked(
 
     Arguments:
         folder: where to put them; taken as they are if they are there already (a resumed run).
-        seed: of held-out documents, of how inputs are cut, and of what is hidden in them.
+        seed: for the choice of held-out documents, the cutting of inputs, and the choice of masked tokens.
         given, given_validation: documents in memory instead of what `data` names, as `DOCUMENTS` takes them.
 
     Raises:
-        InputError: for data that cannot be read or too little of it, or a tokenizer without a mask token.
+        InputError: for data that cannot be read, too little data, or a tokenizer without a mask token.
     """
     teacher = Teacher.read(data.teacher) if data.teacher is not None else None
 
@@ -841,15 +842,15 @@ def _tokenizer(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskedEvaluation(Evaluation):
-    """What an evaluation found, `count` inputs that were cut from documents; there are no predictions.
+    """The results of an evaluation on `count` inputs that were cut from documents; there are no predictions.
 
-    Its metrics are, of the hidden tokens, `masked_loss`, the mean of -log p, natural log, `perplexity`, exp of it, and
-    `masked_accuracy`; of pairs `next_sentence_loss` and `next_sentence_accuracy`; `loss`, the sum of both losses.
+    Its metrics are, for the chosen tokens, `masked_loss`, the mean of -log p (natural log), `perplexity`, its exp, and
+    `masked_accuracy`; for pairs `next_sentence_loss` and `next_sentence_accuracy`; and `loss`, the sum of both losses.
 
     Arguments:
-        documents: how many.
+        documents: the number of documents.
         hidden: number of tokens that were masked and predicted.
-        note: what a reader of the figures has to know; empty where there is nothing.
+        note: what a reader of the numbers has to know; may be empty.
     """
 
     documents: int
@@ -860,15 +861,15 @@ class MaskedEvaluation(Evaluation):
 def evaluate_masked(
     model: MaskedLanguageModel, documents: Any, *, seed: int = 0, batch_tokens: int = BATCH_TOKENS
 ) -> MaskedEvaluation:
-    """Hide tokens of documents and compare what a model tells with what was there, as a run does with its validation data.
+    """Mask tokens of documents and compare a model's predictions with the original tokens, as a run does in validation.
 
-    Documents are cut into inputs, pairs where the model tells of next sentences, and tokens are hidden as in its training. The
-    same seed gives the same inputs and hides the same tokens for any model, if it has the same tokenizer.
+    Documents are cut into inputs, pairs where the model predicts next sentences, and tokens are masked as in its training. The
+    same seed gives the same inputs and masks the same tokens for all models with the same tokenizer.
 
     Arguments:
         documents: as `DOCUMENTS` takes them.
-        seed: of all chances.
-        batch_tokens: tokens read together. It does not change the answers, only memory and speed.
+        seed: for all random choices.
+        batch_tokens: number of tokens read together. It does not change the results, only memory and speed.
 
     Raises:
         InputError: for an empty list, or documents in which there is nothing.
@@ -904,7 +905,7 @@ def evaluate_masked(
 
 
 def masked_from_hf(folder: Path, config: Any) -> MaskedLanguageModellingTask:
-    """The task of a folder with a masked language model, which tells of next sentences where it has the head for it.
+    """The task of a folder with a masked language model; it predicts next sentences where the model has the head for it.
 
     Raises:
         InputError: where there is no tokenizer.

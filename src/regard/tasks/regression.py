@@ -56,7 +56,7 @@ class MultiOutputData(LabelledData):
         format, text, pair, maximum_length, orders, auxiliary: as there.
         values: the columns or keys of the numbers; null where one key, `label`, holds a list of them.
         label: such a key.
-        labels: what the numbers are called, in their order; null for the names of `values`, or value_0 and so on.
+        labels: the names of the numbers, in order; null = the names of `values`, or value_0 and so on.
         class_weights: stays `none`.
         positive, threshold: stay null.
     """
@@ -79,13 +79,13 @@ class MultiOutputData(LabelledData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegressionTask(LabelledTask):
-    """What turns rated texts into a model's tensors, and its outputs into a loss.
+    """Turns rated texts into a model's tensors, and its outputs into a loss.
 
         value = w . pooled + b,   loss = (value - rating)^2,   both measured from the training data's mean in units of its spread
 
     Arguments:
         tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
-        mean, spread: of the ratings that the model was trained on; 0 and 1 for a model that gives them as they are.
+        mean, spread: of the training ratings, to standardise them; 0 and 1 for a model whose outputs are the ratings themselves.
     """
 
     name: ClassVar[str] = "regression"
@@ -112,7 +112,7 @@ class RegressionTask(LabelledTask):
         return stored_numbers(data, LABEL, row)[0]
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
-        """The squared error, summed over examples; there is nothing to smooth."""
+        """The squared error, summed over examples; label smoothing does not apply."""
         del smoothing
         encoded, auxiliary = self.read(model, batch.tokens, batch.segments)
         values = encoded.logits.squeeze(-1).float()  # type: ignore[union-attr]
@@ -131,14 +131,14 @@ class RegressionTask(LabelledTask):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultiOutputTask(LabelledTask):
-    """What turns texts with several numbers each into a model's tensors, and its outputs into a loss.
+    """Turns texts with several numbers each into a model's tensors, and its outputs into a loss.
 
         values = W pooled + b,   loss = mean over outputs of (value - rating)^2, each measured as in `RegressionTask`
 
     Arguments:
         tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
-        names: of the numbers, in the order of the model's outputs.
-        means, spreads: of each in the training data; 0 and 1 for a model that gives them as they are.
+        names: names of the numbers, in the order of the model's outputs.
+        means, spreads: of each number in the training data; 0 and 1 for a model whose outputs are the numbers themselves.
     """
 
     name: ClassVar[str] = "multi_output_regression"
@@ -183,7 +183,7 @@ class MultiOutputTask(LabelledTask):
         return stored_numbers(data, LABEL, row)
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
-        """The mean squared error of the outputs, summed over examples; there is nothing to smooth."""
+        """The mean squared error of the outputs, summed over examples; label smoothing does not apply."""
         del smoothing
         encoded, auxiliary = self.read(model, batch.tokens, batch.segments)
         values = encoded.logits.float()  # type: ignore[union-attr]
@@ -206,11 +206,11 @@ class MultiOutputTask(LabelledTask):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rating:
-    """The number that a model gives a text.
+    """The number that a model predicts for a text.
 
     Arguments:
-        text: what was read; two texts where the model reads pairs.
-        value: in the units of the data it was trained on.
+        text: the text; two texts where the model reads pairs.
+        value: the number, in the units of the training data.
     """
 
     text: Text
@@ -219,11 +219,11 @@ class Rating:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ratings:
-    """The numbers that a model gives a text.
+    """The numbers that a model predicts for a text.
 
     Arguments:
-        text: what was read; two texts where the model reads pairs.
-        values: by name, in the model's order and in the units of the data it was trained on.
+        text: the text; two texts where the model reads pairs.
+        values: the numbers by name, in the model's order and in the units of the training data.
     """
 
     text: Text
