@@ -39,6 +39,12 @@ FIGURES = [
         ("training, bfloat16, ours over peer", "huggingface float32"),
         "({:.2f} times its default)",
     ),
+    ("speed-decoding-epyc", ("alone, int8, ours over peer", "llamacpp q8_0"), "is {:.2f} times as fast as llama.cpp"),
+    (
+        "speed-embedding-peers",
+        ("embedding, bfloat16, ours over peer", "sentence_transformers bfloat16"),
+        "embedding {:.1f} times as fast",
+    ),
     ("recording_transformers", ("8x512, one layer: on / off",), "| {:.2f} times the time, output bit-identical"),
 ]
 
