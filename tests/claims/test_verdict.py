@@ -66,8 +66,8 @@ def test_a_run_is_judged_and_kept(tiny, tmp_path):
     verdict = run_claim(tiny(), output=tmp_path)
     values = verdict.to_json()
     assert list(values) == [
-        "claim", "row", "source", "round", "predicted", "measured", "parts", "verdict", "reason", "provenance", "seconds",
-        "seeds", "command",
+        "claim", "row", "source", "round", "rounds", "predicted", "measured", "parts", "verdict", "reason", "provenance",
+        "seconds", "seeds", "command",
     ]  # fmt: skip
     assert (values["claim"], values["row"], values["verdict"]) == ("tiny", "9.9", "confirmed")
     assert values["command"] == "regard claims run tiny"

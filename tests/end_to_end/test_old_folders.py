@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from regard.checkpoints import read_config
+from regard.checkpoints.renamed import renamed_task
 from regard.models import MODELS
 from regard.tasks.spec import TASKS
 
@@ -44,7 +45,7 @@ def test_every_family_and_every_task_has_a_folder():
     said = [json.loads((golden.FOLDERS / name / "regard.json").read_text()) for name in EXPECTED]
     assert list(EXPECTED) == list(golden.CASES)
     assert families >= set(MODELS.packaged)
-    assert {each["task"]["name"] for each in said} == set(TASKS.packaged)
+    assert {renamed_task(each["task"], "name")["name"] for each in said} == set(TASKS.packaged)
 
 
 @pytest.mark.parametrize("name", golden.CASES)

@@ -168,7 +168,7 @@ def test_every_map_that_can_have_an_adapter_is_applied_as_one(name, seeded):
         images = Images(pixels, torch.ones(2, 1, dtype=torch.bool))
         given = (images, tokens) if MODELS[name].interface == "captioner" else (images,)
     made = model(*given)
-    found = made if isinstance(made, torch.Tensor) else made.logits if hasattr(made, "drawn") else made.hidden
+    found = made if isinstance(made, torch.Tensor) else made.logits if hasattr(made, "sampled") else made.hidden
     found.square().sum().backward()
     parameters = dict(model.named_parameters())
     assert [each for each in maps if parameters[f"{each}.up"].grad is None] == []

@@ -286,11 +286,13 @@ class QuantizedLinear(nn.Module):
         if library is None:
             raise RuntimeError("weights are laid out for kernels that are not there")
         x = input.detach().float().reshape(-1, self.in_features)
-        x = F.pad(x, (0, -self.in_features % GROUP)).contiguous()
-        y = torch.empty(len(x), self.out_features)
+        if self.in_features % GROUP:
+            x = F.pad(x, (0, -self.in_features % GROUP))
+        x, rows = x.contiguous(), x.shape[0]
+        y = torch.empty(rows, self.out_features)
         struct = self.struct()
-        scratch = torch.empty(library.regard_linear_scratch(struct, len(x)), dtype=torch.uint8)
-        library.regard_linear(struct, x.data_ptr(), len(x), y.data_ptr(), self.out_features, scratch.data_ptr())
+        scratch = torch.empty(library.regard_linear_scratch(struct, rows), dtype=torch.uint8)
+        library.regard_linear(struct, x.data_ptr(), rows, y.data_ptr(), self.out_features, scratch.data_ptr())
         return y.view(*input.shape[:-1], self.out_features)
 
     def struct(self, activation: AfterLinear = "none") -> LinearStruct:
