@@ -12,7 +12,6 @@ from regard.claims.measure import Measure
 from regard.generation import GenerationSettings
 from regard.models.config import check
 from regard.tasks.loading import load
-from regard.tasks.translation import Translation
 from regard_claims.shared import trained
 
 BEAM = "beam"
@@ -102,12 +101,14 @@ class UnsureWords:
         for beam in self.beams:
             plain = GenerationSettings(beam=beam, length_penalty=0.0)
             answers = model.translate_batch(sources, plain)
-            found[RIGHT][beam] = 100 * fmean(map(is_right, answers))
+            found[RIGHT][beam] = 100 * fmean(is_right(answer.source, answer.text) for answer in answers)
             words = sum(len(answer.text.split()) for answer in answers)
             found[LENGTH][beam] = words / sum(len(source.split()) for source in sources)
             found[PROBABILITY][beam] = fmean(answer.log_probability for answer in answers)
             normalised = GenerationSettings(beam=beam, length_penalty=1.0, length_normalisation="power")
-            found[NORMALISED][beam] = 100 * fmean(map(is_right, model.translate_batch(sources, normalised)))
+            found[NORMALISED][beam] = 100 * fmean(
+                is_right(answer.source, answer.text) for answer in model.translate_batch(sources, normalised)
+            )
         return dict(found)
 
     def pairs(self, size: int, seed: int) -> list[tuple[str, str]]:
@@ -123,10 +124,10 @@ class UnsureWords:
         return found
 
 
-def is_right(answer: Translation) -> bool:
+def is_right(source: str, text: str) -> bool:
     """Whether every word of the source has one of its translations at its place, and there is nothing else.
 
-    >>> is_right(Translation("t3a t1c", 0.0, 0.0, "s3 s1")), is_right(Translation("t3a", 0.0, 0.0, "s3 s1"))
+    >>> is_right("s3 s1", "t3a t1c"), is_right("s3 s1", "t3a")
     (True, False)
     """
-    return [word[1:-1] for word in answer.text.split()] == [word[1:] for word in answer.source.split()]
+    return [word[1:-1] for word in text.split()] == [word[1:] for word in source.split()]
