@@ -210,11 +210,13 @@ class Disks:
             shutil.rmtree(other, ignore_errors=True)
             other.mkdir()
             due = [time.monotonic() + draw.uniform(0.05, 0.8)]
+            written = []
 
             def doom() -> int:
                 run = folder / "run"
                 if due and time.monotonic() >= due[0] and (run / "data" / "ready").is_file():
                     due.clear()
+                    written.extend(run.glob("model.safetensors"))  # the last thing but the reports: nothing may be left to fail
                     run.rename(other / "run")  # at once; removing takes its time
                     if not moved:
                         shutil.rmtree(other / "run")
@@ -224,7 +226,7 @@ class Disks:
             if due:  # it had ended before
                 return ""
             words = "was removed, moved or replaced" if "was removed" in ended.sentence else "cannot be written"
-            fault = "" if ended.code == 0 and moved else self.refused(ended, words, where=str(folder))
+            fault = "" if ended.code == 0 and (moved or written) else self.refused(ended, words, where=str(folder))
             return fault or (scenes.judged_in_child(self.scene, other, place) if moved else "")
 
         return self.sum(name, self.chosen(name, 12), tried)
