@@ -216,7 +216,7 @@ class Disks:
                 run = folder / "run"
                 if due and time.monotonic() >= due[0] and (run / "data" / "ready").is_file():
                     due.clear()
-                    written.extend(run.glob("model.safetensors"))  # the last thing but the reports: nothing may be left to fail
+                    written.extend(run.glob("model.safetensors"))  # at the end: what is left may need no file
                     run.rename(other / "run")  # at once; removing takes its time
                     if not moved:
                         shutil.rmtree(other / "run")
