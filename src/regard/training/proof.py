@@ -183,10 +183,19 @@ def prove_resume(
         pace = counters["seconds"] / counters["step"]
         hit: list[int] = []
         faults: dict[str, None] = {}
+
+        def resumes() -> bool:
+            """Whether a killed run continued from a checkpoint; one that starts again from nothing shows little."""
+            return any(hit) or (bool(hit) and steps <= SMALL["save_every"])
+
+        def enough() -> bool:
+            return len(hit) >= (kills if resumes() else 4 * kills)
+
         for number in range(1, RUNS + 1):
             name = f"killed-{number}"
             while True:
-                doom = _doom(draw, _resumed_from(place / name), steps, pace) if len(hit) < kills else None
+                resumed, late = _resumed_from(place / name), len(hit) >= kills - 1 and not resumes()
+                doom = None if enough() else _doom(draw, resumed, steps, pace, late=late)
                 if not _killed(place, name, doom):
                     break
                 resumed = _resumed_from(place / name)
@@ -196,10 +205,12 @@ def prove_resume(
                         f"killed ({len(hit)} of {kills}); going on from {f'step {resumed:,}' if resumed else 'the start'}."
                     )
             faults |= dict.fromkeys(differing(remains(place / name), wanted))
-            if len(hit) >= kills or faults:
+            if enough() or faults:
                 break
-    if not hit:
-        raise InputError(f"{RUNS} runs of {steps:,} updates ended before a kill could hit; take more steps")
+    if not resumes() and not faults:
+        raise InputError(
+            f"no kill hit a run of {steps:,} updates between its first checkpoint and its end; take more steps"
+        )
     return Proof(
         steps=steps,
         epochs=counters["epoch"] + 1,
@@ -217,11 +228,17 @@ class _Doom:
     seconds: float
 
 
-def _doom(draw: random.Random, resumed: int, steps: int, pace: float) -> _Doom:
-    """A random moment; one time in four while the process starts up and prepares the data."""
-    if draw.random() < 0.25:
+def _doom(draw: random.Random, resumed: int, steps: int, pace: float, *, late: bool) -> _Doom:
+    """A random moment; one time in four while the process starts up and prepares the data.
+
+    With `late`, which is for runs that have only been killed before their first checkpoint, an update after that checkpoint.
+    """
+    first = resumed + 1
+    if late:
+        first = max(first, SMALL["save_every"] + 1)
+    elif draw.random() < 0.25:
         return _Doom(None, draw.uniform(0.0, 4.0))
-    return _Doom(draw.randint(resumed + 1, max(resumed + 1, steps - 2)), draw.uniform(0.0, pace))
+    return _Doom(draw.randint(first, max(first, steps - 2)), draw.uniform(0.0, pace))
 
 
 def _resumed_from(folder: Path) -> int:
