@@ -52,7 +52,7 @@ def main() -> None:
             lost += sum(ours.decode(ids) != text for ids, text in zip(found, some, strict=True))
     record(
         ROOT / "docs" / "results" / "byte-level.json",
-        title="Byte-level BPE: GPT-2's tokenizer beside transformers'",
+        title="Byte-level BPE: GPT-2's tokenizer compared with transformers'",
         command="python benchmarks/byte_level.py TOKENIZER FILE...",
         precision="integers",
         seed=None,

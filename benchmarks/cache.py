@@ -118,7 +118,7 @@ def main() -> None:
         seed=0,
         figures=figures,
         target="a beam of 4 over a GPT-2 copies at most 1 MB of its cache in 64 steps",
-        note="Drawn weights, 500 tokens; what was read of the prompt is moved once, to where there is room.",
+        note="Random weights, 500 tokens; the prompt's part of the cache is moved once, to a larger buffer.",
     )
 
 

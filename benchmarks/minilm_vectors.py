@@ -65,7 +65,7 @@ def main() -> None:
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("sentence-transformers", "transformers"))
     record(
         ROOT / "docs" / "results" / "minilm-vectors.json",
-        title="all-MiniLM-L6-v2: our vectors beside those of sentence-transformers",
+        title="all-MiniLM-L6-v2: our vectors compared with those of sentence-transformers",
         command="python benchmarks/minilm_vectors.py" + (" --sts sts-dev.csv" if arguments.sts else ""),
         precision="named in each figure; theirs is float32",
         seed=None,

@@ -51,7 +51,7 @@ def main() -> None:
         command="python benchmarks/quantised.py MODEL TEXT",
         precision="as named",
         seed=None,
-        target="the loss beside each precision",
+        target="the loss with each precision",
         figures=figures,
         note="weights of 8 bits with one scale for each output, of 4 with one for each output and 32 inputs, the embedding "
         "in bfloat16; activations in bytes; keys and values in bfloat16",

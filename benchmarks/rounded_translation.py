@@ -46,7 +46,7 @@ def main() -> None:
         + (f" --to {arguments.to}" if arguments.to else ""),
         precision="as named",
         seed=None,
-        target="the loss beside each precision",
+        target="the loss with each precision",
         figures=figures,
         note=arguments.note,
     )

@@ -58,7 +58,7 @@ def main() -> None:
     accuracies = [each["1-NN, %"] for each in figures.values()]
     record(
         ROOT / "docs" / "results" / "senses.json",
-        title="Senses of a word told apart by its vector in context",
+        title="Senses of a word distinguished by its vector in context",
         command="python benchmarks/senses.py MODEL DATA"
         + (f" --layers {arguments.layers}" if arguments.layers != "last" else ""),
         precision=arguments.precision,

@@ -132,7 +132,7 @@ def main() -> None:
             server.terminate()
     record(
         Path(__file__).parents[1] / "docs" / "results" / f"serving-exact-{given.dtype}.json",
-        title=f"Answers of the server under load beside the same alone, {given.dtype}",
+        title=f"Answers of the server under load, compared with the same alone, {given.dtype}",
         target="of 1,000 requests by 64 clients, with some that join and some that are given up, none differs",
         command=f"python benchmarks/serving_exact.py MODEL --dtype {given.dtype}",
         precision=given.dtype,

@@ -192,7 +192,7 @@ def main() -> None:
         return
     record(
         RESULTS / "serving-lm-eval.json",
-        title="lm-evaluation-harness over HTTP beside the model in the harness's own process",
+        title="lm-evaluation-harness over HTTP, compared with the model in the harness's own process",
         target="every metric the same to 1e-6, of its size where that is above 1",
         command=f"python benchmarks/serving_lm_eval.py{f' MODEL --items {given.items}' if given.model else ''}",
         precision="float32",

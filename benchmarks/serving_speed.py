@@ -151,7 +151,7 @@ def offline(given: argparse.Namespace, folder: Path) -> None:
     keep(
         given,
         "offline",
-        "Texts through the server beside a batch without one",
+        "Texts through the server, compared with a batch without one",
         "8 clients at least 0.9 times a batch of 8",
         figures,
     )
@@ -228,7 +228,7 @@ def writers(given: argparse.Namespace, folder: Path) -> None:
     keep(
         given,
         "writers",
-        "The server beside llama.cpp's",
+        "The server compared with llama.cpp's",
         "8 clients at least 1.5 times as fast as llama.cpp's server with 8 slots, at the same bits",
         figures,
     )
@@ -332,7 +332,7 @@ def embeddings(given: argparse.Namespace, folder: Path) -> None:
     keep(
         given,
         "embeddings",
-        "Vectors of short texts beside sentence-transformers behind the same web stack",
+        "Embedding short texts, compared with sentence-transformers behind the same web stack",
         "8 clients, batches of 1 to 32 texts: at least 3 times as fast",
         figures,
     )
@@ -357,7 +357,7 @@ def beside_neighbours(given: argparse.Namespace, folder: Path) -> None:
     keep(
         given,
         "neighbours",
-        "The server beside two busy processes on two cores",
+        "The server with two busy processes on the same two cores",
         "at least 5 times what threads give that spin while they wait",
         figures,
     )
@@ -390,7 +390,7 @@ def keep(given: argparse.Namespace, name: str, title: str, target: str, figures:
         precision=", ".join(given.precisions) if name != "embeddings" else "float32, bfloat16",
         seed=SEED,
         figures=figures,
-        note="Weights are random and prompts drawn, of 32 tokens, 96 written after each, unless said otherwise. Clients and "
+        note="Weights and prompts are random; prompts have 32 tokens, and 96 are generated after each, unless said otherwise. Clients and "
         "server share the cores. " + given.note,
     )
 

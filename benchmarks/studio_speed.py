@@ -152,11 +152,11 @@ def main() -> None:
         return
     record(
         ROOT / "docs" / "results" / "studio-speed.json",
-        title="The studio's picture after a keystroke",
+        title="The studio's heatmap after a keystroke",
         command="python benchmarks/studio_speed.py",
         precision="float32",
         seed=0,
-        target="under 150 ms from a keystroke to the painted picture with MiniLM and 64 tokens",
+        target="under 150 ms from a keystroke to the painted heatmap with MiniLM and 64 tokens",
         figures=figures,
         note=f"`regard studio` and headless Chromium on one machine without a GPU; {given.keys} keys each, one at a time. The "
         "decoder is of GPT-2 small's shape with random weights. All heads of all layers come with each keystroke. Frames while a "

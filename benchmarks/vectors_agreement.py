@@ -37,13 +37,13 @@ def main() -> None:
     figures = beside_gensim(vectors, arguments.similarity, arguments.analogies) | of_bias()
     record(
         ROOT / "docs" / "results" / "vectors-agreement.json",
-        title="Vectors of words: our figures beside other programs'",
+        title="Word embeddings: our figures compared with other programs'",
         command="python benchmarks/vectors_agreement.py VECTORS --similarity FILE... --analogies FILE...",
         precision="float32 vectors; sums in float64",
         seed=None,
         target="similarity and analogies as gensim prints them, question by question; WEAT and debiasing within 1e-6",
         figures=figures,
-        note=f"gensim {version('gensim')}, whose sums are in float32. Bias: 56 drawn vectors; debiaswe, wefe, sent-bias.",
+        note=f"gensim {version('gensim')}, whose sums are in float32. Bias: 56 random vectors; debiaswe, wefe, sent-bias.",
     )
 
 

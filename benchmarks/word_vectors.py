@@ -93,8 +93,8 @@ def main() -> None:
         precision="float32",
         seed=1,
         figures=shown,
-        target="every method trained on the same text, judged without a task, by tasks and for bias, each beside its floor",
-        note="WikiText-2 (training part) and Python's reference text, in small letters, words seen five times or more. Width "
+        target="every method trained on the same text, judged without a task, by tasks and for bias, each with its floor",
+        note="WikiText-2 (training part) and Python's reference text, in lower case, words seen five times or more. Width "
         "100, and the encoder's own. 15 passes; GloVe 25, x_max 10. bert-small read the same text; its vectors are means "
         f"over at most {arguments.contexts} sentences. google-news-1000 is a sample, of 1,000 words, of vectors trained on other "
         "text: mind how many items it covers. Square brackets: 95 % bootstrap intervals over test items; after a stroke: how "

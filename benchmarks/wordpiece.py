@@ -1,4 +1,4 @@
-"""BERT's tokenizer beside transformers' on all text in a folder: equal ids, speed in turns in one run; a vocabulary's anatomy.
+"""BERT's tokenizer compared with transformers' on all text in a folder: equal ids, speed in turns in one run; a vocabulary's anatomy.
 
 python benchmarks/wordpiece.py TEXTS VOCABULARIES
 
@@ -98,7 +98,7 @@ def main() -> None:
             ]
     record(
         RESULTS / "wordpiece.json",
-        title="BERT's tokenizer beside transformers'",
+        title="BERT's tokenizer compared with transformers'",
         command="python benchmarks/wordpiece.py TEXTS VOCABULARIES",
         precision="ids",
         seed=None,

@@ -65,7 +65,7 @@ def main() -> None:
     }
     record(
         arguments.output,
-        title="Damaged folders, drawn command lines and recipes",
+        title="Damaged folders, random command lines and recipes",
         command="python benchmarks/faults",
         precision="float32",
         seed=arguments.seed,

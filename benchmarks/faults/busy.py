@@ -249,7 +249,7 @@ def main() -> None:
         command="python benchmarks/faults/busy.py",
         precision="float32 but where named",
         seed=SEED,
-        target="beside two busy neighbours on two cores at most 3 times the idle time",
+        target="with two busy neighbours on the same two cores at most 3 times the idle time",
         figures=figures,
         note=f"Decoding and serving are of a GPT-2 of 124 million random weights, eight texts of {TOKENS} tokens each, vectors "
         f"and looks of all-MiniLM-L6-v2; the tests are {' and '.join(SLICE)}. Medians of {ROUNDS}, idle and busy by turns.",

@@ -10,7 +10,7 @@ import torch
 import regard
 from regard.layers import Tokens
 from regard.models import GPT, GPT2, GPT3, Bert, BertConfig, GPT2Config, GPT3Config, GPTConfig
-from regard.prompting import Example, Template, ask
+from regard.prompting import Example, Template, evaluate_prompts
 from regard.text import Tokenizer
 
 SIZES = {"vocabulary": 11, "width": 12, "heads": 3, "feedforward_width": 16, "layers": 2, "maximum_positions": 8}
@@ -113,7 +113,7 @@ def test_b25_telling_a_text_well_is_not_doing_a_task_that_is_put_as_text(tmp_pat
     right = {}
     for name, texts in read.items():
         model = regard.train(recipe, output=tmp_path / name, data=texts * 4, validation=texts[:5]).load()
-        found = ask(model, template, questions)
+        found = evaluate_prompts(model, template, questions)
         right[name] = sum(each.answer == each.right[0] for each in found.answers) / len(questions)
         assert model.score(texts[0]).perplexity < 5
     assert right["sentences"] == 0
