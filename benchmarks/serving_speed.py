@@ -390,8 +390,8 @@ def keep(given: argparse.Namespace, name: str, title: str, target: str, figures:
         precision=", ".join(given.precisions) if name != "embeddings" else "float32, bfloat16",
         seed=SEED,
         figures=figures,
-        note="Weights and prompts are random; prompts have 32 tokens, and 96 are generated after each, unless said otherwise. Clients and "
-        "server share the cores. " + given.note,
+        note="Weights and prompts are random; prompts have 32 tokens, and 96 are generated after each, unless said otherwise. "
+        "Clients and server share the cores. " + given.note,
     )
 
 

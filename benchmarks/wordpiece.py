@@ -1,4 +1,4 @@
-"""BERT's tokenizer compared with transformers' on all text in a folder: equal ids, speed in turns in one run; a vocabulary's anatomy.
+"""BERT's tokenizer compared with transformers' on all text in a folder: equal ids, speed in one run; a vocabulary's anatomy.
 
 python benchmarks/wordpiece.py TEXTS VOCABULARIES
 

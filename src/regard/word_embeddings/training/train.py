@@ -175,7 +175,8 @@ def train_word2vec(
         from gensim.models import FastText, Word2Vec
     except ImportError as error:
         raise InputError(
-            f"method {settings.method} is trained by gensim; install it with: pip install 'regard[static]'"
+            f"method {settings.method} is trained by gensim; install it with: pip install 'regard[static]' (gensim 4.4 cannot "
+            "be built for Python 3.14; use an earlier Python there)"
         ) from error
     given: dict[str, Any] = {
         "vector_size": settings.width,
