@@ -71,5 +71,11 @@ def test_the_weights_of_a_decoder_are_there_one_after_another(precision):
     assert places[-1] - places[0] < LARGE_PAGE
     state = decoder.start(1)
     wanted = decoder.step(torch.tensor([3]), state)[0]
-    for other in (copy.deepcopy(decoder), pickle.loads(pickle.dumps(decoder))):
+    pickled = pickle.dumps(decoder)
+    assert len(pickled) < 2 * sum(parameter.nbytes for parameter in GPT2(config).parameters()) + 100_000
+    for other in (copy.deepcopy(decoder), pickle.loads(pickled)):
         assert torch.equal(other.step(torch.tensor([3]), other.start(1))[0], wanted)
+        assert next(other.layers.modules()) is not next(decoder.layers.modules())
+        again = [getattr(part, "values", getattr(part, "weight", None)) for part in other.layers.modules()]
+        places = [weight.data_ptr() for weight in again if weight is not None and weight.ndim > 1]
+        assert max(places) - min(places) < LARGE_PAGE

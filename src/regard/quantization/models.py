@@ -52,6 +52,7 @@ from regard.quantization.linear import (
     BITS,
     INFERENCE_ONLY,
     Precision,
+    QuantizedLinear,
     QuantizedPrecision,
     check_precision,
     inference_copy,
@@ -102,14 +103,29 @@ class InferenceOnly(nn.Module, ABC):
         return self.kernel if self.kernel is not None and self.kernel.untouched else None
 
     def __getstate__(self) -> dict[str, Any]:
-        """With copies: multiprocessing moves the tensors that it sends, and the kernel was told where these are."""
-        return copy.deepcopy({name: part for name, part in self.__dict__.items() if name != "kernel"})
+        """With copies: multiprocessing moves the tensors that it sends, and the kernel has the addresses of these.
+
+        Each weight is copied by itself: a tensor is pickled with all the memory that it is a view of, here that of many weights.
+        """
+        memo: dict[int, Any] = {}
+        for tensor in (*self.parameters(), *self.buffers()):
+            if tensor.untyped_storage().nbytes() > tensor.nbytes:
+                own = tensor.detach().clone()
+                memo[id(tensor)] = nn.Parameter(own, requires_grad=False) if isinstance(tensor, nn.Parameter) else own
+        return copy.deepcopy({name: part for name, part in self.__dict__.items() if name != "kernel"}, memo)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         # Another process has kernels of its own, or none.
         built = Kernels(None) if self.slow else kernels()
         self.slow = self.slow or (built.slowness(BITS[self.precision]) if self.precision in BITS else "")
+        memory = LargePages()
+        for part in self.modules():
+            if isinstance(part, QuantizedLinear):
+                part.values = memory.keep(part.values)
+                part.scales = None if part.scales is None else memory.keep(part.scales)
+            elif type(part) is nn.Linear:
+                part.weight.data = memory.keep(part.weight)
         self.kernel = StackKernel.of(*self._parts(), built)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> NoReturn:

@@ -45,7 +45,8 @@ def test_one_call_runs_everything_its_inputs_allow(battery):
     assert {each["kind"] for each in found["robustness"]} >= {"typo", "plural"}
     assert found["frequency"]["by"] == "order"
     assert found["probes"][1]["nearer"] in ("first", "second")
-    assert report == evaluate(one, battery, [other])  # all that is drawn is drawn by the seed
+    # All that is sampled depends on the seed. NaN is equal to nothing, so what is written is compared.
+    assert json.dumps(report.to_json()) == json.dumps(evaluate(one, battery, [other]).to_json())
 
 
 def test_the_table_has_every_figure_of_every_report(battery):
@@ -83,7 +84,7 @@ def test_only_the_first_words_count(battery):
     table = vectors("one", NOUNS)
     few = evaluate(table, Battery(similarity=battery.similarity, among=12))
     cut = evaluate(table.first(12), Battery(similarity=battery.similarity))
-    assert few.similarity == cut.similarity
+    assert repr(few.similarity) == repr(cut.similarity)  # where a correlation is NaN too
     assert few.categories == cut.categories
 
 
