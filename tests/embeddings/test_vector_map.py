@@ -118,7 +118,10 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(method, mo
         map_vectors(np.eye(6, dtype=np.float32), list("abcdef"), method=method)
 
 
-@pytest.mark.parametrize(("method", "module"), [("umap", "umap"), ("tsne", "openTSNE")])
+@pytest.mark.parametrize(
+    ("method", "module"),
+    [pytest.param("umap", "umap", marks=pytest.mark.slow), ("tsne", "openTSNE")],  # numba compiles UMAP for 20 seconds
+)
 def test_groups_that_are_apart_are_drawn_apart(method, module):
     pytest.importorskip(module)
     draw = np.random.default_rng(2)
