@@ -1,4 +1,4 @@
-"""GPT-2's own vocabulary: our ids beside those of transformers, and whether every text comes back.
+"""GPT-2's own vocabulary: our ids compared with those of transformers, and whether every text comes back.
 
 python benchmarks/byte_level.py TOKENIZER FILE...
 

@@ -73,7 +73,7 @@ class Counted(Continuation[Any]):
 
 @torch.no_grad()
 def differing(model: Any) -> dict[str, str]:
-    """How many logits of a text differ in bits when it is read beside others from when it is read alone."""
+    """How many logits of a text differ in bits when it is read with others from when it is read alone."""
     alone_read, alone = model.read(Tokens.pad([PROMPT]), model.start(1))
     found: dict[str, torch.Tensor] = {}
     batches = {
@@ -90,8 +90,8 @@ def differing(model: Any) -> dict[str, str]:
         if side == "left" or name == "with texts as long":
             stepped = model.step(token.expand(len(texts)), state)[0][0]
             found[f"a step after, {name}"] = stepped != wanted
-    beside = model.step(token.expand(4), alone.select(torch.zeros(4, dtype=torch.long)))[0][0]
-    found["a step beside others, after reading alone"] = beside != wanted
+    together = model.step(token.expand(4), alone.select(torch.zeros(4, dtype=torch.long)))[0][0]
+    found["a step with others, after reading alone"] = together != wanted
     return {name: f"{int(part.sum())} of {part.numel()}" for name, part in found.items()}
 
 

@@ -41,7 +41,7 @@ def shapes() -> dict[str, Callable[[np.random.Generator, tuple[int, ...]], Float
         return (np.exp(skew * draw.normal(size=size)) - 1) / width
 
     def failing(draw: np.random.Generator, size: tuple[int, ...]) -> Floats:
-        """One run in five is lost, and stands 6 below; the median of all is 0."""
+        """One run in five is lost, and is 6 lower; the median of all is 0."""
         middle = NormalDist().inv_cdf(1 - 0.5 / 0.8)
         return draw.normal(size=size) - middle - 6 * (draw.random(size) < 0.2)
 

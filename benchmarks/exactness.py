@@ -2,8 +2,8 @@
 
 python benchmarks/exactness.py
 
-A decoder and an encoder of random weights read texts alone and beside others, with padding and without, on one thread and on two,
-with a cache and at once. For each the share of numbers that differ in any bit is told, and the largest difference: of
+A decoder and an encoder of random weights read texts alone and with others, with padding and without, on one thread and on two,
+with a cache and at once. For each the share of numbers that differ in any bit is reported, and the largest difference: of
 log-probabilities of the decoder's tokens, of the encoder's vectors (whose numbers are about 1).
 """
 
@@ -79,7 +79,7 @@ def whole_and_steps(model: Any) -> list[tuple[Tensor, Tensor]]:
     return found
 
 
-def told(pairs: list[tuple[Tensor, Tensor]]) -> str:
+def difference(pairs: list[tuple[Tensor, Tensor]]) -> str:
     """How many numbers differ, and the largest difference."""
     one, other = (torch.cat([pair[side].flatten() for pair in pairs]).double() for side in (0, 1))
     if torch.equal(one, other):
@@ -99,10 +99,10 @@ def decoder_figures(model: Any, batch_invariant: bool | None) -> dict[str, str]:
     with running_on(2):
         two = [written(decoder, [text])[0] for text in TEXTS]
     found = {
-        "alone and in a padded batch": told(list(zip(alone, together, strict=True))),
-        "1 thread and 2": told(list(zip(alone, two, strict=True))),
+        "alone and in a padded batch": difference(list(zip(alone, together, strict=True))),
+        "1 thread and 2": difference(list(zip(alone, two, strict=True))),
     }
-    return found | ({"at once and step by step": told(cached)} if cached else {})
+    return found | ({"at once and step by step": difference(cached)} if cached else {})
 
 
 @torch.no_grad()
@@ -122,9 +122,9 @@ def encoder_figures(model: Any, dtype: torch.dtype) -> dict[str, str]:
     with running_on(2):
         two = [read([text])[0] for text in TEXTS]
     return {
-        "alone and beside one as long": told(list(zip(alone[:2], as_long, strict=True))),
-        "alone and in a padded batch": told(list(zip(alone, padded, strict=True))),
-        "1 thread and 2": told(list(zip(alone, two, strict=True))),
+        "alone and with one as long": difference(list(zip(alone[:2], as_long, strict=True))),
+        "alone and in a padded batch": difference(list(zip(alone, padded, strict=True))),
+        "1 thread and 2": difference(list(zip(alone, two, strict=True))),
     }
 
 

@@ -195,7 +195,7 @@ TRAINING: dict[str, Any] = {
 
 
 def _examples(chosen: Set, path: Path) -> Iterator[LabelledText]:
-    """The examples of a file; where they are about a word, it stands in front of each text."""
+    """The examples of a file; where they are about a word, each text begins with it."""
     for example in read_labelled(path, format=chosen.format):
         if not example.places:
             yield example

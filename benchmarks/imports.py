@@ -2,8 +2,8 @@
 
     python benchmarks/imports.py [--output docs/results/imports.json]
 
-Each number is of a fresh process. Processor seconds are the least of five processes, and beyond a process that imports only what
-stands before: Python itself for `import regard`, PyTorch and its libraries for `regard.load`. The folders are those of the tests.
+Each number is of a fresh process. Processor seconds are the least of five processes, less those of a process with
+Python alone for `import regard`, and with PyTorch and its libraries for `regard.load`. The folders are those of the tests.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def main() -> None:
         rest = {key: each for key, each in closure(name, tuple(extras.split(","))).items() if key not in torch}
         version = importlib.metadata.version(name)
         print(
-            f"{asked} {version}: {len(rest)} distributions, {sum(map(size, rest.values())) / 2**20:,.0f} MiB beside torch"
+            f"{asked} {version}: {len(rest)} distributions, {sum(map(size, rest.values())) / 2**20:,.0f} MiB without torch"
         )
 
 

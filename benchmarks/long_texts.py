@@ -171,7 +171,7 @@ def main() -> None:
         seed=0,
         figures=figures,
         note="2 layers of width 256, 4 heads of 64, 2 hashes, chunks of 64, causal, one text; forward without gradients, medians "
-        "of 14 after one to warm up, of 6 where ours stands alone, the two libraries in turn in one process with freed memory "
+        "of 14 after one to warm up, of 6 where ours is alone, the two libraries in turn in one process with freed memory "
         "kept for both. By depth: with an "
         "allocator told to give freed memory back; left to itself it held 0.5 GiB more than the idle model with 2 layers "
         "and 2.1 with 16.",

@@ -1,4 +1,4 @@
-"""Vectors of a sentence encoder beside those of sentence-transformers, from the same folder.
+"""Vectors of a sentence encoder compared with those of sentence-transformers, from the same folder.
 
 python benchmarks/minilm_vectors.py [MODEL] [--sts sts-dev.csv]
 

@@ -3,7 +3,7 @@
 python benchmarks/rounded_translation.py MODEL SOURCE TARGET [--to LANGUAGE]
 
 MODEL is the folder of a Transformer that translates; SOURCE and TARGET are parallel files. Decoding is the folder's own. Beside
-the metrics stands how many translations are those of float32 to the letter.
+the metrics is how many translations are those of float32 to the letter.
 """
 
 from __future__ import annotations

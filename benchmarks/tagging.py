@@ -3,7 +3,7 @@
 python benchmarks/tagging.py SET MODEL DATA [--name minilm] [--seeds 1,2,3] [--untrained] [--run runs/NAME] [KEY=VALUE ...]
 
 MODEL is the folder of a BERT or DistilBERT; with --untrained only its sizes and its tokenizer are taken. DATA holds the files of
-the set, which is one of `SETS`. Of several seeds the median is told. A run that was stopped goes on.
+the set, which is one of `SETS`. Of several seeds the median is reported. A run that was stopped goes on.
 """
 
 from __future__ import annotations

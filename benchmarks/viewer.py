@@ -95,7 +95,7 @@ def main() -> None:
         target="12 layers, 12 heads, 512 tokens: under 25 MB, interactive in under 2 s in Chromium; 2,048 tokens smooth",
         figures=figures,
         note=f"Medians of {arguments.rounds} openings in headless Chromium with 2 cores and no GPU. Interactive means that the "
-        "first picture is drawn and a value can be asked for. Frames while the pointer wanders over the heatmap, after one such "
+        "first image is painted and a value can be asked for. Frames while the pointer wanders over the heatmap, after one such "
         "passage that does not count; of the map while it is moved and "
         "zoomed, by WebGL in software. Weights are softmaxes of normal scores: harder to pack than those of trained models.",
     )
@@ -141,7 +141,7 @@ def seen_in_browser(path: Path, rounds: int, place: str, first: str, moving: str
     Arguments:
         path: of the page.
         rounds: of opening it.
-        place: what stands after its address.
+        place: what follows its address.
         first: what is asked of it once it is ready.
         moving: gives the milliseconds of frames.
     """

@@ -117,12 +117,12 @@ def run(count: int, parallel: str, steps: int, folder: Path) -> dict[str, Any]:
     command += ["--master-addr", "localhost", "--master-port", str(port), __file__, "--work", orders]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     subprocess.run(command, check=True, env=environment, capture_output=True)
-    told = [json.loads((folder / f"{output.name}-{rank}.json").read_text()) for rank in range(count)]
+    reports = [json.loads((folder / f"{output.name}-{rank}.json").read_text()) for rank in range(count)]
     last = json.loads((output / "checkpoints.json").read_text())["last"]
     shards = sorted((output / "checkpoints" / last).glob("*.safetensors"))
     return {
-        "tokens per second": told[0]["tokens per second"],
-        "read": [each["bytes read"] / each["bytes of the data"] for each in told],
+        "tokens per second": reports[0]["tokens per second"],
+        "read": [each["bytes read"] / each["bytes of the data"] for each in reports],
         "shards": {path.name: path.stat().st_size for path in shards},
     }
 

@@ -1,4 +1,4 @@
-"""Word vectors of one text by every method, beside each other: what they know, what they are worth, what they are biased by.
+"""Word vectors of one text by every method, compared: what they know, what they are worth, what they are biased by.
 
 python benchmarks/word_vectors.py DATA VECTORS [--encoder NAME=MODEL] [--sample FILE] [--output FOLDER]
 

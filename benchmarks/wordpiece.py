@@ -107,8 +107,8 @@ def main() -> None:
         threads=1,
         note="Text: lines of WikiText-2, Multi30k (en, de, fr), five sets of English and German sentences, SST-2, IMDb, "
         "CoNLL-2003, WNUT17, SQuAD 1.1, SMS Spam, MRPC, STS-B, WiC, CoarseWSD-20, Flickr8k's captions, Tiny Shakespeare and some "
-        "word lists. Odd: every character of Unicode in and beside a word, emoji of several characters, control characters. Both "
-        "encode 2,000 lines of text at a time, in turns, on one thread, without special tokens; theirs gives ids alone, no masks "
+        "word lists. Odd: every character of Unicode in and next to a word, emoji of several characters, control characters. "
+        "Both encode 2,000 lines of text at a time, in turns, on one thread, without special tokens; theirs gives no masks "
         "or segments. Of one long line we tokenize parts, which takes less memory and time. Released vocabularies have longer "
         "pieces for Unaffable than the three of the authors' example.",
     )
@@ -116,7 +116,7 @@ def main() -> None:
 
 
 def reference(file: Path) -> Any:
-    """What transformers makes of a vocabulary and the config that we write beside it."""
+    """What transformers makes of a vocabulary and the config that we write with it."""
     import transformers
 
     logging.getLogger("transformers.tokenization_utils_base").setLevel(logging.ERROR)
@@ -200,7 +200,7 @@ def squad(values: Any) -> Iterator[str]:
 
 
 def unusual() -> Iterator[str]:
-    """Every character there is, in a word and beside one; emoji of several characters; control characters."""
+    """Every character there is, in a word and next to one; emoji of several characters; control characters."""
     for code in range(0x110000):
         character = chr(code)
         if unicodedata.category(character) != "Cs":
@@ -215,7 +215,7 @@ def unusual() -> Iterator[str]:
 
 
 def vocabulary(file: Path) -> None:
-    """Record what the multilingual vocabulary is made of, beside the lectures' figures."""
+    """Record what the multilingual vocabulary is made of, and the lectures' figures."""
     found = anatomy(file.read_text(encoding="utf-8").split("\n")[:-1], first=106)
     ours = {
         "entries": found.total,
@@ -235,7 +235,7 @@ def vocabulary(file: Path) -> None:
         seed=None,
         figures=figures | more(found),
         threads=1,
-        note="bert-base-multilingual-cased-vocab.txt as released (SHA-256 fe0fda7c425b...). Every character stands in it in both "
+        note="bert-base-multilingual-cased-vocab.txt as released (SHA-256 fe0fda7c425b...). Every character is in it in both "
         "forms, beginning a word and going on with one.",
     )
 

@@ -24,7 +24,7 @@ def main() -> None:
     lines = [
         "# Measured results",
         "",
-        "Made by `make results` from the files in [results/](results/); do not edit. Every figure stands beside the command that",
+        "Made by `make results` from the files in [results/](results/); do not edit. Every figure is next to the command that",
         "gives it, its threads, precision and seed.",
         "",
     ]
@@ -102,7 +102,7 @@ def reading_of(page: dict[str, Any], readings: dict[str, str]) -> str:
 
 
 def shipped(pages: list[tuple[str, dict[str, Any]]], readings: dict[str, str]) -> dict[str, Any]:
-    """What stands in the wheel, as `regard.claims.shipped` reads it."""
+    """What the wheel contains, as `regard.claims.shipped` reads it."""
     verdicts = []
     for results in by_claim(pages).values():
         for page in results:
@@ -142,7 +142,7 @@ def claim_index(pages: list[tuple[str, dict[str, Any]]], readings: dict[str, str
         "# The papers' claims, one page each",
         "",
         "Made by `make results` from the files in [results/](../results/); do not edit. What a verdict means, and how to run a",
-        "claim, on your own data too, stands in [the papers' claims](../claims.md). `regard claims list --json` prints the same.",
+        "claim, on your own data too, is in [the papers' claims](../claims.md). `regard claims list --json` prints the same.",
         "",
         f"{sentence(counted(pages))}.",
         "",
@@ -168,7 +168,7 @@ def claim_index(pages: list[tuple[str, dict[str, Any]]], readings: dict[str, str
 
 
 def paper_of(source: str) -> str:
-    """The authors and the year, or what stands before the first comma where there is no year."""
+    """The authors and the year, or what is before the first comma where there is no year."""
     dated = re.match(r".*?\b(?:19|20)\d\d\b", source)
     return dated[0] if dated else source.partition(",")[0]
 

@@ -1,11 +1,11 @@
-"""How long what the package does takes beside two processes that are always busy.
+"""How long what the package does takes while two other processes are always busy.
 
     python benchmarks/faults/busy.py
     python benchmarks/faults/busy.py --quick
 
 Each kind of work is done in a process of its own, with as many threads as there are cores, which wait for one another as the
 command line lets them (`regard.machine.bound_spinning`). It is made ready and done once; then as much of it as takes some seconds
-is done by turns with the machine idle and beside two processes that count without end. For an idle time nothing else may run.
+is done by turns with the machine idle and with two processes that count without end. For an idle time nothing else may run.
 On two cores a fair share of them is half, so twice the idle time is what a perfect scheduler would give. `--quick` uses tiny
 models and a moment each, to see that all of it runs; it records nothing. The whole takes about five minutes.
 """
@@ -38,7 +38,7 @@ from serving_speed import bodies, minilm, prompts, short_texts, size_of  # noqa:
 
 ROOT = HERE.parents[1]
 MOST = 3.0
-"""Times the idle time that a kind of work may take beside the neighbours."""
+"""Times the idle time that a kind of work may take with the neighbours."""
 
 SECONDS, ROUNDS = 4.0, 2
 """That an amount of work takes idle, and how often it is measured, idle and busy by turns."""
@@ -186,7 +186,7 @@ def work(name: str, folder: Path, quick: bool, seconds: float) -> None:
 
 
 def compared(name: str, folder: Path, given: argparse.Namespace, seconds: float, rounds: int) -> dict[str, Any]:
-    """How long an amount of a kind of work takes, idle and beside the neighbours."""
+    """How long an amount of a kind of work takes, idle and with the neighbours."""
     command = [sys.executable, str(Path(__file__)), "--work", name, "--folder", str(folder), "--seconds", str(seconds)]
     command += ["--quick"] if given.quick else []
     environment = plain_environment() | {"GOMP_SPINCOUNT": SPINS, "TOKENIZERS_PARALLELISM": "false"}
@@ -194,7 +194,7 @@ def compared(name: str, folder: Path, given: argparse.Namespace, seconds: float,
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, **pipes) as process:
         assert process.stdin is not None
 
-        def told() -> str:
+        def answer() -> str:
             line = (process.stdout or iter([])).readline().strip()  # type: ignore[union-attr]
             if not line:
                 raise SystemExit(f"{name} ended before it was done; `{' '.join(command)}` says why")
@@ -203,9 +203,9 @@ def compared(name: str, folder: Path, given: argparse.Namespace, seconds: float,
         def once() -> float:
             process.stdin.write("\n")  # type: ignore[union-attr]
             process.stdin.flush()  # type: ignore[union-attr]
-            return float(told())
+            return float(answer())
 
-        while told() != "ready":
+        while answer() != "ready":
             pass
         idle, busy = list[float](), list[float]()
         for _ in range(rounds):
@@ -213,11 +213,11 @@ def compared(name: str, folder: Path, given: argparse.Namespace, seconds: float,
             with neighbours(2):
                 busy.append(once())
         process.stdin.close()
-    quiet, beside = statistics.median(idle), statistics.median(busy)
+    quiet, shared = statistics.median(idle), statistics.median(busy)
     return {
         "idle, s": round(quiet, 2),
-        "beside two busy neighbours, s": round(beside, 2),
-        "times": round(beside / quiet, 2),
+        "with two busy neighbours, s": round(shared, 2),
+        "times": round(shared / quiet, 2),
     }
 
 

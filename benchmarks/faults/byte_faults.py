@@ -222,7 +222,7 @@ NAME = re.compile(rb"[a-z][a-z0-9_.]{4,}")
 
 
 def named(content: bytes, draw: Random) -> bytes:
-    """A GGUF with one of the numbers beside a name changed: its length, a type, a count, a size or a place."""
+    """A GGUF with one of the numbers that follow a name changed: its length, a type, a count, a size or a place."""
     found = draw.choice(list(NAME.finditer(content[: 1 << 14])) or [re.search(rb"", content)])
     start, end = found.span() if found is not None else (0, 0)
     size = draw.choice([4, 8])

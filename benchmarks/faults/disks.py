@@ -294,9 +294,9 @@ class Disks:
             ended = runs.in_child(lambda: scenes.trained(self.data, folder, say=said, **steps), place)
             if ended.code:
                 return f"exit code {ended.code}: {ended.sentence}"
-            told = f"{target}" in ended.said and "is intact, and the run continues from it" in ended.said
-            if not told and file.name != "README.md":
-                return f"not told: {ended.said}"
+            reported = f"{target}" in ended.said and "is intact, and the run continues from it" in ended.said
+            if not reported and file.name != "README.md":
+                return f"not reported: {ended.said}"
             names = runs.differing(runs.remains(folder), after)
             return ", ".join(names)
 

@@ -4,7 +4,7 @@
     python benchmarks/faults/growth.py --predictions 700 --looks 70 --loads 14 --threads 10 --output growth.json
 
 Small models of six tasks are loaded. Then, one kind of use after another: predictions, each of another text; looks, of which
-every weight is read; and loads, each with one prediction. A tenth as many, and at least 20 of each model, warm up. What is told
+every weight is read; and loads, each with one prediction. A tenth as many, and at least 20 of each model, warm up. Reported
 is by how much the resident memory then grows (from the mean of the first twentieth to that of the last), the open files, and the
 threads. At the end as many threads as asked look at one model, each while it reads another text, and every weight they see is
 compared with that of a look alone, bit for bit. One thread computes, so that the system's count of threads is the package's own.
@@ -185,10 +185,10 @@ def measured(place: Path, predictions: int, looks: int, loads: int, threads: int
         "threads more": held()[1] - tasks,
     }
     wrong = [f"{name}: {count} looks met" for name, count in others.items() if count]
-    for what, told in figures.items():
-        wrong += [f"{what}: {told[name]} {name}" for name in ("files more", "threads more") if told[name] > 0]
-        if told.get("grown, %", 0.0) > MOST:
-            wrong.append(f"{what}: resident memory grew by {told['grown, %']} %")
+    for what, numbers in figures.items():
+        wrong += [f"{what}: {numbers[name]} {name}" for name in ("files more", "threads more") if numbers[name] > 0]
+        if numbers.get("grown, %", 0.0) > MOST:
+            wrong.append(f"{what}: resident memory grew by {numbers['grown, %']} %")
     return figures, wrong
 
 

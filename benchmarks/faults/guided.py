@@ -5,7 +5,7 @@
 
 Atheris instruments the package as it is imported. A sample (`loading.KINDS`, by its number) is read once for each input that
 libFuzzer makes of its damaged file. What ends otherwise than with an answer or an `InputError`, or takes longer than two
-seconds, is written to the folder `--found`, and told, once for each place. The corpus is kept there too and used again.
+seconds, is written to the folder `--found`, and reported, once for each place. The corpus is kept there too and used again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
     corpus = arguments.found / f"{arguments.kind.replace(' ', '-')}-{arguments.sample}"
     corpus.mkdir(parents=True, exist_ok=True)
     (corpus / "valid").write_bytes(path.read_bytes())
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def once(content: bytes) -> None:
         path.write_bytes(content)
@@ -55,8 +55,8 @@ def main() -> None:
             end = "slow"
         if end not in judging.ALLOWED:
             where = f"{end} {detail.split(':')[0]} {detail.rpartition(' at ')[2]}"
-            if where not in told:
-                told.add(where)
+            if where not in reported:
+                reported.add(where)
                 name = corpus.with_name(f"{corpus.name}.{hashlib.sha256(content).hexdigest()[:12]}")
                 name.write_bytes(content)
                 print(f"{name}: {end}: {detail[:400]}", flush=True)

@@ -307,7 +307,7 @@ def listing(folder: Path) -> list[tuple[str, int, int]]:
 
 
 def emptied(scratch: Path) -> Path:
-    """The folder `work`, empty; `temporary` and `outside` beside it as they ought to be."""
+    """The folder `work`, empty; `temporary` and `outside` next to it as they ought to be."""
     for name in ("work", "temporary"):
         if (scratch / name).is_symlink() or (scratch / name).is_file():
             (scratch / name).unlink()

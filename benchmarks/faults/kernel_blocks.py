@@ -61,12 +61,12 @@ class Sizes:
     turned: int
     neighbours: bool
     rows: int
-    beside: int
+    per_text: int
 
     @classmethod
     def drawn(cls, rng: np.random.Generator) -> Sizes:
         """Small ones of every kind."""
-        key_heads, beside = int(rng.choice([1, 1, 2, 3])), int(rng.choice([1, 1, 1, 2, 3]))
+        key_heads, per_text = int(rng.choice([1, 1, 2, 3])), int(rng.choice([1, 1, 1, 2, 3]))
         each, crossed = GROUP * int(rng.choice([1, 1, 2])), bool(rng.random() < 0.4)
         return cls(
             bits=int(rng.choice([32, 16, 8, 4])),
@@ -82,8 +82,8 @@ class Sizes:
             crossed=crossed,
             turned=int(rng.choice([0, 2, each // 2, each])),
             neighbours=bool(rng.random() < 0.5),
-            rows=beside * int(rng.choice([0, 1, 2, 3, 5, 9])),
-            beside=beside,
+            rows=per_text * int(rng.choice([0, 1, 2, 3, 5, 9])),
+            per_text=per_text,
         )
 
 
@@ -91,7 +91,7 @@ class Held:
     """Keys and values (2, rows, blocks, key heads, capacity, width), those that may not be read NaN."""
 
     def __init__(self, rng: np.random.Generator, sizes: Sizes, columns: int) -> None:
-        groups = sizes.rows // sizes.beside
+        groups = sizes.rows // sizes.per_text
         self.columns, self.capacity = columns, columns + int(rng.choice([0, 1, 16]))
         rows = groups + int(rng.integers(0, 3))
         self.homes = rng.permutation(rows)[:groups].astype(np.int64) if rng.random() < 0.5 else None
@@ -202,12 +202,12 @@ class Stack:
         y[..., two] = x[..., two] * cosines + x[..., one] * sines
         return y
 
-    def attended(self, number: int, query: Array, held: Held, visible: Array | None, beside: int) -> Array:
-        """(rows, heads, width) over a cache; `visible` has a row for each `beside` rows."""
+    def attended(self, number: int, query: Array, held: Held, visible: Array | None, per_text: int) -> Array:
+        """(rows, heads, width) over a cache; `visible` has a row for each `per_text` rows."""
         s, y = self.sizes, np.zeros_like(query)
         for row in range(s.rows):
-            seen = slice(held.columns) if visible is None else np.flatnonzero(visible[row // beside])
-            keys, values = held.values[:, held.home(row // s.beside), number].astype(np.float64)
+            seen = slice(held.columns) if visible is None else np.flatnonzero(visible[row // per_text])
+            keys, values = held.values[:, held.home(row // s.per_text), number].astype(np.float64)
             for head in range(s.heads):
                 own = head // (s.heads // s.key_heads)
                 scores = keys[own, seen] @ query[row, head] * self.scale
@@ -235,7 +235,7 @@ class Stack:
             if s.turned:
                 query, key = self.turn(query, positions), self.turn(key, positions)
             for row in range(s.rows):
-                place = past.home(row // s.beside), number, slice(None), past.columns - s.beside + row % s.beside
+                place = past.home(row // s.per_text), number, slice(None), past.columns - s.per_text + row % s.per_text
                 for held, new in zip(past.values, (key[row], value[row]), strict=True):
                     held[place] = new if s.cache_bits == 32 else floats(bfloats(new))
             attended = self.attended(number, query, past, visible[number], 1).reshape(s.rows, s.heads * s.each)
@@ -247,7 +247,7 @@ class Stack:
             if source is not None:
                 query = self.heads(maps["source_query"], norms["source_before"](x))
                 asked.append(query)
-                attended = self.attended(number, query, source, seen, s.beside).reshape(s.rows, s.heads * s.each)
+                attended = self.attended(number, query, source, seen, s.per_text).reshape(s.rows, s.heads * s.each)
                 x = norms["source_after"](x + maps["source_output"](attended)[0])
             x = norms["feedforward_after"](x + self.net(maps, norms["feedforward_before"](x)))
         return x, asked
@@ -270,8 +270,8 @@ def blocks_case(rng: np.random.Generator) -> Case:
     """One call of `regard_blocks`."""
     sizes = Sizes.drawn(rng)
     stack, memory = Stack(rng, sizes), Memory(rng)
-    rows, groups = sizes.rows, sizes.rows // sizes.beside
-    past = Held(rng, sizes, sizes.beside + int(rng.choice([0, 1, 3, 15, 16, 40])))
+    rows, groups = sizes.rows, sizes.rows // sizes.per_text
+    past = Held(rng, sizes, sizes.per_text + int(rng.choice([0, 1, 3, 15, 16, 40])))
     source = Held(rng, sizes, int(rng.choice([0, 1, 7, 33]))) if sizes.crossed else None
     x, positions = drawn(rng, rows, sizes.width), rng.integers(0, 40, rows)
     wild = rng.random() < 0.25  # numbers of any size, among them what is not finite, in places that are attended to too
@@ -295,7 +295,7 @@ def blocks_case(rng: np.random.Generator) -> Case:
     given = memory.put(x, output=True)
     places = [None if each is None else memory.put(each.astype(np.uint8)) for each in visible]
     arguments = [("to", memory.put_structs(stack.structs(memory))), ("is", sizes.count), ("to", given), ("is", rows)]
-    arguments += [("is", sizes.beside), ("to", memory.put(positions.astype(np.int64)))]
+    arguments += [("is", sizes.per_text), ("to", memory.put(positions.astype(np.int64)))]
     arguments += [("to", memory.put_structs([past.struct(memory, output=True)])), ("to", memory.put_pointers(places))]
     arguments += [("to", 0 if source is None else memory.put_structs([source.struct(memory, output=False)]))]
     arguments += [("to", 0 if seen is None else memory.put(seen.astype(np.uint8))), ("is", asked)]
@@ -317,7 +317,7 @@ def blocks_case(rng: np.random.Generator) -> Case:
         pairs = [(states, y), (said, np.full(said.shape, np.nan) if logits is None else logits)]
         pairs += [(wrote, asks[asked].reshape(wrote.shape) if asked >= 0 else queries)]
         new = np.zeros(past.capacity, bool)
-        new[past.columns - sizes.beside : past.columns] = True
+        new[past.columns - sizes.per_text : past.columns] = True
         if not np.array_equal(cached[..., ~new, :], hidden[..., ~new, :], equal_nan=True):
             return math.inf  # what was there before was changed
         if wild:  # float32 overflows where float64 does not

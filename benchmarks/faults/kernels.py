@@ -53,7 +53,7 @@ INSTRUCTIONS = {
     "plain": (frozenset(), ("-march=x86-64",)),
     "aarch64": (frozenset(), VARIANTS[2].flags),
 }
-"""What the processor has to list, and what the compiler is told; `aarch64` runs under an emulator elsewhere."""
+"""What the processor has to list, and the compiler's options; `aarch64` runs under an emulator elsewhere."""
 
 BUILDS = tuple(
     f"{sanitizer}:{name}"

@@ -180,12 +180,12 @@ def random_signals(kind: str, data: Path, base: Path, signals: int, seed: int) -
             run = runs.Run(kind, data, base / kind / f"signalled {number}")
         else:
             left += 1
-            told = re.search(r"the checkpoint of step ([\d,]+) is written", ended.said)
-            checkpoints += told is not None
+            named = re.search(r"the checkpoint of step ([\d,]+) is written", ended.said)
+            checkpoints += named is not None
             fault = "" if ended.code == CODES[sent] else f"exit code {ended.code} after {sent.name}: {ended.sentence}"
-            if told is not None and not fault:
+            if named is not None and not fault:
                 last = json.loads((run.place / "checkpoints.json").read_text())["last"]
-                fault = "" if int(last[5:]) == int(told[1].replace(",", "")) else f"{last}, and said was {told[0]}"
+                fault = "" if int(last[5:]) == int(named[1].replace(",", "")) else f"{last}, and said was {named[0]}"
         wrong += [fault] if fault else []
     ended = run.live()
     fault = runs.against(run, never.remains()) if ended.code == 0 else f"exit code {ended.code}: {ended.sentence}"

@@ -128,9 +128,9 @@ def _keep(path: Path, seed: int, found: dict[str, Figures]) -> None:
         kind: {"ends": each.ends, "slowest": each.slowest, "largest": each.largest, "wrong": each.wrong}
         for kind, each in found.items()
     }
-    beside = path.with_name(f"{path.name}.new")
-    beside.write_text(json.dumps({"seed": seed, "kinds": kinds}))
-    beside.replace(path)
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.write_text(json.dumps({"seed": seed, "kinds": kinds}))
+    temporary.replace(path)
 
 
 def _record(arguments: argparse.Namespace, found: dict[str, Figures]) -> None:

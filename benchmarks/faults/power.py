@@ -1,7 +1,7 @@
 """What a loss of power leaves of a folder: what was forced to the disk, and of the rest nothing.
 
 `Power` stands before `os.fsync`. At each call it keeps what then would be found after a loss of power, in two ways: as a file
-system may do it that has nothing but what it was told to keep (a file's bytes as they were when the file was forced to the disk,
+system may do it that keeps only what it was asked to keep (a file's bytes as they were when the file was forced to the disk,
 a folder's names as they were when the folder was), and as one that keeps all names at once (a file whose bytes were not forced to
 the disk is then empty).
 """
@@ -24,7 +24,7 @@ class Power:
     Arguments:
         root: the folder; what it holds now is on the disk.
         images: where to write what is left, a folder for each call of fsync and each of the `WAYS`.
-        note: asked at each call, for what must not be lost any more; written beside the images.
+        note: asked at each call, for what must not be lost any more; written with the images.
     """
 
     def __init__(self, root: Path, images: Path, note: Callable[[], str]) -> None:

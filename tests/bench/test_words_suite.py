@@ -25,6 +25,7 @@ def options(tmp_path):
 
 
 def test_ours_from_end_to_end(options, in_process):
+    pytest.importorskip("gensim")
     report = bench("words", options("skipgram", "cbow", "glove"), start=in_process, rest=0.0)
     assert report.failed == {}
     assert [row.case.partition(",")[0] for row in report.rows] == ["skipgram", "cbow", "glove"]

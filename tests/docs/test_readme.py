@@ -11,9 +11,9 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 WRITERS = "gpt2-small, int8 and q8_0"
 FIGURES = [
-    ("look-picture", ("picture of 512 tokens, page (s)", "regard"), "| {:.1f} s, 1 MB |"),
-    ("look-picture", ("picture of 512 tokens, page (s)", "bertviz head_view"), "BertViz: {:.0f} s"),
-    ("look-picture", ("picture of 512 tokens, page, file (MB)", "bertviz head_view"), " s, {:,.0f} MB |"),
+    ("look-picture", ("page of 512 tokens (s)", "regard"), "| {:.1f} s, 1 MB |"),
+    ("look-picture", ("page of 512 tokens (s)", "bertviz head_view"), "BertViz: {:.0f} s"),
+    ("look-picture", ("page of 512 tokens, file (MB)", "bertviz head_view"), " s, {:,.0f} MB |"),
     ("serving-speed-writers", (WRITERS, "regard, 8 clients, tokens/s"), "| {:,.0f} tokens/s, bit-identical"),
     ("serving-speed-writers", (WRITERS, "llama.cpp, 8 clients, tokens/s"), "server: {:,.0f} tokens/s |"),
     ("speed-decoding", ("alone, int8, ours over peer", "llamacpp q8_0"), "one prompt | {:.2f} times as fast"),

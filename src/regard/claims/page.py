@@ -24,11 +24,11 @@ def claim_page(
     claim = ordered[0]["claim"]
     lines = [f"# {escaped(claim['statement'].rstrip('.'))}", "", f"Claim {claim['row']}, {escaped(claim['source'])}."]
     if len(ordered) > 1:
-        lines[-1] += " It was asked twice; the last verdict stands first, and none is taken back."
+        lines[-1] += " It was asked twice; the last verdict is shown first, and none is withdrawn."
     for result in ordered:
         lines += ["", *_section(result, place, (readings or {}).get(_round(result), ""))]
     if place:
-        lines += ["", "What verdicts and intervals mean stands in [the papers' claims](../claims.md)."]
+        lines += ["", "What verdicts and intervals mean is explained in [the papers' claims](../claims.md)."]
     return "\n".join(lines) + "\n"
 
 

@@ -221,7 +221,7 @@ def test_specific_words_in_capitals_are_kept_in_lower_cased_vectors(place, plant
 
 def test_what_came_from_glove_goes_back_as_glove(place, planted):
     """A .txt without a header stays one; gensim reads either with the reader for it."""
-    from gensim.models import KeyedVectors
+    keyed = pytest.importorskip("gensim.models").KeyedVectors
 
     write_vectors(planted, place / "glove.txt", "glove")
     for source, target, extra, header in (
@@ -234,7 +234,7 @@ def test_what_came_from_glove_goes_back_as_glove(place, planted):
         found = run("debias", place / source, place / target, "--pairs", place / "pairs.json", *extra)
         assert found.exit_code == 0, found.output
         assert f"{target} ({'word2vec' if header else 'glove'})" in found.stderr
-        theirs = KeyedVectors.load_word2vec_format(place / target, no_header=not header)
+        theirs = keyed.load_word2vec_format(place / target, no_header=not header)
         ours = read_vectors(place / target)
         assert (list(theirs.index_to_key), len(ours)) == (list(planted.words), len(planted))
         np.testing.assert_array_equal(theirs.vectors, ours.matrix)

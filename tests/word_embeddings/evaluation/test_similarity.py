@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from gensim.models import KeyedVectors
 
 from regard.data.malformed import MalformedRows
 from regard.errors import InputError
@@ -23,7 +22,7 @@ def tables():
     draw = np.random.default_rng(3)
     words = [f"w{number}" for number in range(60)] + [f"W{number}" for number in range(20, 40)]
     matrix = draw.normal(size=(len(words), 7)).astype(np.float32)
-    theirs = KeyedVectors(7)
+    theirs = pytest.importorskip("gensim.models").KeyedVectors(7)
     theirs.add_vectors(words, matrix)
     return WordVectors(words=tuple(words), matrix=matrix), theirs
 
