@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import Addressed
-from regard.inspection.walk.mechanism_steps import Weighted, alignment_steps, softmax_step, total_note, weights_shown
+from regard.inspection.walk.alignments import Weighted, alignment_steps, softmax_step, total_note, weights_shown
 from regard.inspection.walk.steps import Scene, Shown, Step, array, quoted, statement
 from regard.models import NTM
 
