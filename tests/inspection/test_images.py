@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import regard
-from regard.inspection.view import Patches, places_named, shown
+from regard.inspection.patches import Patches, places_named, shown
 from regard.layers import Images, Tokens
 from regard.models import ShowAndTell, ShowAndTellConfig, ShowAttendAndTell, ShowAttendAndTellConfig
 

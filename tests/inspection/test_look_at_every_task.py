@@ -13,7 +13,7 @@ from regard.checkpoints import read_card
 from regard.cli.looking import _seen
 from regard.errors import InputError
 from regard.inspection import AttentionView
-from regard.inspection.view import png
+from regard.inspection.patches import png
 from regard.tasks import TASKS
 
 FOLDERS = Path(__file__).parents[1] / "golden" / "folders"

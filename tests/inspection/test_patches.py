@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 import io
 
 import numpy as np
@@ -8,7 +7,8 @@ import pytest
 import torch
 
 from regard.errors import InputError
-from regard.inspection.view import AttentionView, Patches, png
+from regard.inspection.patches import Patches, png
+from regard.inspection.view import AttentionView
 
 
 def test_an_array_becomes_the_image_it_is():
@@ -40,9 +40,3 @@ def test_patches_have_to_be_among_the_tokens():
         AttentionView.of(np.ones((1, 4)), ["a"], list("pppp"), key_patches=Patches(rows=2, columns=2, first=1))
     with pytest.raises(InputError, match="query_patches"):
         AttentionView.of(np.ones((1, 4)), ["a"], list("pppp"), query_patches=(2, 2))  # type: ignore[arg-type]
-
-
-def test_the_old_name_of_the_module_of_patches_works_with_a_warning():
-    with pytest.warns(DeprecationWarning, match=r"regard\.inspection\.patches is now regard\.inspection\.view"):
-        old = importlib.import_module("regard.inspection" + ".patches").Patches
-    assert old is Patches

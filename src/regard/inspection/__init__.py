@@ -8,9 +8,6 @@ from regard.inspection.recorder import Recorder
 from regard.inspection.runs import Run
 from regard.inspection.view import AttentionMap, AttentionView
 from regard.inspection.walk import Walk, walk, walk_attention
-from regard.old_names import add_old_modules
-
-add_old_modules("regard.inspection", {"patches": "regard.inspection.view"})
 
 __all__ = [
     "AttentionMap",

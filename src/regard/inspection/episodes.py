@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from regard.inspection.patches import episode_names
 from regard.inspection.record import look
-from regard.inspection.view import AttentionMap, AttentionView, episode_names
+from regard.inspection.view import AttentionMap, AttentionView
 from regard.models.snail import SNAIL, ConvolutionBlock
 from regard.tasks.few_shot import FewShotClassifier
 from regard.tasks.images import ImageInput

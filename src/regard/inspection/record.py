@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from regard.errors import InputError, nearest
 from regard.inspection.calls import Call
 from regard.inspection.marks import Marks, marks_of
+from regard.inspection.patches import Patches, shown
 from regard.inspection.recorder import Recorder
 from regard.inspection.runs import Index, Joined, Labels, Run, check_hypothesis, followed, indices
-from regard.inspection.view import AttentionMap, AttentionView, Patches, shown
+from regard.inspection.view import AttentionMap, AttentionView
 from regard.inspection.words import word_numbers
 from regard.layers import Images
 from regard.tasks.predictor import Predictor

@@ -18,7 +18,7 @@ from regard.attention.layer import Side
 from regard.errors import InputError
 from regard.generation import Hypothesis
 from regard.inspection.calls import Call, Kept, described
-from regard.inspection.view import places_named
+from regard.inspection.patches import places_named
 from regard.layers import Images, Tokens
 
 if TYPE_CHECKING:

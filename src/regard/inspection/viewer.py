@@ -15,7 +15,8 @@ import numpy as np
 
 from regard.files import write_file
 from regard.inspection.naming import RESTING, head_kinds, layer_names, telling, telling_cells
-from regard.inspection.view import SENTENCES, WORDS, AttentionMap, AttentionView, Patches
+from regard.inspection.patches import Patches
+from regard.inspection.view import SENTENCES, WORDS, AttentionMap, AttentionView
 from regard.inspection.words import readable, shown_tokens, visible, word_numbers, word_texts
 from regard.web import framed, page
 

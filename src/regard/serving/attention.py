@@ -116,7 +116,7 @@ Interventions = Annotated[list[Scale | Patch | Weigh], Meta(max_length=MOST_INTE
 
 
 class Grid(msgspec.Struct, frozen=True, array_like=True):
-    """Which tokens are patches of an image: see `regard.inspection.view.Patches`."""
+    """Which tokens are patches of an image: see `regard.inspection.patches.Patches`."""
 
     rows: int
     columns: int
@@ -242,7 +242,8 @@ def view_of(seen: Seen) -> AttentionView:
     """The view that a page shows."""
     from regard.inspection.marks import Marks
     from regard.inspection.tracks import Track
-    from regard.inspection.view import AttentionMap, AttentionView, Patches
+    from regard.inspection.patches import Patches
+    from regard.inspection.view import AttentionMap, AttentionView
 
     def patches(grid: Grid | None) -> Patches | None:
         return None if grid is None else Patches(rows=grid.rows, columns=grid.columns, first=grid.first)

@@ -19,8 +19,9 @@ from regard.errors import InputError, nearest
 from regard.inspection import ScaleHeads, SetOutput, SetWeights, attention_addresses, change, look
 from regard.inspection.hooks import addresses_of
 from regard.inspection.memory import copied_view
+from regard.inspection.patches import Patches
 from regard.inspection.text_reader import is_document, with_shares
-from regard.inspection.view import AttentionMap, AttentionView, Patches, is_layer
+from regard.inspection.view import AttentionMap, AttentionView, is_layer
 from regard.layers import Tokens
 from regard.serving.attention import Attention, Grid, Map, Patch, Scale, Seen, Weigh
 from regard.tasks.copying import Copier

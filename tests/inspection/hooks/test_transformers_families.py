@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard.inspection.view import Patches
+from regard.inspection.patches import Patches
 
 transformers: Any = pytest.importorskip(
     "transformers", reason="looks at models of transformers, which is not installed"

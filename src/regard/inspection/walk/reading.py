@@ -15,7 +15,8 @@ from regard.attention import Attention, AttentionInputs, AttentionLayer
 from regard.attention.layer import Side
 from regard.errors import InputError, nearest
 from regard.inspection.memory import numbers_of, slot_names, step_names, vectors_in
-from regard.inspection.view import episode_names, is_layer, places_named
+from regard.inspection.patches import episode_names, places_named
+from regard.inspection.view import is_layer
 from regard.inspection.walk.memory_steps import written_step
 from regard.inspection.walk.steps import Scene, Step, quoted
 from regard.inspection.words import shown_tokens, token_texts
