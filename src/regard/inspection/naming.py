@@ -10,6 +10,7 @@ import numpy as np
 
 from regard.errors import InputError
 from regard.inspection.view import AttentionMap
+from regard.inspection.words import SPACES
 
 STACKS = ("encoder", "decoder")
 KINDS = {
@@ -100,7 +101,7 @@ def telling_cells(item: AttentionMap) -> list[list[int]]:
 
 def _own_choices(item: AttentionMap) -> Iterator[np.ndarray]:
     """By how much each weight of a head exceeds the mean of all queries for its key: (L, S), 0 at left out keys."""
-    from regard.inspection.analysis.heads import SPACES, SPECIALS
+    from regard.inspection.analysis.heads import SPECIALS
 
     queries, keys = len(item.query_tokens), len(item.key_tokens)
     special = np.array([token.strip(SPACES) in SPECIALS for token in item.key_tokens])

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 
 # What begins a word: SentencePiece's mark, that of byte-level BPE, a space or its visible stand-in.
 STARTS = ("▁", "Ġ", " ", "␣")
+SPACES = "▁Ġ "
+"""What tokenizers write for the space before a word."""
 SPECIAL = (("[", "]"), ("<", ">"))
 
 # GPT-2 writes each byte as one letter: what can be seen as itself, the others as the letters from U+0100 on.

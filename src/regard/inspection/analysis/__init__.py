@@ -41,7 +41,8 @@ from regard.inspection.analysis.gradients import (
     token,
     zeros,
 )
-from regard.inspection.analysis.heads import DELIMITERS, PLACES, SPECIALS, Criteria, Head, HeadStatistics, Share
+from regard.inspection.analysis.head_sums import PLACES
+from regard.inspection.analysis.heads import DELIMITERS, SPECIALS, Criteria, Head, HeadStatistics, Share
 from regard.inspection.analysis.lens import LogitAttribution, LogitLens, Part
 from regard.inspection.analysis.probing import LayerProbe, Probed, hidden_states
 from regard.inspection.analysis.rollout import Rollout

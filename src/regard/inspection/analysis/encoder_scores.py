@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError, nearest
-from regard.inspection.analysis.heads import SPACES
-from regard.inspection.words import shown_tokens, token_texts
+from regard.inspection.words import SPACES, shown_tokens, token_texts
 from regard.layers import Encoded, Tokens
 from regard.tasks.encoders import EncoderPredictor, Joined
 from regard.tasks.labelled import Text, joined
