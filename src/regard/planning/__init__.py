@@ -4,7 +4,7 @@ from regard.planning.counting import Operations, Parameters, Shape, Work, count_
 from regard.planning.devices import DEVICES, Device, Memory, Setup, count_memory, device_called, here
 from regard.planning.exchange import Exchange, Network, exchange
 from regard.planning.plan import Cost, Plan, plan
-from regard.planning.reading import PUBLISHED, Published, Stage, published
+from regard.planning.published_models import PUBLISHED, Published, Stage, published
 from regard.planning.runs import PETAFLOP_DAYS, RUNS, Run
 
 __all__ = [
