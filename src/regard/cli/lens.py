@@ -55,7 +55,8 @@ def lens(
       regard lens runs/gpt "The history of" --position -1 --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     from regard.errors import InputError
-    from regard.inspection.analysis.lens import LogitAttribution, LogitLens
+    from regard.inspection.analysis.lens import LogitLens
+    from regard.inspection.analysis.logit_attribution import LogitAttribution
     from regard.machine import keep_freed_memory
     from regard.tasks.loading import load
 

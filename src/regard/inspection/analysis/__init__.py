@@ -43,7 +43,8 @@ from regard.inspection.analysis.gradients import (
 )
 from regard.inspection.analysis.head_sums import PLACES
 from regard.inspection.analysis.heads import DELIMITERS, SPECIALS, Criteria, Head, HeadStatistics, Share
-from regard.inspection.analysis.lens import LogitAttribution, LogitLens, Part
+from regard.inspection.analysis.lens import LogitLens
+from regard.inspection.analysis.logit_attribution import LogitAttribution, Part
 from regard.inspection.analysis.probing import LayerProbe, Probed, hidden_states
 from regard.inspection.analysis.rollout import Rollout
 from regard.old_names import old_attributes
