@@ -36,7 +36,7 @@ from regard.attention.layer import split_heads
 from regard.errors import InputError
 from regard.inspection import walk, walk_attention
 from regard.inspection.walk import Step, score_steps
-from regard.inspection.walk.reading import layers_of
+from regard.inspection.walk.watching import layers_of
 from regard.layers import Tokens
 from regard.models import GPT2, GPT2Config, ViT, ViTConfig
 from regard.tasks import LanguageModel, LanguageModellingTask

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.inspection.walk.reading import find_word
+from regard.inspection.walk.word_positions import find_word
 from regard.text import Tokenizer
 
 PIECES = ["▁The", "▁run", "n", "er", "▁didn", "'", "t", "▁run", ",", "▁with", "▁it", ".", "</s>"]

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import AttentionLayer, ScoredAttention
-from regard.inspection.walk.reading import Seen, Summed
 from regard.inspection.walk.steps import Scene, Shown, Step, array, shape_of, statement
+from regard.inspection.walk.watching import Seen, Summed
 
 
 def given_step(scene: Scene) -> Step:

@@ -25,21 +25,10 @@ from regard.inspection.walk.layer_steps import (
     split_step,
 )
 from regard.inspection.walk.mechanism_steps import check_step, gathering_steps, weight_steps
-from regard.inspection.walk.reading import (
-    Found,
-    Reading,
-    Seen,
-    Walked,
-    asking,
-    chosen_layer,
-    find_word,
-    layers_of,
-    mechanism_of,
-    occurs,
-    read,
-    sequences_of,
-)
+from regard.inspection.walk.reading import Reading, asking, read
 from regard.inspection.walk.steps import Scene, Step, quoted, walked_as
+from regard.inspection.walk.watching import Seen, Walked, chosen_layer, layers_of, mechanism_of, sequences_of
+from regard.inspection.walk.word_positions import Found, find_word, occurs
 from regard.inspection.words import shown_tokens
 from regard.tasks.predictor import Predictor
 
