@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import util
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
+from regard.bench.peers.shared import Updates, cosines, random_bert
 from regard.machine import keep_freed_memory
+from regard.tasks.losses import projected_cross_entropy, smoothed_cross_entropy
 from regard.training.callbacks import Callback
 
 HERE = Path(__file__).resolve()
@@ -29,56 +31,32 @@ class _Ours:
         return {}
 
 
-class _Updates(_Ours):
-    """Updates of a model by AdamW, batch by batch; `prepare` gives the batches, and what makes a loss of one."""
+class _Updates(_Ours, Updates):
+    """Updates of a model; `_loss` gives the mean loss of a batch, and how many tokens or images were read."""
 
-    _model: Any
-    _batches: list[Any]
-    _loss: Callable[[Any], tuple[Any, int, int]]
-    """From a batch to the sum of its losses, of how many, and how many tokens were read."""
+    def _note(self, job: dict[str, Any]) -> dict[str, str]:
+        return {"note": f"{self._begin(job)}, {job['precision']}"}
 
-    def _begin(self, job: dict[str, Any]) -> dict[str, str]:
+
+class _Continuing(_Updates):
+    """Updates of a language model: each token of (batches, texts, L + 1) but the first is predicted."""
+
+    def _continue(self, job: dict[str, Any]) -> dict[str, str]:
         import torch
 
-        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=job["learning_rate"], fused=True)
-        self._job, self._next = job, 0
-        return {"note": f"{_parameters(self._model)}, {job['precision']}"}
-
-    def _continue(self, batches: Tensor) -> None:
-        """Each token of (batches, texts, L + 1) but the first is predicted, by a language model."""
         from regard.layers import Tokens
-        from regard.tasks.losses import projected_cross_entropy
 
         self._batches = []
-        for ids in batches:
+        for ids in torch.tensor(job["batches"]):
             read = ids[:, :-1].contiguous()
             whole = read >= 0
             self._batches.append((Tokens(read, whole, "nowhere"), ids[:, 1:].contiguous()))
+        return self._note(job)
 
-        def loss(batch: tuple[Tokens, Tensor]) -> tuple[Tensor, int, int]:
-            texts, labels = batch
-            total, _ = self._model(texts, reduce=projected_cross_entropy(labels))
-            return total, labels.numel(), labels.numel()
-
-        self._loss = loss
-
-    def run(self) -> dict[str, Any]:
-        """A few updates; the amount is tokens."""
-        import torch
-
-        tokens, low = 0, self._job["precision"] == "bfloat16"
-        began = time.perf_counter()
-        for _ in range(self._job["updates"]):
-            batch = self._batches[self._next % len(self._batches)]
-            self._next += 1
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
-                total, count, read = self._loss(batch)
-            (total / count).backward()
-            _ = total.item()
-            self._optimizer.step()
-            self._optimizer.zero_grad(set_to_none=True)
-            tokens += read
-        return {"amount": tokens, "seconds": time.perf_counter() - began}
+    def _loss(self, batch: Any) -> tuple[Tensor, int]:
+        texts, labels = batch
+        total, _ = self._model(texts, reduce=projected_cross_entropy(labels))
+        return total / labels.numel(), labels.numel()
 
 
 def _parameters(model: nn.Module) -> str:
@@ -251,13 +229,11 @@ class Decoding(_Ours):
         return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": answers}
 
 
-class CausalTraining(_Updates):
+class CausalTraining(_Continuing):
     """Updates of a GPT-2 as the task and the loop make them."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model and the optimiser."""
-        import torch
-
         from regard.models import GPT2, GPT2Config
 
         keep_freed_memory()
@@ -265,26 +241,22 @@ class CausalTraining(_Updates):
         own = {"dropout": rate, "embedding_dropout": rate, "attention_dropout": rate}
         ends = {"padding_id": sizes["vocabulary"] - 1, "end_id": sizes["vocabulary"] - 1}
         self._model = GPT2(GPT2Config(**ends | sizes | own)).train()
-        self._continue(torch.tensor(job["batches"]))
-        return self._begin(job)
+        return self._continue(job)
 
 
 # The suite `recurrent`; its translators train and translate as those of `translation`.
 
 
-class LSTMTraining(_Updates):
+class LSTMTraining(_Continuing):
     """Updates of an LSTM language model as the task and the loop make them."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model and the optimiser."""
-        import torch
-
         from regard.models import LSTMLanguageModel, LSTMLanguageModelConfig
 
         keep_freed_memory()  # as the command line does
         self._model = LSTMLanguageModel(LSTMLanguageModelConfig(**job["model"])).train()
-        self._continue(torch.tensor(job["batches"]))
-        return self._begin(job)
+        return self._continue(job)
 
 
 # The suite `encoder`.
@@ -311,17 +283,10 @@ class Embedding(_Ours):
 
     def run(self) -> dict[str, Any]:
         """All sentences once; the amount is sentences."""
-        import numpy as np
-
         began = time.perf_counter()
         vectors = self._encoder.embed(self._job["sentences"], precision=self._job["precision"])
         seconds = time.perf_counter() - began
-        cosines = np.sum(vectors[: len(self._reference)].astype(np.float64) * self._reference, axis=1)
-        measures = {
-            "least cosine with float32": float(cosines.min()),
-            "mean cosine with float32": float(cosines.mean()),
-        }
-        return {"amount": len(vectors), "seconds": seconds, "measures": measures}
+        return {"amount": len(vectors), "seconds": seconds, "measures": cosines(vectors, self._reference)}
 
 
 class MaskedTraining(_Updates):
@@ -333,7 +298,6 @@ class MaskedTraining(_Updates):
 
         from regard.layers import Tokens
         from regard.models import Bert, BertConfig
-        from regard.tasks.losses import smoothed_cross_entropy
 
         keep_freed_memory()  # as the command line does
         self._model = Bert(BertConfig(**job["model"], head="masked")).train()
@@ -343,14 +307,12 @@ class MaskedTraining(_Updates):
             labels = torch.tensor(batch["labels"])
             ids.view(-1)[places] = job["mask"]
             self._batches.append((Tokens(ids, torch.ones_like(ids, dtype=torch.bool)), places, labels))
+        return self._note(job)
 
-        def loss(batch: tuple[Tokens, torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, int, int]:
-            texts, places, labels = batch
-            total, _ = smoothed_cross_entropy(self._model(texts, at=places).logits, labels)
-            return total, len(labels), texts.ids.numel()
-
-        self._loss = loss
-        return self._begin(job)
+    def _loss(self, batch: Any) -> tuple[Tensor, int]:
+        texts, places, labels = batch
+        total, _ = smoothed_cross_entropy(self._model(texts, at=places).logits, labels)
+        return total / len(labels), texts.ids.numel()
 
 
 class FineTuning(_Updates):
@@ -362,21 +324,18 @@ class FineTuning(_Updates):
 
         from regard.layers import Tokens
         from regard.models import Bert, BertConfig
-        from regard.tasks.losses import smoothed_cross_entropy
 
         keep_freed_memory()  # as the command line does
         self._model = Bert(BertConfig(**job["model"], head="sequence", outputs=2)).train()
         self._batches = [
             (Tokens.pad(batch["texts"], padding_id=0), torch.tensor(batch["labels"])) for batch in job["batches"]
         ]
+        return self._note(job)
 
-        def loss(batch: tuple[Tokens, torch.Tensor]) -> tuple[torch.Tensor, int, int]:
-            texts, labels = batch
-            total, _ = smoothed_cross_entropy(self._model(texts).logits, labels)
-            return total, len(labels), int(texts.valid.sum())
-
-        self._loss = loss
-        return self._begin(job)
+    def _loss(self, batch: Any) -> tuple[Tensor, int]:
+        texts, labels = batch
+        total, _ = smoothed_cross_entropy(self._model(texts).logits, labels)
+        return total / len(labels), int(texts.valid.sum())
 
 
 # The suite `images`.
@@ -392,21 +351,18 @@ class ViTTraining(_Updates):
         from regard.bench.images import random_images
         from regard.layers import Images
         from regard.models import ViT, ViTConfig
-        from regard.tasks.losses import smoothed_cross_entropy
 
         keep_freed_memory()  # as the command line does
         self._model = ViT(ViTConfig(**job["model"], image_channels=3)).train()
         pixels, count = random_images(job["images"], job["model"]).unsqueeze(1), job["images"]
         labels = torch.arange(count) % job["model"]["outputs"]
         self._batches = [(Images(pixels, torch.ones(count, 1, dtype=torch.bool)), labels)]
+        return self._note(job)
 
-        def loss(batch: tuple[Images, torch.Tensor]) -> tuple[torch.Tensor, int, int]:
-            images, labels = batch
-            total, _ = smoothed_cross_entropy(self._model(images), labels)
-            return total, len(labels), len(labels)
-
-        self._loss = loss
-        return self._begin(job)
+    def _loss(self, batch: Any) -> tuple[Tensor, int]:
+        images, labels = batch
+        total, _ = smoothed_cross_entropy(self._model(images), labels)
+        return total / len(labels), len(labels)
 
 
 class CaptionTraining(_Updates):
@@ -419,7 +375,6 @@ class CaptionTraining(_Updates):
         from regard.bench.images import random_images
         from regard.layers import Images, Tokens
         from regard.models import ShowAttendAndTell, ShowAttendAndTellConfig
-        from regard.tasks.losses import smoothed_cross_entropy
 
         keep_freed_memory()  # as the command line does
         sizes = job["model"] | {"convolutions": tuple(job["model"]["convolutions"])}
@@ -431,14 +386,12 @@ class CaptionTraining(_Updates):
         read = Tokens(ids[:, :-1].contiguous(), ids[:, :-1] >= 0, "nowhere")
         images = Images(pixels, torch.ones(count, 1, dtype=torch.bool))
         self._batches = [(images, read, ids[:, 1:].flatten())]
+        return self._note(job)
 
-        def loss(batch: tuple[Images, Tokens, torch.Tensor]) -> tuple[torch.Tensor, int, int]:
-            images, read, labels = batch
-            total, _ = smoothed_cross_entropy(self._model(images, read).logits.flatten(0, 1), labels)
-            return total, labels.numel(), labels.numel()
-
-        self._loss = loss
-        return self._begin(job)
+    def _loss(self, batch: Any) -> tuple[Tensor, int]:
+        images, read, labels = batch
+        total, _ = smoothed_cross_entropy(self._model(images, read).logits.flatten(0, 1), labels)
+        return total / labels.numel(), labels.numel()
 
 
 # The suite `words`.
@@ -524,16 +477,8 @@ class _Looking(_Ours):
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model and sample a text."""
-        import torch
-        from transformers import BertConfig, BertModel
-
         keep_freed_memory()  # as the command line does
-        self._model = BertModel(BertConfig(**job["model"]), add_pooling_layer=False).eval()
-        generator = torch.Generator().manual_seed(job["seed"])
-        with torch.no_grad():
-            for parameter in self._model.parameters():
-                parameter.normal_(std=0.05, generator=generator)
-        self._ids = torch.randint(job["model"]["vocab_size"], (job["batch"], job["tokens"]), generator=generator)
+        self._model, self._ids = random_bert(job)
         self._job = job
         return {"note": f"{type(self._model).__name__}, attention {self._model.config._attn_implementation}"}
 

@@ -6,33 +6,20 @@ Needs bertviz, transformers and torch, and nothing of Regard.
 from __future__ import annotations
 
 import time
-from importlib import metadata, util
 from typing import Any
 
+from .shared import Installed, random_bert
 
-class Page:
+
+class Page(Installed):
     """A page from a text: forward pass with all weights, head view, file."""
 
-    def available(self) -> bool:
-        """Whether BertViz and what it is shown are installed."""
-        return all(util.find_spec(name) is not None for name in ("bertviz", "transformers", "torch"))
-
-    def versions(self) -> dict[str, str]:
-        """Of BertViz, transformers and PyTorch."""
-        return {name: metadata.version(name) for name in ("bertviz", "transformers", "torch")}
+    needs = ("bertviz", "transformers", "torch")
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model, switched to eager attention, and sample a text."""
-        import torch
-        from transformers import BertConfig, BertModel
-
-        self._model = BertModel(BertConfig(**job["model"]), add_pooling_layer=False).eval()
+        self._model, self._ids = random_bert(job)
         self._model.set_attn_implementation("eager")
-        generator = torch.Generator().manual_seed(job["seed"])
-        with torch.no_grad():
-            for parameter in self._model.parameters():
-                parameter.normal_(std=0.05, generator=generator)
-        self._ids = torch.randint(job["model"]["vocab_size"], (job["batch"], job["tokens"]), generator=generator)
         self._job = job
         return {"note": f"{type(self._model).__name__}, attention {self._model.config._attn_implementation}"}
 

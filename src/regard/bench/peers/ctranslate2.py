@@ -8,21 +8,16 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
+from .shared import Installed
 
-class _OnProcessor:
+
+class _OnProcessor(Installed):
     """What both kinds of job have in common."""
 
-    def available(self) -> bool:
-        """Whether CTranslate2 and what its converter needs are installed."""
-        return all(util.find_spec(name) is not None for name in ("ctranslate2", "transformers", "torch"))
-
-    def versions(self) -> dict[str, str]:
-        """Of CTranslate2 and of what converts for it."""
-        return {name: metadata.version(name) for name in ("ctranslate2", "transformers")}
+    needs = ("ctranslate2", "transformers", "torch")
 
     def _converted(self, job: dict[str, Any], model: type, converter: Callable[[], Any]) -> Any:
         """The model in the precision asked for; None, with the reason in `_left_out`, where this build has no such here."""

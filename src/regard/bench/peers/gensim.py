@@ -6,22 +6,16 @@ Needs gensim and nothing of Regard.
 from __future__ import annotations
 
 import time
-from importlib import metadata, util
 from typing import Any
 
+from .shared import Installed
 
-class Word2Vec:
+
+class Word2Vec(Installed):
     """Vectors from a file of sentences."""
 
+    needs = ("gensim", "numpy")
     skip_gram = 1
-
-    def available(self) -> bool:
-        """Whether gensim is installed."""
-        return util.find_spec("gensim") is not None
-
-    def versions(self) -> dict[str, str]:
-        """Of gensim and of numpy."""
-        return {name: metadata.version(name) for name in ("gensim", "numpy")}
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Import it."""

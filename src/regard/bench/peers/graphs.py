@@ -12,26 +12,17 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from importlib import metadata, util
 from typing import Any
+
+from .shared import Installed, cosines
 
 BATCH = 32
 CALIBRATED = 128
 """Sentences that NNCF looks at."""
 
 
-class _Embedding:
+class _Embedding(Installed):
     """Mean vectors of sentences, from strings to an array."""
-
-    needs: tuple[str, ...]
-
-    def available(self) -> bool:
-        """Whether the runtime, its tool for 8 bits, and tokenizers are installed."""
-        return all(util.find_spec(name) is not None for name in (*self.needs, "tokenizers", "numpy"))
-
-    def versions(self) -> dict[str, str]:
-        """Of the runtime and its tool."""
-        return {name: metadata.version(name) for name in self.needs}
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Read the graph in the precision asked for."""
@@ -81,18 +72,13 @@ class _Embedding:
                 vectors = np.empty((len(ids), means.shape[1]), dtype=np.float32)
             vectors[rows] = means / np.linalg.norm(means, axis=1, keepdims=True)
         seconds = time.perf_counter() - began
-        cosines = np.sum(vectors[: len(self._reference)].astype(np.float64) * self._reference, axis=1)
-        measures = {
-            "least cosine with float32": float(cosines.min()),
-            "mean cosine with float32": float(cosines.mean()),
-        }
-        return {"amount": len(sentences), "seconds": seconds, "measures": measures}
+        return {"amount": len(sentences), "seconds": seconds, "measures": cosines(vectors, self._reference)}
 
 
 class OnnxRuntime(_Embedding):
     """`InferenceSession` at its defaults but the threads."""
 
-    needs = ("onnxruntime", "onnx")
+    needs = ("onnxruntime", "onnx", "tokenizers", "numpy")
 
     def _open(self, job: dict[str, Any]) -> dict[str, str]:
         import onnxruntime
@@ -120,7 +106,7 @@ class OnnxRuntime(_Embedding):
 class OpenVINO(_Embedding):
     """A compiled model at its defaults but the threads and the precision."""
 
-    needs = ("openvino", "nncf")
+    needs = ("openvino", "nncf", "tokenizers", "numpy")
 
     def _open(self, job: dict[str, Any]) -> dict[str, str]:
         import openvino  # pyright: ignore[reportMissingImports]

@@ -6,18 +6,13 @@ Needs transformers and torch, and nothing of Regard.
 from __future__ import annotations
 
 import time
-from importlib import metadata, util
 from typing import Any
 
+from .shared import Installed, Updates, keep_freed_memory, random_bert
 
-class _Installed:
-    def available(self) -> bool:
-        """Whether transformers and PyTorch are installed."""
-        return all(util.find_spec(name) is not None for name in ("transformers", "torch"))
 
-    def versions(self) -> dict[str, str]:
-        """Of transformers and of its PyTorch."""
-        return {name: metadata.version(name) for name in ("transformers", "torch")}
+class _Installed(Installed):
+    needs = ("transformers", "torch")
 
 
 class Translation(_Installed):
@@ -74,7 +69,7 @@ class Decoding(_Installed):
         model: Any = AutoModelForCausalLM.from_pretrained(job["folder"], local_files_only=True)
         self._model = model.to(getattr(torch, job["precision"])).eval()
         self._ids, self._job = torch.tensor(job["prompts"]), job
-        _keep_freed_memory()
+        keep_freed_memory()
         return {"note": f"{type(model).__name__}, attention {model.config._attn_implementation}"}
 
     def run(self) -> dict[str, Any]:
@@ -97,7 +92,14 @@ class Decoding(_Installed):
         return {"amount": sum(map(len, answers)), "seconds": seconds, "answers": answers}
 
 
-class CausalTraining(_Installed):
+class _Training(Updates):
+    needs = ("transformers", "torch")
+
+    def _note(self, job: dict[str, Any]) -> dict[str, str]:
+        return {"note": f"{self._begin(job)}, attention {self._model.config._attn_implementation}"}
+
+
+class CausalTraining(_Training):
     """Updates of `GPT2LMHeadModel`, which computes the loss itself."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
@@ -119,32 +121,13 @@ class CausalTraining(_Installed):
             **sizes, embd_pdrop=rate, resid_pdrop=rate, attn_pdrop=rate, bos_token_id=last, eos_token_id=last
         )
         self._model = GPT2LMHeadModel(config).train()
-        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=job["learning_rate"], fused=True)
         self._batches = [torch.tensor(ids) for ids in job["batches"]]
-        self._job, self._next = job, 0
-        _keep_freed_memory()
-        count = sum(parameter.numel() for parameter in self._model.parameters())
-        return {"note": f"{count:,} parameters, attention {config._attn_implementation}"}
+        return self._note(job)
 
-    def run(self) -> dict[str, Any]:
-        """A few updates; the amount is tokens."""
-        import torch
-
-        tokens, low = 0, self._job["precision"] == "bfloat16"
-        began = time.perf_counter()
-        for _ in range(self._job["updates"]):
-            ids = self._batches[self._next % len(self._batches)]
-            self._next += 1
-            # One token fewer than ours is predicted, because the labels are shifted inside.
-            read = ids[:, :-1].contiguous()
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
-                loss = self._model(input_ids=read, labels=read).loss
-            loss.backward()
-            _ = loss.item()
-            self._optimizer.step()
-            self._optimizer.zero_grad(set_to_none=True)
-            tokens += read.numel()
-        return {"amount": tokens, "seconds": time.perf_counter() - began}
+    def _loss(self, batch: Any) -> tuple[Any, int]:
+        # One token fewer than ours is predicted, because the labels are shifted inside.
+        read = batch[:, :-1].contiguous()
+        return self._model(input_ids=read, labels=read).loss, read.numel()
 
 
 class Recording(_Installed):
@@ -152,18 +135,10 @@ class Recording(_Installed):
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model and sample a text."""
-        import torch
-        from transformers import BertConfig, BertModel
-
-        self._model = BertModel(BertConfig(**job["model"]), add_pooling_layer=False).eval()
+        self._model, self._ids = random_bert(job)
         self._model.set_attn_implementation(job["way"])
-        generator = torch.Generator().manual_seed(job["seed"])
-        with torch.no_grad():
-            for parameter in self._model.parameters():
-                parameter.normal_(std=0.05, generator=generator)
-        self._ids = torch.randint(job["model"]["vocab_size"], (job["batch"], job["tokens"]), generator=generator)
         self._job = job
-        _keep_freed_memory()
+        keep_freed_memory()
         return {"note": f"{type(self._model).__name__}, attention {job['way']}"}
 
     def run(self) -> dict[str, Any]:
@@ -184,11 +159,10 @@ class Recording(_Installed):
         return {"amount": job["passes"] * job["batch"] * job["tokens"], "seconds": seconds}
 
 
-class _BertTraining(_Installed):
+class _BertTraining(_Training):
     """Updates of a BERT, which computes the loss itself."""
 
-    def _begin(self, job: dict[str, Any], kind: str) -> dict[str, str]:
-        import torch
+    def _build(self, job: dict[str, Any], kind: str) -> dict[str, str]:
         import transformers
 
         shape = job["model"]
@@ -200,30 +174,11 @@ class _BertTraining(_Installed):
             num_hidden_layers=shape["layers"],
         )
         self._model = getattr(transformers, kind)(config).train()
-        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=job["learning_rate"], fused=True)
-        self._batches: list[dict[str, Any]] = []
-        self._job, self._next = job, 0
-        _keep_freed_memory()
-        count = sum(parameter.numel() for parameter in self._model.parameters())
-        return {"note": f"{count:,} parameters, attention {self._model.config._attn_implementation}"}
+        self._batches = []
+        return self._note(job)
 
-    def run(self) -> dict[str, Any]:
-        """A few updates; the amount is real tokens."""
-        import torch
-
-        tokens, low = 0, self._job["precision"] == "bfloat16"
-        began = time.perf_counter()
-        for _ in range(self._job["updates"]):
-            batch = self._batches[self._next % len(self._batches)]
-            self._next += 1
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
-                loss = self._model(**batch).loss
-            loss.backward()
-            _ = loss.item()
-            self._optimizer.step()
-            self._optimizer.zero_grad(set_to_none=True)
-            tokens += int(batch["attention_mask"].sum())
-        return {"amount": tokens, "seconds": time.perf_counter() - began}
+    def _loss(self, batch: Any) -> tuple[Any, int]:
+        return self._model(**batch).loss, int(batch["attention_mask"].sum())
 
 
 class MaskedTraining(_BertTraining):
@@ -233,7 +188,7 @@ class MaskedTraining(_BertTraining):
         """Build the model and the optimiser that its trainer takes by default."""
         import torch
 
-        note = self._begin(job, "BertForMaskedLM")
+        note = self._build(job, "BertForMaskedLM")
         for batch in job["batches"]:
             ids, places = torch.tensor(batch["ids"]), torch.tensor(batch["places"])
             labels = torch.full_like(ids, -100)
@@ -250,25 +205,13 @@ class FineTuning(_BertTraining):
         """Build the model and the optimiser that its trainer takes by default."""
         import torch
 
-        note = self._begin(job, "BertForSequenceClassification")
+        note = self._build(job, "BertForSequenceClassification")
         for batch in job["batches"]:
             longest = max(map(len, batch["texts"]))
             ids = torch.tensor([row + [0] * (longest - len(row)) for row in batch["texts"]])
             mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in batch["texts"]])
             self._batches.append({"input_ids": ids, "attention_mask": mask, "labels": torch.tensor(batch["labels"])})
         return note
-
-
-def _keep_freed_memory() -> None:
-    """Let the C library keep what is freed, as ours does: else new pages are part of what is timed."""
-    import ctypes
-
-    try:
-        library = ctypes.CDLL(None)
-        library.mallopt(-4, 0)  # M_MMAP_MAX
-        library.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-    except (OSError, AttributeError):
-        pass
 
 
 KINDS = {

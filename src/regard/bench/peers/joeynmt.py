@@ -7,21 +7,16 @@ Needs joeynmt 2.3 and nothing of Regard. The steps of an update are those of its
 from __future__ import annotations
 
 import time
-from importlib import metadata, util
 from types import SimpleNamespace
 from typing import Any
 
+from .shared import Installed
 
-class _Model:
+
+class _Model(Installed):
     """A model of the sizes asked for."""
 
-    def available(self) -> bool:
-        """Whether JoeyNMT is installed."""
-        return util.find_spec("joeynmt") is not None
-
-    def versions(self) -> dict[str, str]:
-        """Of JoeyNMT and of its PyTorch."""
-        return {name: metadata.version(name) for name in ("joeynmt", "torch")}
+    needs = ("joeynmt", "torch")
 
     def _build(self, job: dict[str, Any]) -> dict[str, str]:
         import torch

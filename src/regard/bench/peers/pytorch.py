@@ -5,58 +5,12 @@ Needs torch and nothing of Regard.
 
 from __future__ import annotations
 
-import time
-from importlib import metadata, util
 from typing import Any
 
-
-class _Updates:
-    """Updates by AdamW, batch by batch; `prepare` gives the batches, and what makes a mean loss of one."""
-
-    _model: Any
-    _batches: list[Any]
-
-    def available(self) -> bool:
-        """Whether PyTorch is installed."""
-        return util.find_spec("torch") is not None
-
-    def versions(self) -> dict[str, str]:
-        """Of PyTorch."""
-        return {"torch": metadata.version("torch")}
-
-    def _loss(self, batch: Any) -> tuple[Any, int]:
-        """The mean loss of a batch, and its amount."""
-        raise NotImplementedError
-
-    def _begin(self, job: dict[str, Any]) -> dict[str, str]:
-        import torch
-
-        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=job["learning_rate"], fused=True)
-        self._job, self._next = job, 0
-        _keep_freed_memory()
-        count = sum(parameter.numel() for parameter in self._model.parameters())
-        return {"note": f"{count:,} parameters"}
-
-    def run(self) -> dict[str, Any]:
-        """A few updates; the amount is what `_loss` counts."""
-        import torch
-
-        amount, low = 0, self._job["precision"] == "bfloat16"
-        began = time.perf_counter()
-        for _ in range(self._job["updates"]):
-            batch = self._batches[self._next % len(self._batches)]
-            self._next += 1
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
-                loss, count = self._loss(batch)
-            loss.backward()
-            _ = loss.item()
-            self._optimizer.step()
-            self._optimizer.zero_grad(set_to_none=True)
-            amount += count
-        return {"amount": amount, "seconds": time.perf_counter() - began}
+from .shared import Updates
 
 
-class LSTMTraining(_Updates):
+class LSTMTraining(Updates):
     """A language model of `nn.LSTM`."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
@@ -75,7 +29,7 @@ class LSTMTraining(_Updates):
             }
         ).train()
         self._batches = list(torch.tensor(job["batches"]))
-        return self._begin(job)
+        return {"note": self._begin(job)}
 
     def _loss(self, batch: Any) -> tuple[Any, int]:
         import torch.nn.functional as F
@@ -86,7 +40,7 @@ class LSTMTraining(_Updates):
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten()), labels.numel()
 
 
-class CaptionTraining(_Updates):
+class CaptionTraining(Updates):
     """Xu's captioner with soft attention: keys projected once, a query and an `LSTMCell` a step, all logits at once."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
@@ -132,7 +86,7 @@ class CaptionTraining(_Updates):
         images = torch.randint(256, size, generator=generator, dtype=torch.uint8)
         ids = torch.randint(vocabulary, (job["captions"], job["words"] + 1), generator=generator)
         self._batches = [(images, ids)]
-        return self._begin(job)
+        return {"note": self._begin(job)}
 
     def _loss(self, batch: Any) -> tuple[Any, int]:
         import torch
@@ -155,18 +109,6 @@ class CaptionTraining(_Updates):
         told = model["from_hidden"](torch.stack(hidden, dim=1)) + model["from_context"](torch.stack(contexts, dim=1))
         logits, labels = model["output"](model["dropout"](embedded + told)), ids[:, 1:]
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten()), labels.numel()
-
-
-def _keep_freed_memory() -> None:
-    """Let the C library keep what is freed, as ours does: else new pages are part of what is timed."""
-    import ctypes
-
-    try:
-        library = ctypes.CDLL(None)
-        library.mallopt(-4, 0)  # M_MMAP_MAX
-        library.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-    except (OSError, AttributeError):
-        pass
 
 
 KINDS = {"lstm_training": LSTMTraining, "caption_training": CaptionTraining}

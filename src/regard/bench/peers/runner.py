@@ -11,9 +11,9 @@ A driver is a file with `KINDS`, classes by kind of job, each with
 Asked to `weigh`, it runs once more, untimed, after freed memory went back to the system, and answers with the measures of that
 run and the most memory that the process held during it above what it held before.
 
-This file and the drivers of peers import nothing of Regard, so that they run in any interpreter. One line of JSON comes back for
-each that is sent: `{"do": "hello", "kind": ...}`, `{"do": "prepare", "job": {...}}`, `{"do": "run"}`, `{"do": "weigh"}`. The end
-of the input ends the process.
+This file, the drivers of peers and what they share (`shared.py`) import nothing of Regard, so that they run in any interpreter.
+One line of JSON comes back for each that is sent: `{"do": "hello", "kind": ...}`, `{"do": "prepare", "job": {...}}`,
+`{"do": "run"}`, `{"do": "weigh"}`. The end of the input ends the process.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import json
 import os
 import sys
 import traceback
+import types
 from typing import Any
 
 
@@ -98,11 +99,16 @@ def _resident(name: str) -> float | None:
 
 
 def _kinds(path: str) -> dict[str, Any]:
-    spec = importlib.util.spec_from_file_location("contestant", path)
+    # In a package that is its folder, so that it finds what drivers share beside it, in `shared.py`.
+    package = types.ModuleType("drivers")
+    package.__path__ = [os.path.dirname(os.path.abspath(path))]
+    sys.modules["drivers"] = package
+    name = "drivers." + os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise RuntimeError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["contestant"] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module.KINDS
 

@@ -9,6 +9,8 @@ import time
 from importlib import metadata, util
 from typing import Any
 
+from .shared import cosines
+
 
 class Embedding:
     """Vectors of sentences, from strings to an array."""
@@ -36,14 +38,10 @@ class Embedding:
 
     def run(self) -> dict[str, Any]:
         """All sentences once; the amount is sentences."""
-        import numpy as np
-
         began = time.perf_counter()
         vectors = self._model.encode(self._job["sentences"], show_progress_bar=False)
         seconds = time.perf_counter() - began
-        first = vectors[: len(self._reference)].astype(np.float64)
-        cosine = np.sum(first * self._reference, axis=1).min()
-        return {"amount": len(vectors), "seconds": seconds, "measures": {"least cosine with float32": float(cosine)}}
+        return {"amount": len(vectors), "seconds": seconds, "measures": cosines(vectors, self._reference)}
 
 
 KINDS = {"embedding": Embedding}
