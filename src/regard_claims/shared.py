@@ -1,4 +1,4 @@
-"""What several experiments share: a model trained on examples in memory, and the files of a folder of data."""
+"""What several experiments share: checks of their settings, a model trained on examples in memory, and files of data."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from regard.claims.own_data import SPLITS, OwnData, files_of
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
+from regard.models.config import check
 from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.loading import load
 from regard.tasks.preparation import VALIDATION
@@ -30,6 +31,56 @@ SETTINGS: Mapping[str, Any] = {
     "save_every": NEVER,
 }
 """Of the `training` section, where an experiment does not say otherwise."""
+
+
+def check_counts(experiment: Any, *names: str) -> None:
+    """Refuse a setting of an experiment that is below 1.
+
+    Raises:
+        InputError: naming the setting and its value.
+    """
+    for name in names:
+        value = getattr(experiment, name)
+        check(value >= 1, f"experiment.{name}", value, "at least 1", "raise it")
+
+
+def check_examples(experiment: Any, name: str = "size") -> None:
+    """Refuse fewer than 200 examples, of which `trained` holds out the last hundredth.
+
+    Raises:
+        InputError: naming the setting and its value.
+    """
+    value = getattr(experiment, name)
+    check(value >= 200, f"experiment.{name}", value, "at least 200", "a hundredth of them is held out")
+
+
+def learning(experiment: Any, batch_tokens: int) -> dict[str, Any]:
+    """How long and how fast an experiment learns, as a part of `training`: its `steps` or `epochs`, and its learning rate."""
+    length = "steps" if hasattr(experiment, "steps") else "epochs"
+    return {
+        length: getattr(experiment, length),
+        "batch_tokens": batch_tokens,
+        "learning_rate": experiment.learning_rate,
+    }
+
+
+def decoder(experiment: Any, *, positions: str, feedforward_width: int) -> dict[str, Any]:
+    """The `model` section of a small decoder without dropout: the experiment has its width, heads, layers and length."""
+    return {
+        "name": "decoder",
+        "positions": positions,
+        "width": experiment.width,
+        "heads": experiment.heads,
+        "layers": experiment.layers,
+        "feedforward_width": feedforward_width,
+        "maximum_positions": experiment.length,
+        "dropout": 0.0,
+    }
+
+
+def accuracy(predicted: Sequence[Any], labels: Sequence[str]) -> float:
+    """The share of predictions, each with a `label`, that are right, in per cent."""
+    return 100 * sum(one.label == label for one, label in zip(predicted, labels, strict=True)) / len(labels)
 
 
 @contextlib.contextmanager

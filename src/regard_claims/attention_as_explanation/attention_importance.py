@@ -15,11 +15,10 @@ from regard.errors import InputError
 from regard.inspection import look
 from regard.inspection.analysis import ClassProbability, GradientTimesInput, attribute_scored
 from regard.inspection.editing import SetWeights, change
-from regard.models.config import check
 from regard.tasks.classification import Classifier
 from regard.tasks.encoders import Joined
 from regard.tasks.loading import load
-from regard_claims.shared import trained
+from regard_claims.shared import accuracy, check_counts, check_examples, learning, trained
 
 Labelled = tuple[str, str]
 Floats = NDArray[np.float64]
@@ -70,9 +69,8 @@ class AttentionImportance:
     learning_rate: float = 3e-3
 
     def __post_init__(self) -> None:
-        for name in ("width", "test_size", "steps", "batch"):
-            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
-        check(self.size >= 200, "experiment.size", self.size, "at least 200", "a hundredth of them is held out")
+        check_counts(self, "width", "test_size", "steps", "batch")
+        check_examples(self)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -95,21 +93,17 @@ class AttentionImportance:
             learned,
             seed=seed,
             data={"maximum_length": longest},
-            training={
-                "steps": self.steps,
-                "batch_tokens": self.batch * longest,
-                "learning_rate": self.learning_rate,
-            },
+            training=learning(self, self.batch * longest),
         ) as folder:
             model = load(folder, task="classification")
         predicted = model.classify_batch([text for text, _ in test])
-        right = sum(one.label == label for one, (_, label) in zip(predicted, test, strict=True))
+        right = accuracy(predicted, [label for _, label in test])
         found = [float("nan")] * 4
         if self.gathering == "attention":
             rng = np.random.Generator(np.random.Philox(key=[seed, 1]))
             rows = [of_a_text(model, text, rng) for text, _ in test]
             found = [float(np.nanmean(column)) for column in zip(*rows, strict=True)]
-        return dict(zip(self.measures, [100 * right / len(test), *found], strict=True))
+        return dict(zip(self.measures, [right, *found], strict=True))
 
     def _texts(self, seed: int) -> tuple[list[Labelled], list[Labelled]]:
         if self.path is None:

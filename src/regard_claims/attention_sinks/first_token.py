@@ -17,7 +17,7 @@ from regard.inspection import look
 from regard.inspection.editing import SetWeights, change
 from regard.models.config import check
 from regard.tasks.language_modelling import LanguageModel
-from regard_claims.shared import language_model
+from regard_claims.shared import check_counts, decoder, language_model, learning
 
 SYMBOLS = 20
 
@@ -67,8 +67,7 @@ class FirstToken:
     learning_rate: float = 4e-3
 
     def __post_init__(self) -> None:
-        for name in ("test_size", "others", "steps", "batch"):
-            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+        check_counts(self, "test_size", "others", "steps", "batch")
         check(self.layers >= 2, "experiment.layers", self.layers, "at least 2", "the first is not counted")
         most = self.length - 2
         check(self.others <= most, "experiment.others", self.others, f"at most {most}", "raise experiment.length")
@@ -81,16 +80,7 @@ class FirstToken:
     def run(self, seed: int) -> dict[str, float]:
         """Train the decoder, and measure it."""
         with language_model(
-            {
-                "name": "decoder",
-                "positions": self.positions,
-                "width": self.width,
-                "heads": self.heads,
-                "layers": self.layers,
-                "feedforward_width": 2 * self.width,
-                "maximum_positions": self.length,
-                "dropout": 0.0,
-            },
+            decoder(self, positions=self.positions, feedforward_width=2 * self.width),
             path=self.path,
             data={
                 "repeats": {"symbols": SYMBOLS, "length": (self.length - 3) // 2, "validation_size": 2 * self.test_size}
@@ -100,11 +90,7 @@ class FirstToken:
             else {"kind": "byte_bpe", "size": self.vocabulary},
             length=self.length,
             seed=seed,
-            training={
-                "steps": self.steps,
-                "batch_tokens": self.batch * self.length,
-                "learning_rate": self.learning_rate,
-            },
+            training=learning(self, self.batch * self.length),
         ) as (model, store):
             stretches = recut(store, self.length, self.test_size)
             begin = self.others + 1

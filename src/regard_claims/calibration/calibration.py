@@ -21,7 +21,7 @@ from regard.tasks.classification import Classifier
 from regard.tasks.labelled import joined
 from regard.tasks.loading import load
 from regard.training.run import train
-from regard_claims.shared import SETTINGS
+from regard_claims.shared import SETTINGS, check_counts
 
 Labelled = tuple[str, str]
 
@@ -69,8 +69,7 @@ class Calibration:
     width: int = 48
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "pretraining_steps", "test_size", "width"):
-            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+        check_counts(self, "epochs", "pretraining_steps", "test_size", "width")
         for name in ("labels", "size"):
             check(getattr(self, name) >= 20, f"experiment.{name}", getattr(self, name), "at least 20", "raise it")
 

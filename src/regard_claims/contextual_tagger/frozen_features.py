@@ -18,11 +18,10 @@ from regard.data.tags import convert, scheme_of, spans_of
 from regard.embeddings.features import layer_choice
 from regard.errors import InputError
 from regard.metrics.classification import chunk_scores
-from regard.models.config import check
 from regard.tasks.loading import load
 from regard.word_embeddings.files import read_vectors
 from regard.word_embeddings.store import WordVectors
-from regard_claims.shared import file_of, split_file
+from regard_claims.shared import check_counts, file_of, split_file
 
 PARTS = {"train": ("train",), "validation": ("dev", "val", "valid", "validation", "testa")}
 """How the files of each split are called, as one of the parts between dots."""
@@ -68,8 +67,7 @@ class FrozenFeatures:
     sentences: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("width", "epochs", "batch"):
-            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+        check_counts(self, "width", "epochs", "batch")
 
     @property
     def measures(self) -> tuple[str, ...]:

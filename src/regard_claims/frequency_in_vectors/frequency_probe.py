@@ -12,7 +12,7 @@ from regard.word_embeddings.evaluation.probes import frequency_probe
 from regard.word_embeddings.evaluation.similarity import evaluate_similarity, read_similarity
 from regard.word_embeddings.training import settings_of, train_vectors
 from regard.word_embeddings.training.corpus import Method, Tokenisation
-from regard_claims.shared import file_of, training_text
+from regard_claims.shared import check_counts, file_of, training_text
 
 SIMILARITY, PURITY, PROBE = "similarity", "purity", "frequency probe"
 
@@ -52,7 +52,7 @@ class FrequencyInVectors:
     epochs: int | None = None
 
     def __post_init__(self) -> None:
-        check(self.width >= 1, "experiment.width", self.width, "at least 1", "raise it")
+        check_counts(self, "width")
         check(0 < self.share <= 0.5, "experiment.share", self.share, "above 0 and at most 0.5", "0.1 is a tenth")
 
     @property

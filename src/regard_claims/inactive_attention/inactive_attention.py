@@ -12,11 +12,10 @@ from torch import Tensor
 
 from regard.data.labelled_images import LabelledImage, read_labelled_images
 from regard.models import LectureNetwork
-from regard.models.config import check
 from regard.models.lecture_network import without_queries_and_keys
 from regard.tasks.image_classification import ImageBatch, ImageClassifierPredictor, evaluate_images
 from regard.tasks.loading import load
-from regard_claims.shared import trained
+from regard_claims.shared import check_counts, trained
 
 TOGETHER = 500
 """Pictures read at once."""
@@ -45,8 +44,7 @@ class InactiveAttention:
     learning_rate: float = 1e-3
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch"):
-            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+        check_counts(self, "epochs", "batch")
 
     @property
     def measures(self) -> tuple[str, ...]:

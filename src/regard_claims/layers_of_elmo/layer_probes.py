@@ -16,11 +16,10 @@ from torch import Tensor
 from regard.data.tagged import read_tagged
 from regard.errors import InputError
 from regard.layers import ScalarMix
-from regard.models.config import check
 from regard.tasks.bidirectional_language_modelling import BidirectionalLanguageModel
 from regard.tasks.loading import load
 from regard_claims.contextual_tagger.frozen_features import tagged_file
-from regard_claims.shared import file_of
+from regard_claims.shared import check_counts, file_of
 
 TOGETHER = 500
 """Sentences whose vectors are made at once."""
@@ -80,8 +79,7 @@ class LayerProbes:
     learning_rate: float = 3e-3
 
     def __post_init__(self) -> None:
-        for name in ("layers", "sentences", "examples", "epochs", "batch"):
-            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+        check_counts(self, "layers", "sentences", "examples", "epochs", "batch")
 
     @property
     def chosen(self) -> dict[str, tuple[int, ...]]:

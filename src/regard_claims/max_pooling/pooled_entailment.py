@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from regard.data.synthetic_texts import ABOVE, ROOTS, Entailment
 from regard.models.config import check
 from regard.tasks.loading import load
-from regard_claims.shared import trained
+from regard_claims.shared import accuracy, check_counts, check_examples, learning, trained
 
 Encoder = Literal["max", "mean", "last", "words"]
 
@@ -56,9 +56,8 @@ class PooledEntailment:
     learning_rate: float = 2e-3
 
     def __post_init__(self) -> None:
-        for name in ("width", "test_size", "epochs", "batch"):
-            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
-        check(self.size >= 200, "experiment.size", self.size, "at least 200", "a hundredth of them is held out")
+        check_counts(self, "width", "test_size", "epochs", "batch")
+        check_examples(self)
         size = self.transfer_size
         check(size >= 10, "experiment.transfer_size", size, "at least 10", "raise it")
 
@@ -84,20 +83,16 @@ class PooledEntailment:
             examples,
             seed=seed,
             data={"labels": ["entailment", "neutral", "contradiction"]},
-            training={
-                "epochs": self.epochs,
-                "batch_tokens": self.batch * TOKENS,
-                "learning_rate": self.learning_rate,
-            },
+            training=learning(self, self.batch * TOKENS),
         ) as folder:
             classifier = load(folder, task="classification")
             test = _pairs("test", self.test_size, seed)
             told = classifier.classify_batch([texts for texts, _ in test])
-            right = sum(one.label == label for one, (_, label) in zip(told, test, strict=True))
+            right = accuracy(told, [label for _, label in test])
             encoder = load(folder, task="sentence_embedding")
             sentences, roots = _subjects(self.transfer_size + self.transfer_size // 2, seed)
             found = _told_linearly(encoder.embed(sentences), np.array(roots), self.transfer_size)
-        return {"accuracy": 100 * right / len(test), "transfer": 100 * found}
+        return {"accuracy": right, "transfer": 100 * found}
 
 
 TOKENS = 18

@@ -11,10 +11,9 @@ from regard.data.labelled import read_labelled
 from regard.embeddings.pooling import unit
 from regard.errors import InputError
 from regard.metrics.regression import pearson
-from regard.models.config import check
 from regard.tasks.loading import load
 from regard_claims.max_pooling.pooled_entailment import Encoder
-from regard_claims.shared import split_file, trained
+from regard_claims.shared import check_counts, learning, split_file, trained
 
 PARTS = {"train": ("sts-train", "train"), "validation": ("sts-dev", "dev", "validation")}
 """How the files of each split are called, as one of the parts between dots."""
@@ -54,8 +53,7 @@ class PooledRatings:
     learning_rate: float = 2e-3
 
     def __post_init__(self) -> None:
-        for name in ("width", "epochs", "batch"):
-            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+        check_counts(self, "width", "epochs", "batch")
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -84,11 +82,7 @@ class PooledRatings:
             seed=seed,
             data={"objective": "cosine", "format": "stsb", "lowest": 0.0, "highest": 5.0},
             tokenizer={"kind": "bert", "size": 4_000},
-            training={
-                "epochs": self.epochs,
-                "batch_tokens": self.batch * TOKENS,
-                "learning_rate": self.learning_rate,
-            },
+            training=learning(self, self.batch * TOKENS),
         ) as folder:
             encoder = load(folder, task="sentence_embedding")
             held_out = _rated(self.path, "validation")

@@ -14,7 +14,7 @@ from regard.data.labelled_images import LabelledImage, read_labelled_images
 from regard.models.config import check
 from regard.tasks.image_classification import evaluate_images
 from regard.tasks.loading import load
-from regard_claims.shared import trained
+from regard_claims.shared import check_counts, learning, trained
 
 SIDE, MARK, EDGE = 32, 4, 4
 """Of a picture, of the square mark, and pixels between the mark and the nearest edges."""
@@ -58,8 +58,7 @@ class CornerMarks:
 
     def __post_init__(self) -> None:
         check(self.size >= 200, "experiment.size", self.size, "at least 200", "raise it")
-        for name in ("test_size", "steps", "batch"):
-            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+        check_counts(self, "test_size", "steps", "batch")
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -88,9 +87,7 @@ class CornerMarks:
             learnt,
             seed=seed,
             training={
-                "steps": self.steps,
-                "batch_tokens": self.batch,
-                "learning_rate": self.learning_rate,
+                **learning(self, self.batch),
                 "betas": [0.9, 0.999],
                 "epsilon": 1e-8,
                 "warmup": min(100, self.steps),

@@ -16,7 +16,7 @@ from regard.claims.measuring import recut
 from regard.inspection.editing import ScaleHeads, SetHeads, change
 from regard.models.config import check
 from regard.tasks.language_modelling import LanguageModel
-from regard_claims.shared import language_model
+from regard_claims.shared import check_counts, decoder, language_model, learning
 
 Heads = Sequence[tuple[int, int]]
 """Layer and head, from 0."""
@@ -70,8 +70,7 @@ class PrunedHeads:
     learning_rate: float = 3e-3
 
     def __post_init__(self) -> None:
-        for name in ("layers", "test_size", "steps", "batch"):
-            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+        check_counts(self, "layers", "test_size", "steps", "batch")
         check(self.heads >= 2, "experiment.heads", self.heads, "at least 2", "one is kept")
 
     @property
@@ -83,26 +82,13 @@ class PrunedHeads:
     def run(self, seed: int) -> dict[str, float | Mapping[int, float]]:
         """Train the decoder, and take its heads out."""
         with language_model(
-            {
-                "name": "decoder",
-                "positions": "learned",
-                "width": self.width,
-                "heads": self.heads,
-                "layers": self.layers,
-                "feedforward_width": 4 * self.width,
-                "maximum_positions": self.length,
-                "dropout": 0.0,
-            },
+            decoder(self, positions="learned", feedforward_width=4 * self.width),
             path=self.path,
             data={"builtin": "python_docs", "unit": "paragraph"},
             tokenizer={"kind": "byte_bpe", "size": self.vocabulary},
             length=self.length,
             seed=seed,
-            training={
-                "steps": self.steps,
-                "batch_tokens": self.batch * self.length,
-                "learning_rate": self.learning_rate,
-            },
+            training=learning(self, self.batch * self.length),
         ) as (model, store):
             stretches = recut(store, self.length, 2 * self.test_size)
             first, second = stretches[::2], stretches[1::2]

@@ -16,7 +16,7 @@ from regard.models.config import check
 from regard.tasks.encoders import join, padded
 from regard.tasks.loading import load
 from regard.tasks.tagging import Tagger
-from regard_claims.shared import trained
+from regard_claims.shared import check_counts, check_examples, learning, trained
 
 Sentence = tuple[list[str], list[str]]
 RESIDUAL = "residual"
@@ -63,11 +63,10 @@ class SortingDepth:
     learning_rate: float = 2e-3
 
     def __post_init__(self) -> None:
-        for name in ("layers", "length", "test_size", "steps", "batch"):
-            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
+        check_counts(self, "layers", "length", "test_size", "steps", "batch")
         deepest = self.deepest
         check(deepest >= self.layers, "experiment.deepest", deepest, "no fewer than the layers", "raise it")
-        check(self.size >= 200, "experiment.size", self.size, "at least 200", "a hundredth of them is held out")
+        check_examples(self)
 
     @property
     def measures(self) -> tuple[str | Measure, ...]:
@@ -83,7 +82,7 @@ class SortingDepth:
             _sentences("train", self.symbols, self.length, self.size, seed),
             seed=seed,
             data={"scheme": "none", "maximum_length": max(5, tokens)},
-            training={"steps": self.steps, "batch_tokens": self.batch * tokens, "learning_rate": self.learning_rate},
+            training=learning(self, self.batch * tokens),
         ) as folder:
             tagger = load(folder, task="tagging")
             test = _sentences("test", self.symbols, self.length, self.test_size, seed)

@@ -9,10 +9,9 @@ from typing import ClassVar, Literal
 
 from regard.data.synthetic_texts import CueDocument, CueDocuments
 from regard.inspection import look
-from regard.models.config import check
 from regard.tasks.classification import Classifier
 from regard.tasks.loading import load
-from regard_claims.shared import trained
+from regard_claims.shared import accuracy, check_counts, check_examples, learning, trained
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,9 +50,8 @@ class PlantedCue:
     learning_rate: float = 2e-3
 
     def __post_init__(self) -> None:
-        for name in ("width", "test_size", "steps", "batch"):
-            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
-        check(self.size >= 200, "experiment.size", self.size, "at least 200", "a hundredth of them is held out")
+        check_counts(self, "width", "test_size", "steps", "batch")
+        check_examples(self)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -71,16 +69,12 @@ class PlantedCue:
             learnt.labelled(),
             seed=seed,
             data={"maximum_length": max(5, tokens)},
-            training={
-                "steps": self.steps,
-                "batch_tokens": self.batch * tokens,
-                "learning_rate": self.learning_rate,
-            },
+            training=learning(self, self.batch * tokens),
         ) as folder:
             model = load(folder, task="classification")
             told = model.classify_batch([document.text for document in test])
-            right = sum(one.label == document.label for one, document in zip(told, test, strict=True))
-            return {"accuracy": 100 * right / len(test), **self._weights(model, test)}
+            right = accuracy(told, [document.label for document in test])
+            return {"accuracy": right, **self._weights(model, test)}
 
     def _documents(self, split: str, size: int, seed: int) -> CueDocuments:
         return CueDocuments(

@@ -8,9 +8,8 @@ from functools import lru_cache
 from random import Random
 from typing import ClassVar
 
-from regard.models.config import check
 from regard.tasks.loading import load
-from regard_claims.shared import trained
+from regard_claims.shared import check_counts, check_examples, learning, trained
 
 Pairs = list[tuple[str, str]]
 
@@ -52,9 +51,8 @@ class InflectedWords:
     learning_rate: float = 4e-3
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary", "test_size", "steps", "batch_tokens"):
-            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
-        check(self.pairs >= 200, "experiment.pairs", self.pairs, "at least 200", "a hundredth of them is held out")
+        check_counts(self, "vocabulary", "test_size", "steps", "batch_tokens")
+        check_examples(self, "pairs")
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -79,11 +77,7 @@ class InflectedWords:
             learned,
             seed=seed,
             tokenizer={"kind": "bpe", "size": self.vocabulary, "shared": True},
-            training={
-                "steps": self.steps,
-                "batch_tokens": self.batch_tokens,
-                "learning_rate": self.learning_rate,
-            },
+            training=learning(self, self.batch_tokens),
         ) as folder:
             model = load(folder, task="translation")
         sources = [source for source, _ in test]

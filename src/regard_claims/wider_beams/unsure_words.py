@@ -12,7 +12,7 @@ from regard.claims.measure import Measure
 from regard.generation import GenerationSettings
 from regard.models.config import check
 from regard.tasks.loading import load
-from regard_claims.shared import trained
+from regard_claims.shared import check_counts, check_examples, learning, trained
 
 BEAM = "beam"
 RIGHT, LENGTH, PROBABILITY, NORMALISED = "right", "length", "log-probability", "right, normalised"
@@ -58,9 +58,8 @@ class UnsureWords:
     learning_rate: float = 3e-3
 
     def __post_init__(self) -> None:
-        for name in ("symbols", "test_size", "steps", "batch"):
-            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
-        check(self.size >= 200, "experiment.size", self.size, "at least 200", "a hundredth of them is held out")
+        check_counts(self, "symbols", "test_size", "steps", "batch")
+        check_examples(self)
         sound = min(self.shares, default=0) > 0 and abs(sum(self.shares) - 1) < 1e-6
         check(sound, "experiment.shares", self.shares, "above 0, with the sum 1", "change them")
         check(min(self.beams, default=0) >= 1, "experiment.beams", self.beams, "at least 1", "raise it")
@@ -89,11 +88,7 @@ class UnsureWords:
             self.pairs(self.size, 2 * seed),
             seed=seed,
             tokenizer={"shared": True},
-            training={
-                "steps": self.steps,
-                "batch_tokens": 20 * self.batch,
-                "learning_rate": self.learning_rate,
-            },
+            training=learning(self, 20 * self.batch),
         ) as folder:
             model = load(folder, task="translation")
         sources = [source for source, _ in self.pairs(self.test_size, 2 * seed + 1)]

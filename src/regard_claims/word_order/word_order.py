@@ -14,10 +14,9 @@ import torch
 from regard.data.synthetic_texts import RoleTriples
 from regard.embeddings.pooling import unit
 from regard.layers import Tokens
-from regard.models.config import check
 from regard.tasks.loading import load
 from regard.tasks.sentence_embedding import SentenceEncoder
-from regard_claims.shared import trained
+from regard_claims.shared import check_counts, check_examples, learning, trained
 
 LENGTHS = (32, 64, 128, 256, 512, 1024)
 FROM = 256
@@ -66,9 +65,8 @@ class WordOrder:
     repeats: int = 7
 
     def __post_init__(self) -> None:
-        for name in ("width", "layers", "bigrams", "test_size", "steps", "batch", "texts", "repeats"):
-            check(getattr(self, name) >= 1, f"experiment.{name}", getattr(self, name), "at least 1", "raise it")
-        check(self.size >= 200, "experiment.size", self.size, "at least 200", "a hundredth of them is held out")
+        check_counts(self, "width", "layers", "bigrams", "test_size", "steps", "batch", "texts", "repeats")
+        check_examples(self)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -83,11 +81,7 @@ class WordOrder:
             [tuple(triple) for triple in RoleTriples("train", size=self.size, seed=seed)],
             seed=seed,
             data={"objective": "ranking"},
-            training={
-                "steps": self.steps,
-                "batch_tokens": self.batch * 3 * TOKENS,
-                "learning_rate": self.learning_rate,
-            },
+            training=learning(self, self.batch * 3 * TOKENS),
         ) as folder:
             encoder = load(folder, task="sentence_embedding")
             accuracy = order_accuracy(encoder, RoleTriples("test", size=self.test_size, seed=seed))
