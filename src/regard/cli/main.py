@@ -26,8 +26,8 @@ from regard.cli.embedding import embed, search
 from regard.cli.evaluate import evaluate
 from regard.cli.folders import check, export, info, push
 from regard.cli.language_models import generate, prompt
-from regard.cli.lens import lens
-from regard.cli.looking import look, rank, walk
+from regard.cli.lens import lens, rank
+from regard.cli.looking import look, walk
 from regard.cli.maps import map as map_vectors
 from regard.cli.media import caption, compose
 from regard.cli.serving import serve
