@@ -273,7 +273,7 @@ READERS = {
 # What they read is text that the same process has just made, or in bench what a process that it has started answers.
 OWN_TEXT = {
     "reading.py",
-    "bench/rounds.py",
+    "bench/driver.py",
     "bench/peers/llamacpp.py",
     "bench/peers/runner.py",
     "claims/catalogue.py",

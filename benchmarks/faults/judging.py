@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import torch
 
 import regard.cli.main
-from regard.bench.rounds import Driver
+from regard.bench.driver import Driver
 from regard.cli.main import app, get_command, main
 from regard.errors import InputError
 from regard.training.loop import Loop

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from regard.bench import ours
-from regard.bench.rounds import OURS, Contestant, ContestantFailed
+from regard.bench.driver import ContestantFailed
+from regard.bench.rounds import OURS, Contestant
 
 
 class InProcess:

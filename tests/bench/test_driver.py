@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from regard.bench import PEERS
-from regard.bench.rounds import ContestantFailed, Driver
+from regard.bench.driver import ContestantFailed, Driver
 from regard.errors import InputError
 
 FAKE = """

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import regard.cli.main
-from regard.bench.rounds import Driver
+from regard.bench.driver import Driver
 from regard.errors import InputError
 from regard.training.loop import Loop
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from regard import machine as root
 from regard.bench import decoder, encoder, images, look, ours, recurrent, tokenizers, translation, words
+from regard.bench.driver import Driver
 from regard.bench.peers import PEERS
 from regard.bench.rounds import (
     OURS,
     REST,
     Contest,
     Contestant,
-    Driver,
     Options,
     Process,
     Report,
