@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import envelope, print_json, print_rich, say
+from regard.cli.console import print_rich, say
 from regard.cli.inputs import MOTIFS, images_named, labelled_images, words_of
 from regard.cli.settings import Model, To
 from regard.errors import InputError

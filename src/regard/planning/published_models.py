@@ -8,7 +8,16 @@ from types import MappingProxyType
 from typing import Any
 
 from regard.errors import InputError, nearest
-from regard.models import BertConfig, GPT2Config, GPT3Config, GPTConfig, GPTNeoXConfig, LlamaConfig, T5Config, TransformerConfig
+from regard.models import (
+    BertConfig,
+    GPT2Config,
+    GPT3Config,
+    GPTConfig,
+    GPTNeoXConfig,
+    LlamaConfig,
+    T5Config,
+    TransformerConfig,
+)
 from regard.models.gpt import SIZES
 from regard.planning.counting import Shape, Work
 

@@ -241,8 +241,8 @@ def _numbers(weights: np.ndarray) -> Any:
 def view_of(seen: Seen) -> AttentionView:
     """The view that a page shows."""
     from regard.inspection.marks import Marks
-    from regard.inspection.tracks import Track
     from regard.inspection.patches import Patches
+    from regard.inspection.tracks import Track
     from regard.inspection.view import AttentionMap, AttentionView
 
     def patches(grid: Grid | None) -> Patches | None:

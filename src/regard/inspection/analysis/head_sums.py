@@ -24,7 +24,6 @@ attention sink, the first of all or a special token, where that is not itself.""
 PLACES: tuple[Place, ...] = get_args(Place)
 
 
-
 def as_maps(
     layers: Mapping[str, Tensor],
     *,
@@ -92,7 +91,6 @@ def _texts(tokens: Sequence[Sequence[str]] | None, row: int, real: Tensor, where
     if row >= len(tokens) or len(tokens[row]) != len(real):
         raise InputError(f"{where}: row {row} does not have {len(real)} strings; give one for each place, padding too")
     return tuple(text for text, there in zip(tokens[row], real.tolist(), strict=True) if there)
-
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.attention import Alignment, Hard, Local, Soft
 from regard.attention.alignments import LOT
-from regard.inspection.walk.steps import Scene, Shown, Step, body, quoted, shape_of, statement, three
+from regard.inspection.walk.steps import Scene, Shown, Step, body, shape_of, statement, three
 
 Weighted = tuple[list[Step], Tensor]
 """Steps, and the weights (B, H, L, S) they end in."""
@@ -161,7 +161,11 @@ def softmax_step(
         "that add up to one.",
         equation="a_j = exp(score_j) / Σ_k exp(score_k)",
         lines=lines,
-        shown=(scene.per_key("score", mine), scene.per_key("exp(score - largest)", exponentials), scene.per_key(name, own, of=of)),
+        shown=(
+            scene.per_key("score", mine),
+            scene.per_key("exp(score - largest)", exponentials),
+            scene.per_key(name, own, of=of),
+        ),
         notes=tuple(notes),
     )
 
