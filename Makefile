@@ -11,7 +11,7 @@
 # make audit           known faults of what requirements.lock names, by pip-audit, which asks PyPI
 # make develop         an editable install with everything, to work on the code
 # make site            docs/ and what the code says of itself as a site with a search, in site/; it needs no network to be read
-# make results         docs/results.md from the measurements in docs/results/
+# make results         docs/results.md, docs/speed.md and docs/claims/ from the measurements in docs/results/
 
 PYTHON ?= python3
 VENV ?= .venv

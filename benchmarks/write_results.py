@@ -1,4 +1,4 @@
-"""Make docs/results.md, docs/claims/ and the figures of docs/figures.md from the JSON files in docs/results/."""
+"""Make docs/results.md, docs/speed.md, docs/claims/ and the figures of docs/figures.md from the files in docs/results/."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import yaml
 from regard.claims import claims as catalogue
 from regard.claims.claim import order_of
 from regard.claims.page import claim_page, escaped
+from speed_page import speed_page
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -41,6 +42,7 @@ def main() -> None:
     ]
     write_claims(judged, readings)
     (ROOT / "docs" / "results.md").write_text("\n".join(lines), encoding="utf-8")
+    (ROOT / "docs" / "speed.md").write_text(speed_page(RESULTS), encoding="utf-8")
     short = ROOT / "docs" / "figures.md"
     text = short.read_text(encoding="utf-8")
     for name, page in pages:

@@ -25,6 +25,7 @@ def results(tmp_path, monkeypatch) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, module)
+    monkeypatch.syspath_prepend(SCRIPT.parent)
     spec.loader.exec_module(module)
     return module
 
@@ -121,6 +122,34 @@ def test_what_is_generated_agrees_with_the_results(results):
         ]
     first = [given.verdict for each in verdicts.values() for given in each if given.round == 1]
     assert [first.count(kind) for kind in ("confirmed", "refuted", "undecided")] == [26, 17, 1]
+
+
+def test_the_table_of_speeds_agrees_with_the_records(results):
+    page = results.speed_page(results.RESULTS)
+    assert (results.ROOT / "docs" / "speed.md").read_text(encoding="utf-8") == page
+    assert page.count(", missed |") > 0
+
+
+def test_a_row_of_speed_says_what_was_asked_and_missed(results, tmp_path):
+    record = {
+        "figures": {
+            "alone, int8": {"regard": 120.0, "llamacpp q8_0": 100.0},
+            "alone, int8, ours over peer": {"llamacpp q8_0": 1.2},
+        },
+        "machine": {"processor": "AMD EPYC"},
+        "note": "tokens/s; a model",
+    }
+    limits = {"figures": {"memory, read, GB/s": 30.0, "MB": 125.0}}
+    (tmp_path / "speed-a.json").write_text(json.dumps(record))
+    (tmp_path / "limits.json").write_text(json.dumps(limits))
+    row = "{record: speed-a, case: 'alone, int8', peer: llamacpp q8_0, asked: ASKED, limit: [limits, MB, memory]}"
+    rows = "".join(f"    - {row.replace('ASKED', asked)}\n" for asked in ("1.4", "1.2"))
+    (tmp_path / "speed.yaml").write_text(f"- title: One prompt\n  rows:\n{rows}  limits: The memory.\n")
+    page = results.speed_page(tmp_path)
+    cells = "| [alone, int8](results/speed-a.json) | EPYC | 120 tokens/s | llama.cpp q8_0: 100 | 1.20 | {} | 50 % |"
+    assert cells.format("1.4, missed") in page
+    assert cells.format("1.2") in page
+    assert "2 rows; 1 of the 2 with a ratio asked for reach it." in page
 
 
 def test_a_claim_that_was_not_run_is_listed_with_its_command(results):

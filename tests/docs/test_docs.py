@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 # What was measured is generated, and has tests of its own.
-GENERATED = {DOCS / "results.md", DOCS / "results", DOCS / "claims"}
+GENERATED = {DOCS / "results.md", DOCS / "speed.md", DOCS / "results", DOCS / "claims"}
 GUIDES = sorted(page for page in DOCS.rglob("*.md") if not GENERATED & {page, *page.parents})
 # The lessons of the course train real models: `benchmarks/course.py` runs them all, test_course.py a few; here they are read.
 LESSONS = sorted((DOCS / "course").glob("[0-9]*.md"))
