@@ -200,21 +200,8 @@ def _training(options: Options, sizes: Sizes) -> Contest:
         "learning_rate": 1e-4,
     }
 
-    def contestant(name: str, library: str, precision: str) -> Contestant:
-        return Contestant(name=name, library=library, job=job | {"precision": precision})
-
-    peers = ("huggingface",) if "huggingface" in options.peers else ()
-    return Contest(
-        name="training",
-        about=f"BERT of {sizes.trained['layers']} layers, width {sizes.trained['width']}, {size:,} pieces, on masked text; "
-        f"{texts} texts of {length} tokens, 15 % masked, dropout 0.1, AdamW",
-        unit="tokens/s",
-        ours=(contestant("bfloat16", OURS, "bfloat16"),),
-        peers=tuple(
-            contestant(f"{peer} {precision}", peer, precision) for peer in peers for precision in PEER_PRECISIONS
-        ),
-        measures=("peak memory, MB",),
-    )
+    about = f"{size:,} pieces, on masked text; {texts} texts of {length} tokens, 15 % masked"
+    return _training_contest("training", about, options, sizes, job)
 
 
 def _fine_tuning(options: Options, sizes: Sizes) -> Contest:
@@ -233,14 +220,20 @@ def _fine_tuning(options: Options, sizes: Sizes) -> Contest:
         "learning_rate": 2e-5,
     }
 
+    about = f"with a head of two classes; {texts} texts of {max(2, longest // 8)} to {longest // 2} tokens, padded to the longest"
+    return _training_contest("fine-tuning", about, options, sizes, job)
+
+
+def _training_contest(name: str, about: str, options: Options, sizes: Sizes, job: dict[str, Any]) -> Contest:
+    """Updates of a BERT, ours in bfloat16, compared with those of transformers in each precision."""
+
     def contestant(name: str, library: str, precision: str) -> Contestant:
         return Contestant(name=name, library=library, job=job | {"precision": precision})
 
     peers = ("huggingface",) if "huggingface" in options.peers else ()
     return Contest(
-        name="fine-tuning",
-        about=f"BERT of {sizes.trained['layers']} layers, width {sizes.trained['width']}, with a head of two classes; "
-        f"{texts} texts of {max(2, longest // 8)} to {longest // 2} tokens, padded to the longest, dropout 0.1, AdamW",
+        name=name,
+        about=f"BERT of {sizes.trained['layers']} layers, width {sizes.trained['width']}, {about}, dropout 0.1, AdamW",
         unit="tokens/s",
         ours=(contestant("bfloat16", OURS, "bfloat16"),),
         peers=tuple(

@@ -12,7 +12,7 @@ import typer
 
 from regard.cli.commands import renamed
 from regard.cli.console import NewFile
-from regard.cli.inputs import ImageText, Text, columns_trained_on, images_named, labelled_images
+from regard.cli.inputs import ImageText, Support, Text, columns_trained_on, images_named, labelled_images
 from regard.cli.run import Answers, Texts, verb
 from regard.errors import InputError
 
@@ -44,14 +44,7 @@ def classify(
         str | None,
         typer.Option(metavar="TEXT", help="The second text, for a model of text pairs.", show_default=False),
     ] = None,
-    support: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PLACE",
-            help="For a few-shot model: a folder or zip of labelled images, CLASS/IMAGE.",
-            show_default=False,
-        ),
-    ] = None,
+    support: Support = None,
     positive: Annotated[
         str | None,
         typer.Option(
@@ -234,13 +227,7 @@ def _asked(
         if support is not None:
             raise InputError("--support is for few-shot models; this one knows its classes, leave it out")
         return predictor.classify_batch
-    if support is None:
-        task = predictor.task
-        raise InputError(
-            f"this is a few-shot model and needs labelled images; give {task.ways} classes with {task.shots} "
-            "image(s) of each as CLASS/IMAGE in a folder: --support FOLDER"
-        )
-    return partial(predictor.classify_batch, labelled_images(support))
+    return partial(predictor.classify_batch, labelled_images(support, predictor))
 
 
 def _image_line(text: Text, found: ImageClassification | None) -> str:

@@ -232,14 +232,30 @@ def images_named(places: Sequence[str], model: ReaderOfImages) -> list[ImageText
     return [found for place in places for found in _at(place, model)]
 
 
-def labelled_images(place: Path) -> list[tuple[ImageInput, str]]:
-    """The images in a folder or archive, each with the name of the folder it lies in.
+Support = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PLACE",
+        help="For a few-shot model: a folder or zip of labelled images, CLASS/IMAGE.",
+        show_default=False,
+    ),
+]
+
+
+def labelled_images(place: Path | None, model: FewShotClassifier) -> list[tuple[ImageInput, str]]:
+    """The images in a folder or archive that a few-shot model learns from, each with the name of the folder it lies in.
 
     Raises:
-        InputError: for an image in no folder, or one that cannot be read.
+        InputError: where there is no place, for an image in no folder, or one that cannot be read.
     """
     from regard.data.images import open_images
 
+    if place is None:
+        task = model.task
+        raise InputError(
+            f"this is a few-shot model and needs labelled images; give {task.ways} classes with {task.shots} "
+            "image(s) of each as CLASS/IMAGE in a folder: --support FOLDER"
+        )
     images = open_images(place)
     bare = [name for name in images if "/" not in name]
     if bare:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import print_rich, say
-from regard.cli.inputs import MOTIFS, images_named, labelled_images, words_of
+from regard.cli.inputs import MOTIFS, Support, images_named, labelled_images, words_of
 from regard.cli.settings import Model, To
 from regard.errors import InputError
 
@@ -25,16 +25,6 @@ DOTS_PER_INCH = 130
 VIEW_SUFFIXES = (".html", ".htm", ".png", ".svg", ".json")
 EVENTS_SHOWN = 128
 """Of a piece of music that is named by its place."""
-
-
-Support = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="PLACE",
-        help="For a few-shot model: a folder or zip of labelled images, CLASS/IMAGE.",
-        show_default=False,
-    ),
-]
 
 
 def look(
@@ -245,13 +235,7 @@ def _episode(model: Path, image: str, support: Path | None) -> tuple[Any, list[A
     from regard.tasks.loading import load
 
     classifier = load(model, task="few_shot")
-    if support is None:
-        task = classifier.task
-        raise InputError(
-            f"this is a few-shot model and needs labelled images; give {task.ways} classes with {task.shots} "
-            "image(s) of each as CLASS/IMAGE in a folder: --support FOLDER"
-        )
-    return classifier, labelled_images(support), _one_image(image, classifier)
+    return classifier, labelled_images(support, classifier), _one_image(image, classifier)
 
 
 def _one_image(place: str, model: Any) -> Any:
