@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,6 +12,9 @@ from regard.generation import (
     FixedLength,
     Forbid,
     GnmtLength,
+    Greedy,
+    NextToken,
+    Paths,
     RelativeLength,
     Sample,
     StopSequence,
@@ -176,3 +181,44 @@ def test_nothing_to_do_and_nothing_to_choose(toys, sentences, watcher):
     toy.bias[4] = torch.nan
     with pytest.raises(InputError, match="not finite"):
         generate(toy, sentences)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), length=st.integers(0, 3))
+def test_one_pass_over_the_logits_finds_what_the_chain_of_changes_does(toys, data, length):
+    """Ties, forbidden tokens that are the most probable, numbers that are not finite, ids that no token has."""
+    values = st.sampled_from([0.0, 1.0, 2.0, 2.0, -math.inf, math.inf, math.nan])
+    rows = data.draw(st.lists(st.lists(values, min_size=5, max_size=5), min_size=1, max_size=3))
+    never = tuple(data.draw(st.lists(st.integers(-1, 5), max_size=2)))
+    config = toys.Toy(vocabulary=5).config
+    paths = Paths.begin(len(rows), "cpu")
+    for _ in range(length):
+        paths = paths.lengthened(torch.full((len(rows),), 3), torch.zeros(len(rows)))
+
+    def chosen(*more):
+        choice = Greedy().begin(len(rows))
+        rules = NextToken(config=config, choice=choice, transforms=(Forbid(never), *more), minimum_length=2)
+        assert rules.is_plain is not bool(more)
+        try:
+            found, finished = rules(torch.tensor(rows), paths, torch.full((len(rows),), 9))
+        except InputError as error:
+            return str(error)
+        return found.tokens.tolist(), repr(found.log_probabilities.tolist()), finished.tolist()
+
+    assert chosen() == chosen(lambda logits, paths: logits)
+
+
+def test_paths_that_continue_themselves_are_those_that_are_advanced():
+    lengthened = advanced = Paths.begin(2, "cpu")
+    for step in range(3):
+        tokens, log_probabilities = torch.tensor([step, step + 5]), torch.tensor([-0.5, -step - 0.1])
+        lengthened = lengthened.lengthened(tokens, log_probabilities)
+        advanced = advanced.advanced(torch.arange(2), tokens, log_probabilities)
+        assert lengthened.length == advanced.length == step + 1
+        assert [part.tolist() for part in lengthened.newest] == [part.tolist() for part in advanced.newest]
+        if step == 1:  # read in between
+            assert lengthened.tokens.tolist() == advanced.tokens.tolist()
+    for part in ("sources", "tokens", "log_probabilities", "totals", "rows"):
+        assert torch.equal(getattr(lengthened, part), getattr(advanced, part))
+    chosen = torch.tensor([1])
+    assert torch.equal(lengthened.select(chosen).rows, advanced.select(chosen).rows)

@@ -345,4 +345,5 @@ class KVBuffer:
 
 
 def _first(buffer: KVBuffer, length: int) -> KeysValues:
-    return KeysValues(buffer.memory[0, :, :, :length], buffer.memory[1, :, :, :length], buffer)
+    filled = buffer.memory.narrow(3, 0, length)
+    return KeysValues(filled[0], filled[1], buffer)

@@ -32,6 +32,7 @@ def softmax_product(
     *,
     dropout: float = 0.0,
     training: bool = False,
+    batch_invariant: bool = False,
 ) -> Tensor:
     """softmax(c q . k + t) v over the visible keys, by the faster implementation.
 
@@ -42,13 +43,14 @@ def softmax_product(
         term: t, broadcasts to (B, H, L, S); None for none.
         dropout: probability of dropping a weight in training.
         training: whether this is training.
+        batch_invariant: whether a row gets the same bits alone and in any batch, see `BatchInvariant`; not in training.
 
     Returns:
         (B, H, L, Ev) in the dtype of the queries.
     """
     if training and _better_laid_out(inputs, dropout):
         return laid_out(inputs, value, scale, term, dropout)
-    return fused(inputs, value, scale, term, dropout if training else 0.0)
+    return fused(inputs, value, scale, term, dropout if training else 0.0, batch_invariant=batch_invariant)
 
 
 def _better_laid_out(inputs: AttentionInputs, dropout: float) -> bool:
@@ -65,10 +67,18 @@ def _better_laid_out(inputs: AttentionInputs, dropout: float) -> bool:
     return dropout > 0 or (middling and _slow_backward(inputs.query))
 
 
-def fused(inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor | None, dropout: float) -> Tensor:
+def fused(
+    inputs: AttentionInputs,
+    value: Tensor,
+    scale: float,
+    term: Tensor | None,
+    dropout: float,
+    *,
+    batch_invariant: bool = False,
+) -> Tensor:
     """PyTorch's `scaled_dot_product_attention`, which never stores the (L, S) weights."""
     if type(inputs.mask) is Packed and term is None:
-        return _each_text(inputs, inputs.mask, value, scale, dropout)
+        return _each_text(inputs, inputs.mask, value, scale, dropout, batch_invariant)
     # SDPA's `is_causal` aligns the triangle top left: right only where queries and keys are the same slots.
     mask = inputs.mask
     square = inputs.query.shape[2] == inputs.key.shape[2]
@@ -78,8 +88,9 @@ def fused(inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor | N
     exact = inputs.shape[3] <= LONG and _slow_backward(query)
     if exact:
         query, key, value = query.float(), key.float(), value.float()
+    alike = BatchInvariant() if batch_invariant else nullcontext()
     # Autocast would turn the float32 inputs back into bfloat16.
-    with torch.autocast(query.device.type, enabled=False) if exact else nullcontext():
+    with alike, torch.autocast(query.device.type, enabled=False) if exact else nullcontext():
         output = F.scaled_dot_product_attention(
             query,
             key,
@@ -95,7 +106,9 @@ def fused(inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor | N
     return output.to(inputs.query.dtype)
 
 
-def _each_text(inputs: AttentionInputs, mask: Packed, value: Tensor, scale: float, dropout: float) -> Tensor:
+def _each_text(
+    inputs: AttentionInputs, mask: Packed, value: Tensor, scale: float, dropout: float, batch_invariant: bool
+) -> Tensor:
     """Several texts packed in one row, computed one by one, so that no result depends on another text."""
     outputs, end = [], 0
     for length in mask.lengths:
@@ -107,8 +120,8 @@ def _each_text(inputs: AttentionInputs, mask: Packed, value: Tensor, scale: floa
             mask=mask.of_one(length),
             positions=Positions(length, length, device=value.device),
         )
-        outputs.append(fused(alone, value[:, :, own], scale, None, dropout))
-    return torch.cat(outputs, dim=2)
+        outputs.append(fused(alone, value[:, :, own], scale, None, dropout, batch_invariant=batch_invariant))
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
 
 
 def laid_out(inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor | None, dropout: float) -> Tensor:

@@ -128,6 +128,9 @@ class ScoredAttention(Attention):
     True
     """
 
+    batch_invariant: bool = False
+    """Whether the fused kernel of `forward` gives a row the same bits alone and in any batch, as within `BatchInvariant`."""
+
     def __init__(self, score: Score, alignment: Alignment | None = None, *, dropout: float = 0.0) -> None:
         super().__init__(dropout=dropout)
         self.score = score
@@ -168,4 +171,7 @@ class ScoredAttention(Attention):
             return super().forward(inputs, value)
         inputs.check_value(value)
         scale, term = product
-        return softmax_product(inputs, value, scale, term, dropout=self.dropout, training=self.training)
+        alike = self.batch_invariant
+        return softmax_product(
+            inputs, value, scale, term, dropout=self.dropout, training=self.training, batch_invariant=alike
+        )

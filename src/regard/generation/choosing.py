@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -147,6 +148,39 @@ def _argmax(logits: Tensor) -> Tensor:
     if logits.device.type != "cpu":
         return logits.max(dim=-1).indices
     return torch.from_numpy(logits.numpy().argmax(axis=-1))
+
+
+def allowed_best(logits: Tensor, forbidden: Sequence[tuple[int, ...]]) -> np.ndarray:
+    """The most probable token of each row that is not forbidden, on a processor; of equal ones, the lowest id.
+
+    The logits are not copied but for a row whose most probable token is forbidden.
+
+    Arguments:
+        logits: (N, V) float32.
+        forbidden: of each row the ids that it may not emit, in ascending order.
+
+    Returns:
+        (N,) int64; -1 for a row whose largest logit is not finite, or whose forbidden ids are not all the model's.
+
+    >>> allowed_best(torch.tensor([[1.0, 3.0, 3.0], [1.0, 3.0, 2.0], [1.0, torch.nan, 2.0]]), [(0,), (1,), ()]).tolist()
+    [1, 2, -1]
+    """
+    numbers = logits.detach().numpy()
+    found = numbers.argmax(axis=-1)  # where there is NaN, the first of it
+    for row, (own, never) in enumerate(zip(numbers, forbidden, strict=True)):
+        found[row] = _allowed(own, found[row], never)
+    return found
+
+
+def _allowed(numbers: np.ndarray, best: int, forbidden: tuple[int, ...]) -> int:
+    if forbidden:
+        if forbidden[0] < 0 or forbidden[-1] >= len(numbers):
+            return -1
+        if best in forbidden:
+            numbers = numbers.copy()
+            numbers[list(forbidden)] = -np.inf
+            best = int(numbers.argmax())
+    return best if math.isfinite(numbers[best]) else -1
 
 
 # Candidates in order, and numbers that can be ordered at all.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Generic, Self, TypeVar, cast
 
 import torch
@@ -20,7 +21,7 @@ from regard.generation.choosing import check_choosable, inverse_transform
 from regard.generation.hypothesis import Hypothesis, Paths
 from regard.generation.penalties import LengthLimit, StopRule, whole
 from regard.generation.transforms import LogitTransform
-from regard.layers import TARGET, CausalLM, CausalStack, DecoderState, Source, Tokens, join
+from regard.layers import TARGET, CausalLM, CausalStack, DecoderState, LeftToRight, Source, Tokens, join
 
 S = TypeVar("S", bound=DecoderState)
 D = TypeVar("D", bound=DecoderState)
@@ -91,10 +92,10 @@ class Continuation(Generic[S]):
         self.model = model
         self.before = before
         if batch_invariant is None:
-            kinds = {part.dtype for part in model.parameters()} if isinstance(model, nn.Module) else set()
-            batch_invariant = torch.bfloat16 in kinds
+            parts = model.parameters() if isinstance(model, nn.Module) else ()
+            batch_invariant = any(part.dtype == torch.bfloat16 for part in parts)
         self.batch_invariant = batch_invariant
-        self.same_alone = batch_invariant and _same_alone(model)
+        self.same_alone = batch_invariant and not self._own_rows and _same_alone(model)
         config = model.config
         self.config = ContinuationConfig(config.vocabulary, config.padding_id, config.padding_id, config.end_id)
 
@@ -116,7 +117,7 @@ class Continuation(Generic[S]):
             InputError: for an empty prompt.
         """
         source = _ending_together(source)
-        with BatchInvariant() if self.batch_invariant else nullcontext():
+        with BatchInvariant() if self.batch_invariant and not self._own_rows else nullcontext():
             state = self._read(source)
         return ContinuationState(source_valid=source.valid, reader=state, last=source.ids[:, -1])
 
@@ -141,13 +142,29 @@ class Continuation(Generic[S]):
     def _prefilled(self, tokens: Tokens, state: Any) -> Any:
         return self.model.prefill(tokens, state) if tokens.ids.shape[1] else state
 
+    @property
+    def _own_rows(self) -> bool:
+        """Whether the model gives a row the same bits in any batch without `BatchInvariant`."""
+        return isinstance(self.model, CausalStack) and self.model.batch_invariant_steps
+
     def step(self, tokens: Tensor, state: ContinuationState) -> tuple[Tensor, ContinuationState]:
         """Consume tokens (N,), or the last tokens of the prompts; return the logits (N, V) of the next, and the state after."""
+        return self._step(self.model.step, tokens, state)
+
+    def undisturbed(self) -> Callable[[Tensor, ContinuationState], tuple[Tensor, ContinuationState]]:
+        """`step`, for a caller between whose calls nothing changes the model, see `LeftToRight.undisturbed`."""
+        own = type(self).step is not Continuation.step or "step" in self.__dict__
+        if own or not isinstance(self.model, LeftToRight):
+            return self.step
+        return partial(self._step, self.model.undisturbed())
+
+    def _step(
+        self, step: Callable[[Tensor, Any], tuple[Tensor, Any]], tokens: Tensor, state: ContinuationState
+    ) -> tuple[Tensor, ContinuationState]:
         reader: Any = state.reader
-        own = isinstance(self.model, CausalStack) and self.model.batch_invariant_steps
-        plain = own or (self.same_alone and len(tokens) == 1 and reader.cache.seen is None)
+        plain = self._own_rows or (self.same_alone and len(tokens) == 1 and reader.cache.seen is None)
         with BatchInvariant() if self.batch_invariant and not plain else nullcontext():
-            logits, after = self.model.step(tokens if state.last is None else state.last, reader)
+            logits, after = step(tokens if state.last is None else state.last, reader)
         return logits, state.advanced(reader=after, last=None)
 
     def alignment(self, state: ContinuationState) -> Tensor:

@@ -14,7 +14,6 @@ prompt of somebody else.
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -26,7 +25,7 @@ from torch import Tensor
 
 from regard.attention import BatchInvariant
 from regard.errors import InputError
-from regard.generation.choosing import most_probable
+from regard.generation.choosing import allowed_best
 from regard.generation.hypothesis import Paths
 from regard.generation.penalties import whole
 from regard.generation.streaming import NextToken
@@ -301,7 +300,7 @@ class ContinuousBatch:
         """Short prompts, each as by itself; then their texts begin. After an error each is read alone."""
         model: Any = self.model
         try:
-            with BatchInvariant():
+            with self._exact():
                 state = model.read_texts([torch.tensor(each.prompt[:-1], dtype=torch.long) for each in requests])
         except Exception as error:
             if len(requests) == 1:
@@ -324,7 +323,7 @@ class ContinuousBatch:
             part = before[done : done + size]
             ids = torch.tensor([part])
             tokens = Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere")
-            with BatchInvariant():
+            with self._exact():
                 if request.scored:
                     logits, request.state = self.model.read(tokens, request.state)
                     self._score(request, logits[0].float(), request.prompt[done + 1 : done + 1 + len(part)])
@@ -393,14 +392,15 @@ class ContinuousBatch:
             return [Refused(key, error) for key in lost]
         logits = logits.float()
         log_probabilities = logits.log_softmax(dim=-1)
+        found = log_probabilities.numpy()
         plain = self._most_probable(logits)
         events: list[Event] = []
         staying: list[int] = []
         refused: set[Hashable] = set()
-        for place, row in enumerate(self._active):
+        for place, (row, best) in enumerate(zip(self._active, plain, strict=True)):
             rules = row.wanted.rules
-            if place in plain:
-                row.token = plain[place]
+            if best is not None:
+                row.token = best
                 finished = row.token in rules.ends
             else:
                 try:
@@ -411,39 +411,30 @@ class ContinuousBatch:
                         events.append(Refused(row.key, error))
                     refused.add(row.key)
                     continue
-                row.token, finished = int(row.paths.tokens[0, -1]), bool(ended)
+                row.token, finished = int(row.paths.newest[0]), bool(ended)
             row.length += 1
             end = "stop" if finished else "length" if row.length >= row.wanted.limit else ""
-            own = log_probabilities[place]
-            top = top_of(own, row.wanted.top)
-            events.append(Told(row.key, row.copy, row.token, float(own[row.token]), top, end))
+            top = top_of(log_probabilities[place], row.wanted.top)
+            events.append(Told(row.key, row.copy, row.token, float(found[place, row.token]), top, end))
             if not end:
                 staying.append(place)
         self._keep([place for place in staying if self._active[place].key not in refused])
         return [event for event in events if isinstance(event, Refused) or event.key not in refused]
 
-    def _most_probable(self, logits: Tensor) -> dict[int, int]:
-        """The next tokens of the rows with plain rules, by their places; of all of them at once, each as by itself.
+    def _most_probable(self, logits: Tensor) -> list[int | None]:
+        """The next tokens of the rows with plain rules, of all of them at once.
 
-        Rows whose logits are not finite, or whose forbidden tokens the model does not have, are left to their own rules, which
-        say what is wrong.
+        None for other rows, and for those whose logits are not finite, or whose forbidden tokens the model does not have: their
+        own rules say what is wrong.
         """
-        by_forbidden: dict[tuple[int, ...], list[int]] = {}
-        for place, row in enumerate(self._active):
-            if row.wanted.rules.is_plain:
-                by_forbidden.setdefault(row.wanted.rules.forbidden(row.length), []).append(place)
-        found: dict[int, int] = {}
-        for never, places in by_forbidden.items():
-            if never and not 0 <= never[0] <= never[-1] < logits.shape[-1]:
-                continue
-            own = logits if len(places) == len(logits) else logits[places]
-            allowed = own.index_fill(-1, torch.tensor(never, dtype=torch.long), -torch.inf)
-            tokens = most_probable(allowed, self._active[places[0]].paths).tolist()
-            best = allowed.amax(dim=-1).tolist()
-            found |= {
-                place: token for place, token, value in zip(places, tokens, best, strict=True) if math.isfinite(value)
-            }
-        return found
+        plain = [row.wanted.rules.is_plain for row in self._active]
+        if not any(plain):
+            return [None] * len(plain)
+        never = [
+            row.wanted.rules.ruled_out(row.length) if own else () for row, own in zip(self._active, plain, strict=True)
+        ]
+        found = allowed_best(logits, never).tolist()
+        return [token if own and token >= 0 else None for token, own in zip(found, plain, strict=True)]
 
     def _keep(self, places: Sequence[int]) -> None:
         """Go on with these rows alone."""

@@ -49,7 +49,6 @@ class Hypothesis:
 # The hypotheses that are under way, one per row of the decoder's batch.
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Paths:
     """The tokens that each of N rows has emitted in T steps, and its previous rows. Transforms and stop rules read it.
 
@@ -66,11 +65,15 @@ class Paths:
     ([[7], [8]], [[1], [1]], [1, 1])
     """
 
-    sources: Tensor
-    tokens: Tensor
-    log_probabilities: Tensor
-    totals: Tensor
-    rows: Tensor
+    __slots__ = ("_later", "_whole", "sources")
+
+    def __init__(
+        self, *, sources: Tensor, tokens: Tensor, log_probabilities: Tensor, totals: Tensor, rows: Tensor
+    ) -> None:
+        self.sources = sources
+        self._whole = (tokens, log_probabilities, totals, rows)
+        # Of the steps after, in which each row continued itself; put together with those before when somebody reads them.
+        self._later: tuple[tuple[Tensor, Tensor], ...] = ()
 
     @classmethod
     def begin(cls, count: int, device: torch.device | str) -> Paths:
@@ -84,21 +87,59 @@ class Paths:
         )
 
     @property
+    def tokens(self) -> Tensor:
+        """(N, T) int64, emitted so far, without the start token."""
+        return self._columns()[0]
+
+    @property
+    def log_probabilities(self) -> Tensor:
+        """(N, T) float32, of these tokens."""
+        return self._columns()[1]
+
+    @property
+    def rows(self) -> Tensor:
+        """(N, T) int64, the batch row of each path in each call of `decoder.step`."""
+        return self._columns()[3]
+
+    @property
+    def totals(self) -> Tensor:
+        """(N,) float32, the sums of the log-probabilities."""
+        return self._columns()[2]
+
+    @property
+    def newest(self) -> tuple[Tensor, Tensor]:
+        """The last token of each row and its log-probability, (N,) each, after one step at least."""
+        return self._later[-1] if self._later else (self.tokens[:, -1], self.log_probabilities[:, -1])
+
+    @property
     def length(self) -> int:
         """T, tokens emitted so far."""
-        return self.tokens.shape[1]
+        return self._whole[0].shape[1] + len(self._later)
 
     def __len__(self) -> int:
-        return self.tokens.shape[0]
+        return self.sources.shape[0]
+
+    def _columns(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        if self._later:
+            tokens, log_probabilities, totals, rows = self._whole
+            for _, more in self._later:
+                totals = totals + more
+            later, of_later = (torch.stack(steps, dim=1) for steps in zip(*self._later, strict=True))
+            own = torch.arange(len(self), device=rows.device)[:, None].expand_as(later)
+            tokens, rows = torch.cat((tokens, later), dim=1), torch.cat((rows, own), dim=1)
+            self._whole = tokens, torch.cat((log_probabilities, of_later), dim=1), totals, rows
+            self._later = ()
+        return self._whole
 
     def select(self, rows: Tensor) -> Paths:
         """These rows, in that order, between two calls of the decoder."""
+        tokens, log_probabilities, totals, before = (part.index_select(0, rows) for part in self._columns())
         return Paths(
             sources=self.sources.index_select(0, rows),
-            tokens=self.tokens.index_select(0, rows),
-            log_probabilities=self.log_probabilities.index_select(0, rows),
-            totals=self.totals.index_select(0, rows),
-            rows=self.rows.index_select(0, rows),
+            tokens=tokens,
+            log_probabilities=log_probabilities,
+            totals=totals,
+            rows=before,
         )
 
     def advanced(self, parents: Tensor, tokens: Tensor, log_probabilities: Tensor) -> Paths:
@@ -109,20 +150,21 @@ class Paths:
             tokens: (M,) int64.
             log_probabilities: (M,) float32.
         """
-        return self.select(parents)._followed(parents, tokens, log_probabilities)
+        chosen = self.select(parents)
+        return Paths(
+            sources=chosen.sources,
+            tokens=torch.cat((chosen.tokens, tokens[:, None]), dim=1),
+            log_probabilities=torch.cat((chosen.log_probabilities, log_probabilities[:, None]), dim=1),
+            totals=chosen.totals + log_probabilities,
+            rows=torch.cat((chosen.rows, parents[:, None]), dim=1),
+        )
 
     def lengthened(self, tokens: Tensor, log_probabilities: Tensor) -> Paths:
         """`advanced` with each row continuing itself."""
-        return self._followed(torch.arange(len(self), device=tokens.device), tokens, log_probabilities)
-
-    def _followed(self, rows: Tensor, tokens: Tensor, log_probabilities: Tensor) -> Paths:
-        return Paths(
-            sources=self.sources,
-            tokens=torch.cat((self.tokens, tokens[:, None]), dim=1),
-            log_probabilities=torch.cat((self.log_probabilities, log_probabilities[:, None]), dim=1),
-            totals=self.totals + log_probabilities,
-            rows=torch.cat((self.rows, rows[:, None]), dim=1),
-        )
+        longer = object.__new__(Paths)
+        longer.sources, longer._whole = self.sources, self._whole
+        longer._later = (*self._later, (tokens, log_probabilities))
+        return longer
 
     def hypotheses(self, *, end_id: int, finished: Sequence[bool], scores: Sequence[float]) -> list[Hypothesis]:
         """Every row as a hypothesis; a final end token counts, but is not among its tokens."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from regard.generation.choosing import Choice, Chooser, Greedy, check_choosable, most_probable
+from regard.generation.choosing import Choice, Chooser, Greedy, allowed_best, check_choosable, most_probable
 from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver
 from regard.generation.penalties import (
     GnmtLength,
@@ -69,13 +69,22 @@ class NextToken:
 
     @property
     def is_plain(self) -> bool:
-        """Whether this is plain greedy search: no changes of logits, and only end tokens end a row."""
-        ruled = self.transforms or self.stop or self.forced_end or self.forced_start is not None
-        return self.choice is most_probable and not ruled
+        """Whether this is plain greedy search: no changes of logits but forbidden tokens, and only end tokens end a row."""
+        return self._most_probable and not (self.stop or self.forced_end or self.forced_start is not None)
+
+    @property
+    def _most_probable(self) -> bool:
+        """Whether the next token is the most probable one that is not forbidden."""
+        return self.choice is most_probable and all(type(change) is Forbid for change in self.transforms)
 
     def forbidden(self, length: int) -> tuple[int, ...]:
         """The tokens that no row may emit after this many tokens."""
         return forbidden_ids(self.config, self.minimum_length, length, self.end_tokens)
+
+    def ruled_out(self, length: int) -> tuple[int, ...]:
+        """`forbidden`, and the tokens that a transform forbids, in ascending order."""
+        own = [index for change in self.transforms if isinstance(change, Forbid) for index in change.ids]
+        return tuple(sorted({*self.forbidden(length), *own})) if own else self.forbidden(length)
 
     @property
     def ends(self) -> tuple[int, ...]:
@@ -94,11 +103,13 @@ class NextToken:
             InputError: for NaN or infinite logits, and if every token is forbidden.
         """
         end_id = self.config.end_id
-        allowed = Forbid(self.forbidden(paths.length))(logits, paths)
-        for transform in self.transforms:
-            allowed = transform(allowed, paths)
-        check_choosable(allowed.amax(dim=-1), paths.length)
-        tokens = self.choice(allowed, paths)
+        tokens = self._best(logits, paths.length)
+        if tokens is None:
+            allowed = Forbid(self.forbidden(paths.length))(logits, paths)
+            for transform in self.transforms:
+                allowed = transform(allowed, paths)
+            check_choosable(allowed.amax(dim=-1), paths.length)
+            tokens = self.choice(allowed, paths)
         if self.forced_start is not None and paths.length == 0:
             tokens = torch.full_like(tokens, self.forced_start)
         if self.forced_end:
@@ -109,6 +120,13 @@ class NextToken:
         for rule in self.stop:
             finished = finished | rule(paths)
         return paths, finished
+
+    def _best(self, logits: Tensor, length: int) -> Tensor | None:
+        """The next tokens of plain rules, in one pass over the logits; None for other rules, and where something is wrong."""
+        if logits.device.type != "cpu" or not self._most_probable:
+            return None
+        found = allowed_best(logits, [self.ruled_out(length)] * logits.shape[0])
+        return None if -1 in found.tolist() else torch.from_numpy(found)
 
 
 @torch.no_grad()
@@ -127,8 +145,15 @@ def stream(
     forced_start: int | None = None,
     end_tokens: tuple[int, ...] = (),
     observer: SearchObserver | None = None,
+    undisturbed: bool = False,
 ) -> Iterator[Step]:
-    """Decode one hypothesis per source row, or several samples, and yield each step. Arguments as for `generate`.
+    """Decode one hypothesis per source row, or several samples, and yield each step.
+
+    Arguments:
+        undisturbed: whether whoever takes the steps changes nothing of the model between them but its hooks. In plain greedy
+            search without an observer a model for inference is then examined once, and not before each token.
+
+    The others are those of `generate`.
 
     >>> from types import SimpleNamespace
     >>> from regard.layers import Tokens
@@ -173,14 +198,17 @@ def stream(
             state = state.select(rows)
         sources = tuple(range(len(rows)))
         paused = getattr(observer, "search_paused", None)
+        alone = undisturbed and observer is None and following.is_plain
+        step = getattr(decoder, "undisturbed", lambda: decoder.step)() if alone else decoder.step
+        soonest = int(limits.min())
         while sources:
-            logits, state = decoder.step(tokens, state)
+            logits, state = step(tokens, state)
             paths, finished = following(logits.float(), paths, limits)
-            tokens, log_probabilities = paths.tokens[:, -1], paths.log_probabilities[:, -1]
-            leaving = finished | (limits <= paths.length)
+            tokens, log_probabilities = paths.newest
             emitted = tuple(tokens.tolist())
-            step = Step(sources=sources, tokens=emitted, log_probabilities=tuple(log_probabilities.tolist()), left={})
-            if bool(leaving.any()):
+            made = Step(sources=sources, tokens=emitted, log_probabilities=tuple(log_probabilities.tolist()), left={})
+            if paths.length >= soonest or bool(finished.any()):
+                leaving = finished | (limits <= paths.length)
                 gone, staying = leaving.nonzero().squeeze(1), (~leaving).nonzero().squeeze(1)
                 ended = paths.select(gone)
                 divisor = length_penalty(paths.length)
@@ -189,15 +217,15 @@ def stream(
                     finished=finished[gone].tolist(),
                     scores=[total / divisor for total in ended.totals.tolist()],
                 )
-                step.left.update(zip(ended.sources.tolist(), hypotheses, strict=True))
-                results.update(step.left)
+                made.left.update(zip(ended.sources.tolist(), hypotheses, strict=True))
+                results.update(made.left)
                 paths, tokens, limits = paths.select(staying), tokens[staying], limits[staying]
                 sources = tuple(paths.sources.tolist())
                 if sources:
-                    state = state.select(staying)
+                    state, soonest = state.select(staying), int(limits.min())
             if paused is not None:
                 paused()
-            yield step
+            yield made
     if observer is not None:
         answers = [results[row] for row in range(len(rows))]
         observer.search_finished([answers[first : first + draws] for first in range(0, len(rows), draws)])
@@ -273,6 +301,7 @@ def generate(
         forced_start=forced_start,
         end_tokens=end_tokens,
         observer=observer,
+        undisturbed=True,
     ):
         results.update(step.left)
     return [results[row] for row in sorted(results)]

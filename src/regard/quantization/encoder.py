@@ -24,6 +24,7 @@ from regard.layers import EncoderBlock, FeedForward, Residual, TextEmbedding, Te
 from regard.quantization.encoder_linear import PackedLinear, dtype_of, packed_linear
 from regard.quantization.linear import (
     BITS,
+    LINEARS,
     Precision,
     QuantizedLinear,
     QuantizedPrecision,
@@ -187,7 +188,7 @@ def _is_plain(block: nn.Module) -> bool:
         not unsupported_attention(block.attention)
         and not unsupported_plain_heads(block.attention)
         and type(feedforward) is FeedForward
-        and all(type(part) in (nn.Linear, QuantizedLinear) for part in (feedforward.inner, feedforward.outer))
+        and all(type(part) in LINEARS for part in (feedforward.inner, feedforward.outer))
         and all(type(part) is Residual and type(part.before) is nn.Identity for part in residuals)
         and all(type(part.after) is nn.LayerNorm for part in residuals)
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -17,10 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Rotary
+from regard.attention import BatchInvariant, Rotary
 from regard.errors import InputError, nearest
 from regard.layers import ACTIVATIONS, Activation
 from regard.quantization.interface import LinearStruct
+from regard.quantization.invariance import InvariantActivation
 from regard.quantization.memory import LargePages
 from regard.quantization.native import Kernels, kernels
 
@@ -186,6 +188,8 @@ AFTER_LINEAR: tuple[AfterLinear, ...] = ("none", "relu", "gelu_tanh", "gelu", "s
 
 def activation_name(function: object) -> Activation | None:
     """What an activation is called; None where it is none of `ACTIVATIONS`, which the kernels all have."""
+    if isinstance(function, InvariantActivation):
+        function = function.function
     return next((name for name, own in ACTIVATIONS.items() if _parts(function) == _parts(own)), None)
 
 
@@ -216,6 +220,9 @@ class QuantizedLinear(nn.Module):
     >>> (quantized(x) - layer(x)).abs().max().item() < 0.05, quantized.weight.shape
     (True, torch.Size([3, 6]))
     """
+
+    batch_invariant: bool = False
+    """Whether a row of a product in bfloat16 has the same bits alone and in any batch; one in 8 or 4 bits always has."""
 
     values: Tensor
     scales: Tensor | None
@@ -280,29 +287,33 @@ class QuantizedLinear(nn.Module):
     def product(self, input: Tensor) -> Tensor:
         """As `forward`, without gradients."""
         if self.scales is None:
-            bias = self.bias
-            return F.linear(input.to(self.values.dtype), self.values, None if bias is None else bias.bfloat16()).float()
+            bias = None if self.bias is None else self.bias.bfloat16()
+            x = input.to(self.values.dtype)
+            with BatchInvariant() if self.batch_invariant else nullcontext():
+                product = F.linear(x, self.values, bias)
+            return product.float()
         library = kernels().library
         if library is None:
             raise RuntimeError("weights are laid out for kernels that are not there")
-        x = input.detach().float().reshape(-1, self.in_features)
+        x = input.float()
         if self.in_features % GROUP:
             x = F.pad(x, (0, -self.in_features % GROUP))
-        x, rows = x.contiguous(), x.shape[0]
-        y = torch.empty(rows, self.out_features)
+        x, before = x.contiguous(), input.shape[:-1]
+        rows, y = before.numel(), torch.empty(*before, self.out_features)
         struct = self.struct()
         scratch = torch.empty(library.regard_linear_scratch(struct, rows), dtype=torch.uint8)
         library.regard_linear(struct, x.data_ptr(), rows, y.data_ptr(), self.out_features, scratch.data_ptr())
-        return y.view(*input.shape[:-1], self.out_features)
+        return y
 
     def struct(self, activation: AfterLinear = "none") -> LinearStruct:
         """What the kernels are given: it points into the tensors here."""
-        bits = 16 if self.scales is None else self.bits
+        held: Any = self._buffers  # asked for by name, each would be looked for among the attributes first
+        values, scales, bias = held["values"], held["scales"], held["filled_bias"]
         outputs, inputs = self.out_features, self.in_features
-        if self.scales is not None:
+        if scales is not None:
             outputs, inputs = outputs + -outputs % UNIT, inputs + -inputs % GROUP
-        scales = None if self.scales is None else self.scales.data_ptr()
-        places = self.values.data_ptr(), scales, self.filled_bias.data_ptr()
+        places = values.data_ptr(), None if scales is None else scales.data_ptr(), bias.data_ptr()
+        bits = 16 if scales is None else self.bits
         return LinearStruct(outputs, inputs, bits, AFTER_LINEAR.index(activation), *places)
 
     def extra_repr(self) -> str:
@@ -333,6 +344,22 @@ class QuantizedLinear(nn.Module):
         raise InputError("a model with quantized weights stays as it is, on the processor it was made for")
 
 
+class FloatLinear(nn.Linear):
+    """`nn.Linear` in float32 for inference."""
+
+    batch_invariant: bool = False
+    """Whether a row has the same bits alone and in any batch (`regard.attention.BatchInvariant`)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(..., inputs) to (..., outputs)."""
+        with BatchInvariant() if self.batch_invariant else nullcontext():
+            return super().forward(input)
+
+
+LINEARS = (nn.Linear, FloatLinear, QuantizedLinear)
+"""Plain linear layers, of whose classes the kernels know what they compute."""
+
+
 class _Differentiable(torch.autograd.Function):
     """A quantised layer whose gradient is that of the weights it multiplies with; rounding of the input is left out."""
 
@@ -353,10 +380,10 @@ def linear_for(
     compiled: Kernels | None = None,
     memory: LargePages | None = None,
 ) -> nn.Module:
-    """A linear layer of a precision, its weights in `memory`: `nn.Linear` in float32, else a `QuantizedLinear`."""
+    """A linear layer of a precision, its weights in `memory`: a `FloatLinear` in float32, else a `QuantizedLinear`."""
     if precision != "float32":
         return QuantizedLinear(weight, bias, BITS.get(precision, 16), compiled=compiled, memory=memory)
-    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
+    layer = FloatLinear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
     own = weight.detach().float()
     own = own.clone(memory_format=torch.contiguous_format) if memory is None else memory.keep(own)
     layer.weight = nn.Parameter(own, requires_grad=False)

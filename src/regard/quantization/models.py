@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from regard.attention import (
     AttentionInputs,
@@ -48,6 +49,7 @@ from regard.layers.state import side_by_side
 from regard.models.encoder_decoder import TransformerState
 from regard.models.transformer import Transformer, TransformerDecoder, TransformerEncoder
 from regard.quantization.encoder import quantized_encoder
+from regard.quantization.invariance import set_batch_invariant
 from regard.quantization.linear import (
     BITS,
     INFERENCE_ONLY,
@@ -65,6 +67,7 @@ from regard.quantization.stack import (
     SourceRead,
     StackKernel,
     block_pasts,
+    has_hooks,
     unsupported_in,
     unsupported_place,
     visible_columns,
@@ -86,8 +89,11 @@ class InferenceOnly(nn.Module, ABC):
         """Find the fast path, once all modules are in their places."""
         self.precision = precision
         self.slow = built.slowness(BITS[precision]) if precision in BITS else ""
-        self.kernel = StackKernel.of(*self._parts(), built)
         self.eval()
+        self._find_kernel(built)
+
+    def _find_kernel(self, built: Kernels) -> None:
+        self.kernel = StackKernel.of(*self._parts(), built)
 
     @abstractmethod
     def _parts(self) -> tuple[Sequence[Any], nn.Module, nn.Module]:
@@ -124,9 +130,9 @@ class InferenceOnly(nn.Module, ABC):
             if isinstance(part, QuantizedLinear):
                 part.values = memory.keep(part.values)
                 part.scales = None if part.scales is None else memory.keep(part.scales)
-            elif type(part) is nn.Linear:
+            elif isinstance(part, nn.Linear):
                 part.weight.data = memory.keep(part.weight)
-        self.kernel = StackKernel.of(*self._parts(), built)
+        self._find_kernel(built)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: the numbers that the weights were rounded from are gone.
@@ -173,7 +179,9 @@ class InferenceEmbedding(nn.Module):
 
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
         """(B, L) ids and (B, L) positions to (B, L, D) float32."""
-        return self.tokens(ids).float() * self.scale + self.positions(positions).float()
+        vectors = self.tokens(ids).float()
+        scaled = vectors if self.scale == 1 else vectors * self.scale
+        return scaled + self.positions(positions).float()
 
 
 COMPUTED = ("forward", "hidden", "read", "prefill", "step", "logits", "_entered", "_through", "_mask", "_rule")
@@ -222,6 +230,11 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         self.output = linear_for(*model.output_map(), precision, built, memory)
         self._prepare(precision, built)
 
+    def _find_kernel(self, built: Kernels) -> None:
+        super()._find_kernel(built)
+        set_batch_invariant(self, self.batch_invariant_steps)
+        super()._find_kernel(built)  # which remembers the parts as they are now
+
     def _parts(self) -> tuple[Sequence[Any], nn.Module, nn.Module]:
         return list(self.layers), self.norm, self.output  # type: ignore[return-value]
 
@@ -246,19 +259,70 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         return self.kernel is not None and self.kernel.head is not None
 
     def _by_rows(self) -> AbstractContextManager[object]:
-        """Where steps have the same bits in any batch, what is read block by block has them too."""
-        return BatchInvariant() if self.batch_invariant_steps else nullcontext()
+        """Where steps have the same bits in any batch, what is read block by block has them too.
+
+        Its parts see to that (`set_batch_invariant`); where others may be in their place, a mode around all that is computed.
+        """
+        kernel = self.kernel
+        by_parts = kernel is None or kernel.head is None or kernel.untouched
+        return nullcontext() if by_parts else BatchInvariant()
 
     def step(self, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
         """As `CausalTransformer`: all in one call of the kernel without recording."""
         kernel = self.kernel
         if kernel is None or kernel.head is None or not kernel.untouched:
             return super().step(tokens, state)
+        return self._step_by_kernel(kernel, tokens, state)
+
+    def undisturbed(self) -> Callable[[Tensor, CausalState], tuple[Tensor, CausalState]]:
+        """As `LeftToRight.undisturbed`: whether the blocks are as they were is asked here, and not before each step.
+
+        Hooks are seen from the next step on, whoever registers them: each takes a number, of which there is one count.
+        """
+        kernel, hooks = self.kernel, RemovableHandle.next_id
+        own = "step" in self.__dict__ or any(map(has_hooks, self.embedding.modules()))
+        if own or kernel is None or kernel.head is None or not kernel.untouched:
+            return self.step
+
+        def step(tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
+            if RemovableHandle.next_id != hooks:
+                return self.step(tokens, state)
+            return self._step_by_kernel(kernel, tokens, state)
+
+        return step
+
+    def _step_by_kernel(self, kernel: StackKernel, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
+        if self._reads_all(state):
+            return self._plain_step(kernel, tokens, state)
         ids = tokens.unsqueeze(1)
         entered = self._entered(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), state)
         present = self._lengthened(entered, state.cache.layers)
         found, after = self._by_kernel(kernel, entered, present, logits=True), entered.after
         return found, replace(after, cache=after.cache.filled((present,)))
+
+    def _reads_all(self, state: CausalState) -> bool:
+        """Whether all texts have one length, and the next token of each sees all that was before it."""
+        cache, slots = state.cache, state.length + 1
+        return (
+            state.width == 1
+            and state.lengths is None
+            and cache.seen is None
+            and bool(cache.layers)
+            and all(window is None or slots <= window for window in self.sliding_windows)
+        )
+
+    def _plain_step(self, kernel: StackKernel, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
+        """What `_entered` and `_by_kernel` come to for such texts, without masks and tables of positions."""
+        cache, slots = state.cache, state.length + 1
+        if self.maximum_length is not None and slots > self.maximum_length:
+            check_length(slots, self.maximum_length, "text")
+        positions = torch.full(tokens.shape, state.length)
+        x = self.embedding(tokens[:, None], positions[:, None])
+        present = cache.layers[0].lengthened(1)
+        visible = (None,) * len(kernel.structs)
+        found = kernel(x.flatten(0, 1), SharedRows(present), visible, positions=positions, logits=True)
+        grown = KVCache((present,), (*cache.widths, 1), capacity=cache.capacity)
+        return found, state.advanced(cache=grown)
 
     def _through(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
         """As `CausalStack`, the keys and values of all blocks together: by the kernel without recording, else block by block."""

@@ -34,7 +34,7 @@ from regard.quantization.interface import (
     Pointer,
     RotaryStruct,
 )
-from regard.quantization.linear import AFTER_LINEAR, GROUP, UNIT, AfterLinear, QuantizedLinear, activation_name
+from regard.quantization.linear import AFTER_LINEAR, GROUP, LINEARS, UNIT, AfterLinear, QuantizedLinear, activation_name
 from regard.quantization.native import Kernels
 
 KERNEL_HEAD = 32
@@ -142,23 +142,27 @@ SETTINGS = ("eps", "activation", "power", "parallel", "neighbours")
 class Untouched:
     """Whether modules still consist of what they consisted of, and nobody looks at them, changes or compiled them.
 
-    It is asked at every step, of some hundred modules, so all loops are the interpreter's own.
+    It is asked at every step but those of `InferenceDecoder.undisturbed`, of some hundred modules, so all loops are the
+    interpreter's own.
 
     Arguments:
         namespaces: of each module.
-        hooks: of each module, those before and after its forward pass, and those of all modules.
-        contents: what each has for modules, parameters and buffers: what is there when it is read.
+        empty: what has to stay empty: the hooks of each module, before and after its forward pass, those of all modules, and
+            where a module has no modules, parameters or buffers.
+        contents: what each has for modules, parameters and buffers, where it has any: what is there when it is read.
         objects: what that was, with a mark at its end.
         tensors: the parameters and buffers among them.
+        kept: what holds their memory while the kernel may read it, whatever becomes of them.
         places: where their numbers stand, for `parameter.data = other` puts others under the same parameter.
         settings: namespaces that have one of `SETTINGS`, the name in each, and what it was.
     """
 
     namespaces: tuple[dict[str, Any], ...]
-    hooks: tuple[Mapping[int, Any], ...]
+    empty: tuple[Mapping[Any, Any], ...]
     contents: tuple[ValuesView[Any], ...]
     objects: tuple[Any, ...]
     tensors: tuple[Tensor, ...]
+    kept: tuple[Tensor, ...]
     places: tuple[int, ...]
     settings: tuple[tuple[dict[str, Any], ...], tuple[str, ...], tuple[Any, ...]]
 
@@ -166,9 +170,10 @@ class Untouched:
     def of(cls, modules: Sequence[nn.Module]) -> Self:
         """Of these modules and all that is in them, as they are now."""
         every = list(dict.fromkeys(part for module in modules for part in module.modules()))
-        contents = tuple(held.values() for part in every for held in (part._modules, part._parameters, part._buffers))
+        held = [own for part in every for own in (part._modules, part._parameters, part._buffers)]
+        contents = tuple(own.values() for own in held if own)
         objects = tuple(chain.from_iterable(contents))
-        tensors = tuple(held for held in objects if isinstance(held, Tensor))
+        tensors = tuple(part for part in objects if isinstance(part, Tensor))
         said = [(part.__dict__, name) for part in every for name in SETTINGS if name in part.__dict__]
         return cls(
             tuple(part.__dict__ for part in every),
@@ -176,10 +181,12 @@ class Untouched:
                 global_hooks._global_forward_hooks,
                 global_hooks._global_forward_pre_hooks,
                 *(hooks for part in every for hooks in (part._forward_hooks, part._forward_pre_hooks)),
+                *(own for own in held if not own),
             ),
             contents,
             (*objects, MARK),
             tensors,
+            tuple(map(Tensor.detach, tensors)),
             tuple(map(Tensor.data_ptr, tensors)),
             (
                 tuple(space for space, _ in said),
@@ -189,7 +196,7 @@ class Untouched:
         )
 
     def __bool__(self) -> bool:
-        if any(self.hooks) or any(any(map(operator.contains, self.namespaces, repeat(name))) for name in OUTSIDE):
+        if any(self.empty) or any(any(map(operator.contains, self.namespaces, repeat(name))) for name in OUTSIDE):
             return False
         now = chain(chain.from_iterable(self.contents), (MARK,))
         if not all(map(operator.is_, now, self.objects)):
@@ -296,23 +303,24 @@ class StackKernel:
         Raises:
             IndexError: for a position that the blocks have no rotation for.
         """
-        if self.positions is not None and len(x) and int(positions.max()) >= self.positions:
+        rows = x.shape[0]
+        if self.positions is not None and rows and int(positions.max()) >= self.positions:
             raise IndexError(f"position {int(positions.max())} of a model with {self.positions} rotary positions")
         y = x.clone(memory_format=torch.contiguous_format)  # which the kernel changes in place
         own, read = past.struct(), None if source is None else source.held.struct()
         columns = own.columns if read is None else max(own.columns, read.columns)
-        scratch = torch.empty(self.library.regard_blocks_scratch(self.structs, len(x), columns), dtype=torch.uint8)
+        scratch = torch.empty(self.library.regard_blocks_scratch(self.structs, rows, columns), dtype=torch.uint8)
         about: tuple[Any, ...] = (None, None, -1, None)
         if source is not None:
             about = (read, source.visible.data_ptr(), source.block, source.queries.data_ptr())
         places = [None if seen is None else seen.data_ptr() for seen in visible]
-        found = torch.empty(len(x), self.head.real) if logits and self.head is not None else None
+        found = torch.empty(rows, self.head.real) if logits and self.head is not None else None
         last = (None, None) if found is None else (self.head, found.data_ptr())
         self.library.regard_blocks(
             self.structs,
             len(self.structs),
             y.data_ptr(),
-            len(x),
+            rows,
             width,
             positions.data_ptr(),
             own,
@@ -513,4 +521,4 @@ def _unsupported_net(feedforward: nn.Module) -> str:
 
 
 def _is_linear(layer: nn.Module) -> bool:
-    return type(layer) in (nn.Linear, QuantizedLinear)
+    return type(layer) in LINEARS
