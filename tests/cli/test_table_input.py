@@ -109,7 +109,7 @@ def test_the_column_that_the_model_was_trained_on_is_read_and_told(command, tmp_
     assert said["probabilities"] == pytest.approx(alone["probabilities"], abs=1e-6)
     bare = tmp_path / "bare.csv"
     bare.write_text("win the bus\nsee you\n")
-    assert "bare.csv: has no header, so its first line is a text too" in command("classify", run, "-i", bare).err
+    assert "bare.csv: has no header, so its first line is read as a text" in command("classify", run, "-i", bare).err
     other = tmp_path / "other.csv"
     other.write_text("No;when;words\n1;2026-01-01;win\n2;2026-01-02;see\n")
     assert "its columns are 'No', 'when', 'words'; say which column" in command("classify", run, "-i", other).refusal()

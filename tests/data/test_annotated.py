@@ -112,7 +112,7 @@ def test_parquet(tmp_path):
         [(1, "a", 1), (2, "b", 0)],
     )
     (tmp_path / "rows.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(InputError, match="is no Parquet file that can be read"):
+    with pytest.raises(InputError, match="is not a readable Parquet file"):
         list(read_pairs(file))
     with pytest.raises(InputError, match="no such file"):
         list(read_pairs(str(tmp_path / "none.parquet")))

@@ -169,4 +169,4 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     )
     assert "line too long" in error(write(tmp_path, "b.jsonl", '{"context": "' + "x" * 10_000_000))
     assert "did you mean 'swag'?" in error(tmp_path, format="swags")
-    assert "name one at least" in error([])
+    assert "name at least one" in error([])

@@ -44,8 +44,8 @@ def test_pairs_without_named_columns(tmp_path, text, expected, told):
             "id,english,german\n1,a,b\n2,c,d\n",
             "its columns are 'id', 'english', 'german'; .*data.source=0 data.target=1",
         ),
-        ("1,a,b\n2,c,d\n3,e,f\n", "the first holds a number for each row; .*data.source=0"),
-        ("question,dog\na,b\nc,d\n", "may name the columns or be data; .*data.source=0"),
+        ("1,a,b\n2,c,d\n3,e,f\n", "the first contains row numbers; .*data.source=0"),
+        ("question,dog\na,b\nc,d\n", "may be a header or data; .*data.source=0"),
     ],
 )
 def test_pairs_whose_columns_are_doubtful_are_refused(tmp_path, text, words):
@@ -97,8 +97,8 @@ def test_labelled_texts_without_named_columns(tmp_path, text, count, first, told
     ("text", "words"),
     [
         ("id,wording,kind\n" + SPAM, r"its columns are 'id', 'wording', 'kind'; .*data.text=0 data.label=1"),
-        (SPAM, "has no header, and its first column holds a number for each row; .*data.text=0"),
-        ("what,kind\n" + "buy,spam\nhello,ham\n" * 4, "may name the columns or be data; .*data.text=0"),
+        (SPAM, "has no header, and its first column contains row numbers; .*data.text=0"),
+        ("what,kind\n" + "buy,spam\nhello,ham\n" * 4, "may be a header or data; .*data.text=0"),
         ("text,review,label\na,b,c\n", None),
         ("comment,review,label\na,b,c\n", "its columns are 'comment', 'review', 'label'"),
     ],

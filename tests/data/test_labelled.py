@@ -276,7 +276,7 @@ def test_word_in_context(tmp_path: Path) -> None:
     assert (row.text, row.pair, row.label, row.places) == ("Hook a fish .", "He hooked it .", "same", (0, 1))
     assert malformed.by_reason == {"place outside the text": 1}
     write(tmp_path, "test.data.txt", data.read_text())
-    assert "its labels are in a file of their own" in error(tmp_path / "test.data.txt", format="wic")
+    assert "its labels are in a separate file" in error(tmp_path / "test.data.txt", format="wic")
     (row,) = read_labelled(tmp_path / "test.data.txt", format="wic", labelled=False)
     assert row.label is None
     other = write(tmp_path, "other", "F\nF\n")
@@ -303,8 +303,8 @@ def test_senses_of_a_word(tmp_path: Path) -> None:
 
 def test_a_known_set_settles_its_columns(tmp_path: Path) -> None:
     file = write(tmp_path, "a.tsv", "nothing\tknown\n")
-    assert "says itself where text and label are" in error(file, format="sst2", text=1)
-    assert "says itself where text and label are" in error(file, format="sst2", number=True)
+    assert "already sets the columns and labels" in error(file, format="sst2", text=1)
+    assert "already sets the columns and labels" in error(file, format="sst2", number=True)
     assert "names its columns, among them '#1 String' and '#2 String' and 'Quality'" in error(file, format="mrpc")
     assert "did you mean 'sst2'?" in error(file, format="sst-2")
     message = error(file, format="sst2")
@@ -372,7 +372,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         assert "iconv -f UTF-16" in error(write(tmp_path, "b", "text\tlabel\nä\tb\n".encode("utf-16")), format=format)
         assert "is a binary file" in error(write(tmp_path, "c", bytes(range(256)) * 100), format=format)
         assert "ends too early" in error(write(tmp_path, "d", gzip.compress(b"a\t1\n" * 9000)[:-20]), format=format)
-    assert "name one at least" in error([])
+    assert "name at least one" in error([])
     assert "iconv" in error(write(tmp_path, "e.tsv", "Käse\tcheese\n".encode("latin-1")))
 
 
@@ -381,7 +381,7 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
     assert "no column 'label' in the header; did you mean 'lable'?" in error(file, text="text", label="label")
     assert "no column 7" in error(file, text="text", label=7)
     assert "columns count from 0" in error(file, text=-1, label=0)
-    assert "the first line has to name them" in error(file, text="text", header=False)
+    assert "the first line must be a header" in error(file, text="text", header=False)
     assert "no column 1" in error(write(tmp_path, "b.csv", "text\na\n"), text="text")
     assert "has a header and no rows" in error(write(tmp_path, "c.csv", "text,label\n"))
     assert "are keys here" in error(write(tmp_path, "a.jsonl", '{"text": "a", "label": "b"}'), label=1)

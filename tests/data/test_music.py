@@ -131,8 +131,8 @@ def test_a_marker_says_where_the_continuation_begins(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "is no MIDI file"),
-        (b"RIFF....RMID", "is no MIDI file"),
+        (b"", "is not a MIDI file"),
+        (b"RIFF....RMID", "is not a MIDI file"),
         (b"MThd\x00\x00", "is a damaged MIDI file"),
         (b"MThd\x00\x00\x00\x06\x00\x01\x00\x02\x00\x60MTrk\x00\x00\x00\x04\x00\x90\x3c", "is a damaged MIDI file"),
         (b"MThd\x00\x00\x00\x06\x00\x01\x00\x01\xe7\x28MTrk\x00\x00\x00\x04\x00\xff\x2f\x00", "film frames"),

@@ -110,12 +110,12 @@ def test_chorales_of_each_split(chorales):
     ("content", "said"),
     [
         ("{", "not JSON"),
-        ("[]", "holds no chorales"),
+        ("[]", "is not a file of chorales"),
         ('{"valid": []}', "has no train pieces; it has valid"),
         ('{"train": [[[60, "x"]]]}', "train piece 1, step 1"),
-        ('{"train": [[[60, 128]]]}', "no list of MIDI pitches"),
+        ('{"train": [[[60, 128]]]}', "is not a list of MIDI pitches"),
         ('{"train": [[[1, 2, 3, 4, 5]]]}', "5 pitches for 4 voices"),
-        ('{"train": [3]}', "no list of steps"),
+        ('{"train": [3]}', "is not a list of steps"),
     ],
 )
 def test_files_of_chorales_that_are_none(content, said, tmp_path):

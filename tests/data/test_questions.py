@@ -135,19 +135,19 @@ def test_offsets_count_characters_of_any_script(tmp_path_factory: pytest.TempPat
 
 
 BAD_QUESTIONS = [
-    (question("x", [("Paris", 14)]), "answer is not the text there", "'Paris', and at 14 stands 'aris.'"),
-    (question("x", [("Paris", 13), ("Rome", 13)]), "answer is not the text there", "'Rome'"),
-    (question("x", [("paris", 13)]), "answer is not the text there", "'paris'"),
+    (question("x", [("Paris", 14)]), "answer is not the text at its position", "'Paris', but the context at 14 is 'aris.'"),
+    (question("x", [("Paris", 13), ("Rome", 13)]), "answer is not the text at its position", "'Rome'"),
+    (question("x", [("paris", 13)]), "answer is not the text at its position", "'paris'"),
     (question("x", [("Paris", -1)]), "answer outside the context", "at -1 of 35 characters"),
     (question("x", [("old.", 32)]), "answer outside the context", "at 32 of 35 characters"),
     (question("x", [("Paris", 10**12)]), "answer outside the context", "at 1000000000000"),
-    (question("x", [("Paris", "13")]), "answer without a place", "'13'"),  # type: ignore[list-item]
-    (question("x", [("Paris", None)]), "answer without a place", "None"),  # type: ignore[list-item]
-    (question("x", [("Paris", True)]), "answer without a place", "True"),
+    (question("x", [("Paris", "13")]), "answer without a position", "'13'"),  # type: ignore[list-item]
+    (question("x", [("Paris", None)]), "answer without a position", "None"),  # type: ignore[list-item]
+    (question("x", [("Paris", True)]), "answer without a position", "True"),
     (question("x", [("", 3)]), "empty answer", ""),
     (question("x", [(3, 3)]), "not a text", "answer is 3"),  # type: ignore[list-item]
     (question("x", []), "no answer", ""),
-    (question("x", is_impossible=True), "impossible, and yet answered", "Paris"),
+    (question("x", is_impossible=True), "impossible but answered", "Paris"),
     (question("x", is_impossible="no"), "impossible is not true or false", ""),
     (question("x", question=""), "empty question", ""),
     (question("x", question="a\0b"), "NUL character", ""),
@@ -194,9 +194,9 @@ def test_articles_and_paragraphs_that_are_none(tmp_path: Path) -> None:
 
 
 BAD_LINES = [
-    ({"answer": "Paris", "answer_start": 3}, "answer is not the text there"),
-    ({"answer": "Paris"}, "answers without places"),
-    ({"answer": ["Paris", "Ann"], "answer_start": [13]}, "answers without places"),
+    ({"answer": "Paris", "answer_start": 3}, "answer is not the text at its position"),
+    ({"answer": "Paris"}, "answers without positions"),
+    ({"answer": ["Paris", "Ann"], "answer_start": [13]}, "answers without positions"),
     ({}, "no answer"),
     ({"context": 3}, "not a text"),
 ]
@@ -237,5 +237,5 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     assert "UTF-16" in error(write(tmp_path, content.encode("utf-16")))
     assert "ends too early" in error(write(tmp_path, gzip.compress(content.encode())[:-20]))
     assert "nested too deeply" in error(write(tmp_path, b"[" * 100_000), format="squad")
-    assert "name one at least" in error([])
+    assert "name at least one" in error([])
     assert "did you mean 'squad'?" in error(tmp_path, format="squat")

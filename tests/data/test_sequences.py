@@ -140,7 +140,7 @@ def test_too_few_sources_are_refused_at_once(kind):
     """Never a hang, and never the same few sources over and over."""
     few = {"kind": kind, "symbols": 3, "shortest": 1, "longest": 2}
     with pytest.raises(
-        InputError, match=r"only about \d+ different sources .* 5000 are wanted; raise symbols or longest"
+        InputError, match=r"only about \d+ different sources .* 5000 are needed; raise symbols or longest"
     ):
         Sequences("train", size=5000, **few)
     assert len(list(Sequences("train", size=2, **few))) == 2

@@ -139,7 +139,7 @@ def test_it_is_a_function_of_seed_draw_and_row_alone():
 
 
 def test_too_few_sentinels_are_told_before_anything_is_made():
-    with pytest.raises(InputError, match="568 tokens has 28 spans taken out and the tokenizer has 20 sentinels"):
+    with pytest.raises(InputError, match="568 tokens has 28 removed spans, and the tokenizer has 20 sentinels"):
         SpanCorruption().corrupt([text(568)], [0], SENTINELS[:20])
     SpanCorruption().corrupt([text(568)], [0], SENTINELS[:28])
 

@@ -134,7 +134,7 @@ def test_types() -> None:
 
 
 def test_unknown_tags_and_schemes_are_named() -> None:
-    with pytest.raises(InputError, match=r"tag 'S-PER' is not of the scheme BIO; it has O, and B, I"):
+    with pytest.raises(InputError, match=r"tag 'S-PER' is not in the scheme BIO, which has O, and B, I"):
         spans_of(["O", "S-PER"])
     with pytest.raises(InputError, match="tag 'o'"):
         convert(["o"], "BIO", "BIOES")
@@ -142,7 +142,7 @@ def test_unknown_tags_and_schemes_are_named() -> None:
         spans_of([""])
     with pytest.raises(InputError, match="scheme 'BIOSE' is not known; did you mean 'BIOES'"):
         repair([], "BIOSE")
-    with pytest.raises(InputError, match=r"the tags \('NNP', 'VB'\) are of no scheme"):
+    with pytest.raises(InputError, match=r"the tags \('NNP', 'VB'\) do not encode spans"):
         scheme_of([["NNP", "VB"]])
     with pytest.raises(InputError, match="of no scheme"):
         scheme_of([["S-A", "U-A"]])

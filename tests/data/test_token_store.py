@@ -261,7 +261,7 @@ def test_a_file_of_another_size_is_named(tmp_path: Path, name: str, change: int)
     file = tmp_path / "store" / name
     content = file.read_bytes()
     file.write_bytes(content[:change] if change < 0 else content + bytes(change))
-    with pytest.raises(InputError, match=rf"{name}: has .* bytes where .* belong"):
+    with pytest.raises(InputError, match=rf"{name}: has .* bytes instead of .*"):
         TokenStore.open(tmp_path / "store")
 
 

@@ -132,7 +132,7 @@ def test_an_archive_that_is_not_deflated_is_not_unpacked(tmp_path):
         start = content.index(mark) + place
         content[start : start + 4] = struct.pack("<I", 9)
     (tmp_path / "a.zip").write_bytes(content)
-    with pytest.raises(InputError, match="packed in a way that is not read"):
+    with pytest.raises(InputError, match="uses a compression method that is not read"):
         open_images(tmp_path / "a.zip").read("a.png")
 
 
@@ -182,7 +182,7 @@ def test_a_packed_line_without_an_end_is_given_up(tmp_path, monkeypatch):
 def test_a_packed_document_is_read_up_to_a_bound(tmp_path, monkeypatch):
     monkeypatch.setattr("regard.data.objects.LARGEST", 3_000_000)
     (tmp_path / "a.json.gz").write_bytes(packed(b" ", 5))
-    with pytest.raises(InputError, match="the most that is read as one document"):
+    with pytest.raises(InputError, match="the limit for one document"):
         read_predictions(tmp_path / "a.json.gz")
 
 
@@ -362,7 +362,7 @@ def test_an_idx_file_that_says_it_is_huge_takes_no_room(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("place", "content", "said"), [(6, b"\xff\xff", "is no zip archive"), (46, b"\0", "no images")]
+    ("place", "content", "said"), [(6, b"\xff\xff", "is not a readable zip archive"), (46, b"\0", "no images")]
 )
 def test_a_damaged_list_of_an_archive_is_told(place, content, said, tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:

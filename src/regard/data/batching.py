@@ -1,4 +1,4 @@
-"""Batches by token count, in an order that is a pure function of seed and epoch; and mixing several data sets in proportion."""
+"""Batches by token count, in an order that is a pure function of seed and epoch; and proportional mixing of data sets."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from regard.models.config import check
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batches:
-    """Cuts a data set into batches of examples of like length, each within a budget of tokens.
+    """Cuts a data set into batches of examples of similar length, each within a budget of tokens.
 
-    Nothing here moves forward: `epoch(e)` is computed from the seed and `e` alone, so a run resumed in the middle of an epoch
-    finds the very batches it would have had. Examples of equal cost fall in a new order each epoch, and so do batches.
+    There is no internal state: `epoch(e)` is computed from the seed and `e` alone, so a run that is resumed in the middle of
+    an epoch gets the same batches as an uninterrupted run. The order of batches, and of examples of equal length, differs
+    from epoch to epoch.
 
     Arguments:
-        lengths: (N, columns) integers, tokens of each example per column (source and target, say).
-        maximum_tokens: the budget of one batch, in tokens of all columns together, padding included. An example that is
-            longer by itself makes a batch of its own.
-        seed: of the order.
-        spread: lengths are blurred by up to this share before sorting, so that batches mix like lengths and not only equal
-            ones.
-        rows: by the number of an epoch the examples in it, of which some may come twice; all of them where None.
+        lengths: (N, columns) integers, the number of tokens of each example per column (for example source and target).
+        maximum_tokens: the budget of one batch, in tokens of all columns together, padding included. A single example that
+            exceeds the budget becomes a batch of its own.
+        seed: seed of the random order.
+        spread: each length is multiplied by a random factor in [1, 1 + spread] before sorting, so that a batch mixes similar
+            lengths and not only equal ones.
+        rows: a function from the epoch number to the indices of its examples, which may repeat; None for all examples.
 
     Raises:
-        InputError: for a budget below one token or a data set with nothing in it.
+        InputError: for a budget below one token or an empty data set.
 
     >>> batches = Batches(np.array([[2, 2], [9, 9], [3, 2], [2, 3]]), maximum_tokens=18, seed=1)
     >>> sorted(sorted(batch.tolist()) for batch in batches.epoch(0))
@@ -48,7 +49,7 @@ class Batches:
             raise InputError("there is nothing to make batches of; the data set has no example")
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
-        """The batches of one pass over the data: arrays of example indices, every example of the epoch in exactly one.
+        """The batches of one epoch: arrays of example indices. Every example of the epoch is in exactly one batch.
 
         Arguments:
             epoch: 0, 1, 2, ...
@@ -62,7 +63,7 @@ class Batches:
         return [batches[i] for i in generator.permutation(len(batches))]
 
     def in_order(self) -> list[np.ndarray]:
-        """Batches for evaluation: shortest examples first, no chance involved."""
+        """Batches for evaluation: shortest examples first, without randomness."""
         return self._cut(np.argsort(self.lengths.sum(axis=1), kind="stable"))
 
     def _cut(self, order: np.ndarray) -> list[np.ndarray]:
@@ -83,19 +84,19 @@ class Batches:
 class Mixing:
     """Proportional mixing with an artificial limit (Raffel et al. 2020, section 3.5.2).
 
-        rate_m = min(e_m, K)^(1/T) / sum_n min(e_n, K)^(1/T),   e_m examples in data set m
+        rate_m = min(e_m, K)^(1/T) / sum_n min(e_n, K)^(1/T),   where data set m has e_m examples
 
-    An epoch holds sum_n min(e_n, K) examples, each data set its rate of them. Of a data set that is larger than its part another
-    stretch comes in every epoch, in random order, until all of it was learned from and it begins again; one that is smaller
-    comes several times.
+    An epoch has sum_n min(e_n, K) examples, of which data set m contributes the share rate_m. If a data set has more examples
+    than it contributes per epoch, each epoch takes the next examples of a random permutation, and a new permutation starts
+    when all were used. If it has fewer, its examples repeat within the epoch.
 
     Arguments:
-        limit: K; None for none.
-        temperature: T; 1 mixes by size, and the larger the more alike the parts become.
-        seed: of the order.
+        limit: K, the size that is assumed for larger data sets; None for no limit.
+        temperature: T, at least 1. 1 mixes in proportion to size; larger values make the shares more equal.
+        seed: seed of the permutations.
 
     Raises:
-        InputError: for a limit or temperature that is none.
+        InputError: for a limit or a temperature below 1.
     """
 
     limit: int | None = None
@@ -109,10 +110,13 @@ class Mixing:
         check(self.temperature >= 1, "data.temperature", self.temperature, "at least 1", "1 mixes by size")
 
     def counts(self, sizes: np.ndarray) -> np.ndarray:
-        """How many examples of each data set an epoch holds, one at least.
+        """The number of examples that each data set contributes to an epoch, at least one.
 
         Arguments:
-            sizes: (M,), the examples of each, at least 1.
+            sizes: (M,) integers, the number of examples of each data set, at least 1.
+
+        Returns:
+            (M,) int64.
 
         >>> Mixing(limit=100).counts(np.array([50, 1000, 100])).tolist()
         [50, 100, 100]
@@ -126,11 +130,14 @@ class Mixing:
         return np.rint(limited.sum() * rates / rates.sum()).astype(np.int64).clip(1)
 
     def rows(self, sizes: np.ndarray, epoch: int) -> np.ndarray:
-        """The examples of an epoch, all data sets standing one after another: a function of the seed and the epoch.
+        """The examples of an epoch: a function of the seed and the epoch.
 
         Arguments:
-            sizes: (M,), the examples of each, at least 1.
+            sizes: (M,) integers, the number of examples of each data set, at least 1.
             epoch: 0, 1, 2, ...
+
+        Returns:
+            Indices into the concatenation of all data sets.
 
         >>> Mixing(limit=2).rows(np.array([1, 4]), 0).tolist()[0]
         0

@@ -1,4 +1,4 @@
-"""Reading multiple-choice questions in a stream: SWAG's CSV, RACE's JSON, and JSONL."""
+"""Reading multiple-choice questions one by one from SWAG's CSV, RACE's JSON and JSONL files."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _ENDINGS = ("ending0", "ending1", "ending2", "ending3")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChoiceQuestion:
-    """A context and some ways to continue, one of them right.
+    """A context and several choices, one of them correct.
 
     Arguments:
-        context: what is read first.
-        question: what is before each choice: a question, or how the next sentence begins; empty where there is none.
-        choices: two or more.
-        answer: the right one, counted from 0; None in data without answers.
-        file: where it was read.
-        number: of the question in its file, from 1; in CSV and JSONL its line.
+        context: the text that is read first.
+        question: the text before each choice: a question, or the beginning of the next sentence; empty if there is none.
+        choices: the texts to choose from, two or more.
+        answer: the index of the correct choice, from 0; None in data without answers.
+        file: the file it was read from.
+        number: the number of the question in its file, from 1; in CSV and JSONL the line number.
 
     >>> ChoiceQuestion(context="It rains.", question="She", choices=("runs.", "flies."), answer=0, file="a", number=1).choices
     ('runs.', 'flies.')
@@ -67,23 +67,23 @@ def read_choices(
     on_error: Literal["skip", "stop"] | str = "skip",
     malformed: MalformedRows | None = None,
 ) -> Iterator[ChoiceQuestion]:
-    r"""The questions in a file, or in several one after another, one by one; no file is held in memory.
+    r"""The questions of one file, or of several in turn, one by one; no file is held in memory.
 
     Files are UTF-8, plain or gzip (recognised by content).
 
     Arguments:
-        path: a file or several. For `race` also a folder, as that set is distributed: every .txt file in it and below it.
-        format: `swag`, CSV with the columns sent1 (the context), sent2 (how the next sentence begins), ending0 to ending3 and
-            label; `race`, JSON with an article and lists of questions, options and answers (A, B, ...), one object in each line;
-            `jsonl`, in each line an object with `context`, `choices`, `answer` (counted from 0) and perhaps `question`; `auto`:
-            by the file's name and first line.
-        answered: whether answers are read. If not, no question has one, and files without them can be read.
-        on_error: what a malformed question does: `skip` (it is recorded and left out) or `stop` (`InputError`).
+        path: a file or several. For `race` also a folder, as RACE is distributed: every .txt file in it and in its subfolders.
+        format: `swag`: CSV with the columns sent1 (the context), sent2 (the beginning of the next sentence), ending0 to ending3
+            and label. `race`: one JSON object per line, with an article and lists of questions, options and answers (A, B,
+            ...). `jsonl`: one object per line with `context`, `choices`, `answer` (an index from 0) and optionally `question`.
+            `auto`: recognised by the file's name and first line.
+        answered: whether answers are read. If False, `answer` is None everywhere, and files without answers can be read.
+        on_error: what to do with a malformed question: `skip` (record it and leave it out) or `stop` (raise `InputError`).
         malformed: where malformed questions are recorded.
 
     Raises:
-        InputError: a file as a whole cannot be used (missing, empty, binary, wrongly encoded, broken gzip, no such column, no
-            usable question), from the call or while reading; or a question is malformed and `on_error` is `stop`.
+        InputError: if a file cannot be used at all (missing, empty, binary, wrong encoding, broken gzip, a column is missing,
+            no usable question); raised by the call or while reading. Also for a malformed question if `on_error` is `stop`.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "choices.jsonl"
@@ -168,7 +168,7 @@ def _from_race(name: str, lines: Iterator[Line], answered: bool) -> _Found:
 
 
 def _place(letter: object) -> object:
-    """The place that a capital letter stands for; anything else as it is."""
+    """The index of a capital letter, from A = 0; any other value unchanged."""
     return ord(letter) - ord("A") if isinstance(letter, str) and re.fullmatch("[A-Z]", letter) else letter
 
 
@@ -191,7 +191,7 @@ def _question(
     unit: str,
     answered: bool,
 ) -> ChoiceQuestion | MalformedRow:
-    """The question of checked parts, or the first fault of one."""
+    """The question made of these parts, or the first fault found in them."""
 
     def fault(reason: str, detail: str = "") -> MalformedRow:
         return malformed_row(name, number, reason, detail, unit)

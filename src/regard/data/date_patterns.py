@@ -1,8 +1,8 @@
-"""How CLDR says a date is written: patterns parsed into pieces, pieces composed into text with spans.
+"""CLDR's date patterns: patterns parsed into pieces, pieces composed into text with spans.
 
 A pattern such as ``EEEE, d 'de' MMMM 'de' y`` (Unicode Technical Standard 35, part 4, "Date Field Symbols")
-becomes a `Form`: a tuple of literals, names and numbers. Composing a form, rather than calling a formatter,
-tells us which characters of the text the year, the month and the day were written to.
+becomes a `Form`: a tuple of literals, names and numbers. Composing a form ourselves, instead of calling a formatter,
+gives the character positions of the year, the month and the day in the text.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ ZEROS = {
 }
 STYLE_WEIGHTS = {"full": 2.0, "long": 3.0, "medium": 2.0, "iso": 1 / 3, "slashes": 1 / 3, "dots": 1 / 3}
 YEAR_FIRST = {"iso": "y-MM-dd", "slashes": "y/MM/dd", "dots": "y.MM.dd"}
-PLAIN_WEIGHT = 3.0  # how much likelier a form as CLDR writes it is than each of its respellings
-NATIVE_SHARE = 1 / 3  # of the dates in a language that has digits of its own
+PLAIN_WEIGHT = 3.0  # a form as CLDR writes it is this many times as probable as each of its respellings
+NATIVE_SHARE = 1 / 3  # share of dates with native digits, in languages that have their own digits
 
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _DIGITS = re.compile(r"\d+")
@@ -68,12 +68,12 @@ class Names:
 
 
 Piece = str | Number | Names
-Reading = tuple[str, int]  # the order of the numbers ("dy", "yMd", ...) and the month named, 0 if none is
+Reading = tuple[str, int]  # the order of the numbers ("dy", "yMd", ...) and the month that is named, 0 if none is
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Form:
-    """One way to write any date: pieces in order, digits from `zero` up, sampled in proportion to `weight`."""
+    """One way to write any date: its pieces in order, the digit for zero, and its sampling weight."""
 
     locale: str
     style: str
@@ -90,12 +90,12 @@ class Form:
         return False
 
     def reading(self, month: int) -> Reading:
-        """What a text in this form says once its digits are known."""
+        """How to read a text in this form: the order of its numbers, and the month if it is named."""
         order = "".join(piece.field for piece in self.pieces if isinstance(piece, Number))
         return order, 0 if "M" in order else month
 
     def template(self, month: int, weekday: int) -> str:
-        """The text of a day of that month and weekday with its digits abstracted, as by `template_of`."""
+        """The text of a day of that month and weekday with its numbers replaced by zeros, as by `template_of`."""
         parts = []
         for piece in self.pieces:
             if isinstance(piece, str):
@@ -133,12 +133,12 @@ def compose(form: Form, day: datetime.date) -> tuple[str, dict[str, Span]]:
 
 
 def words(piece: Piece) -> tuple[str, ...]:
-    """The texts that a piece can add to a date, none for a number."""
+    """The texts that a piece can add to a date; empty for a number."""
     return (piece,) if isinstance(piece, str) else piece.names if isinstance(piece, Names) else ()
 
 
 def template_of(text: str) -> str:
-    """`text` with its numbers abstracted: zeros instead, four for a year and one for a day or a month.
+    """`text` with its numbers replaced by zeros: four zeros for a year, one for a day or a month.
 
     >>> template_of("9 May 2017") == template_of("31 May 1999")
     True
@@ -183,11 +183,11 @@ def script(character: str) -> str:
 
 
 def forms_of(code: str) -> tuple[Form, ...]:
-    """Every form of the locale `code` that a reader could resolve without being told the locale.
+    """Every form of the locale `code` that can be read without knowing the locale.
 
-    These are CLDR's Gregorian patterns full, long and medium (``yMMMd`` where medium has no month name), each
-    if it names the month or puts the year first, and three year-first forms in digits; all in Latin and in
-    native digits, and as CLDR writes them, in lower case, without accents, and both.
+    These are CLDR's Gregorian patterns full, long and medium (``yMMMd`` if medium has no month name), if they name the
+    month or put the year first, and three year-first forms in digits. Each comes with Latin and with native digits, and
+    in four spellings: as CLDR writes it, in lower case, without accents, and in lower case without accents.
     """
     locale = load_locale(code)
     digits = [("", "0", 1.0)]
@@ -212,11 +212,10 @@ def forms_of(code: str) -> tuple[Form, ...]:
 
 
 def load_locale(code: str) -> Locale:
-    """Babel's locale of that code.
+    """Babel's locale with this code.
 
     Raises:
-        InputError: where Babel is not installed.
-
+        InputError: if Babel is not installed.
     """
     try:
         from babel import Locale
@@ -226,10 +225,10 @@ def load_locale(code: str) -> Locale:
 
 
 def parse_pattern(pattern: str, locale: Locale) -> tuple[Piece, ...] | None:
-    """The pieces of a CLDR date pattern, or None where its text would not tell day, month and year apart.
+    """The pieces of a CLDR date pattern, or None if day, month and year could be confused in its texts.
 
-    Accepted are the fields y, M, L, d, E, c and G (the era, a constant here); refused are two-digit years,
-    months in digits unless the order is year, month, day, and numbers that touch.
+    The fields y, M, L, d, E, c and G (the era, constant here) are accepted. Two-digit years, months in digits (unless
+    the order is year, month, day) and adjacent numbers without a separator are refused.
     """
     pieces: list[Piece] = []
     tokens = list(_tokens(pattern))
@@ -253,7 +252,7 @@ def parse_pattern(pattern: str, locale: Locale) -> tuple[Piece, ...] | None:
         pieces += piece
     order = "".join(field for field, _ in tokens if field and field in "yMLd").replace("L", "M")
     in_digits = any(text in ("M", "MM", "L", "LL") for field, text in tokens if field)
-    if sorted(order) != ["M", "d", "y"] or (in_digits and order != "yMd") or not _told_apart(pieces):
+    if sorted(order) != ["M", "d", "y"] or (in_digits and order != "yMd") or not _unambiguous(pieces):
         return None
     return tuple(pieces)
 
@@ -263,12 +262,12 @@ def _patterns(locale: Locale) -> dict[str, str]:
     skeleton = locale.datetime_skeletons.get("yMMMd")
     if "MMM" not in patterns["medium"] and skeleton is not None and "MMM" in skeleton.pattern:
         patterns["medium"] = str(skeleton.pattern)
-    # Year-first forms come first: a language whose medium is one of them has it once, by that name.
+    # Year-first forms come first: if a language's medium pattern equals one of them, it is kept once, under that name.
     return YEAR_FIRST | patterns
 
 
 def _tokens(pattern: str) -> Iterator[tuple[str, str]]:
-    """(field letter, its run) for each field, ("", text) for each literal; quotes as in UTS 35."""
+    """(letter, run of that letter) for each field, ("", text) for each literal; quotes as in UTS 35."""
     for match in re.finditer(r"''|'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+", pattern):
         if match[0] == "''":
             yield "", "'"
@@ -279,7 +278,7 @@ def _tokens(pattern: str) -> Iterator[tuple[str, str]]:
 
 
 def _names(field: str, names: list[str]) -> list[Piece]:
-    """Names as one piece; where all are a number next to constant words ("tháng 5", "5월"), as that number."""
+    """Names as one piece; if each is its number next to constant text ("tháng 5", "5월"), that text and a number."""
     tidied = [tidy(name) for name in names]
     if field == "M" and "1" in tidied[0]:
         before, _, after = tidied[0].partition("1")
@@ -288,8 +287,8 @@ def _names(field: str, names: list[str]) -> list[Piece]:
     return [Names(field, tuple(tidied))]
 
 
-def _told_apart(pieces: list[Piece]) -> bool:
-    """Whether no numbers touch and nothing else is in digits."""
+def _unambiguous(pieces: list[Piece]) -> bool:
+    """Whether no two numbers are adjacent and no literal or name contains digits."""
     for left, right in pairwise(pieces):
         if isinstance(left, Number) and isinstance(right, Number):
             return False
@@ -297,7 +296,7 @@ def _told_apart(pieces: list[Piece]) -> bool:
 
 
 def _variants(pieces: tuple[Piece, ...], code: str) -> list[tuple[tuple[Piece, ...], str]]:
-    """The distinct spellings of `pieces`, plain first, each with the suffix that names it."""
+    """The distinct spellings of `pieces`, CLDR's own first, each with the suffix of its style name."""
     lower = _respelt(pieces, lambda text: lower_case(text, code))
     spellings = {pieces: ""}
     spellings.setdefault(lower, ", lower case")

@@ -1,8 +1,8 @@
-"""The builtin data set `dates`: dates as people write them in many languages, and what they mean in ISO 8601.
+"""The builtin data set `dates`: dates as people write them in many languages, with the same date in ISO 8601.
 
-The hello-world of attention: each character of ``2017-05-09`` is read from a known place in ``mardi 9 mai
-2017``, so that a model's attention can be compared with the truth. The texts come from CLDR through Babel;
-the calendar is the Gregorian one throughout. Needs ``pip install 'regard[builtin]'``.
+A first example of attention: each character of ``2017-05-09`` is read from a known position in ``mardi 9 mai 2017``, so
+a model's attention can be compared with the correct alignment. The texts come from CLDR through Babel; the calendar is
+always Gregorian. Needs ``pip install 'regard[builtin]'``.
 """
 
 from __future__ import annotations
@@ -58,18 +58,17 @@ _TYPO_ATTEMPTS = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DateExample:
-    """A date as written, and as meant.
+    """A written date and its ISO 8601 form.
 
     Attributes:
-        source: the text.
+        source: the date as written.
         target: the same day as "YYYY-MM-DD".
         locale: the CLDR code of the language.
         style: the pattern and its variants, such as "long, lower case, native digits".
         day: the calendar day.
-        alignment: for each of the ten characters of `target` the [start, end) span of characters of `source`
-            that it is read from, None for the two hyphens. A digit is read from the digit it copies; both
-            digits of a month from its name; both digits of "09" from a lone "9".
-
+        alignment: for each of the ten characters of `target` the [start, end) span of characters of `source` that it is
+            read from; None for the two hyphens. A digit is aligned with the digit it copies; both digits of a month with
+            the month's name; both digits of "09" with a single "9".
     """
 
     source: str
@@ -83,21 +82,21 @@ class DateExample:
 class Dates(Generated[DateExample]):
     """`size` random dates of one split; example i is a pure function of (seed, split, i).
 
-    The days from 1920 to 2039 are divided once and for all, 80/10/10, by a hash of the day: whatever the
-    seeds, no day of one split is ever in another. Every language is equally likely. No text has two readings:
-    a form whose text could stand for two dates in any of `LANGUAGES` is never written. The texts are those of
-    the CLDR release inside the installed Babel: another release may spell some differently.
+    A hash of the day assigns each day from 1920 to 2039 to a split, 80/10/10, independently of the seed: no day is in two
+    splits. All languages are equally probable. No text is ambiguous: a form whose text could mean two dates in any of
+    `LANGUAGES` is never written. The texts follow the CLDR release in the installed Babel; another release may spell some
+    differently.
 
     Arguments:
         split: "train", "validation" or "test".
-        size: number of examples; they are made when read, so any number costs nothing.
+        size: number of examples. They are generated when read, so a large number uses no memory.
         seed: another seed gives other examples of the same days.
         languages: codes from `LANGUAGES`.
-        typo_rate: the probability, from 0 to 1, that an example has one typo in its letters (see
-            `with_typo`). An example with a typo is always in a form that has letters.
+        typo_rate: the probability, from 0 to 1, that an example has one typo in its letters (see `with_typo`). An example
+            with a typo always has letters.
 
     Raises:
-        InputError: for an unknown split or language, a negative size, a rate outside [0, 1], or no Babel.
+        InputError: for an unknown split or language, a negative size, a rate outside [0, 1], or if Babel is not installed.
 
     >>> dates = Dates("train", size=1000, seed=0)
     >>> len(dates), dates[7] == Dates("train", size=8, seed=0)[7]
@@ -130,7 +129,7 @@ class Dates(Generated[DateExample]):
         self.typo_rate = typo_rate
 
     def sample(self, rng: Random) -> DateExample:
-        """An example."""
+        """One random example of the split."""
         locale = one_of(rng, self.languages)
         day = one_of(rng, split_days(self.split))
         typo = rng.random() < self.typo_rate
@@ -139,13 +138,13 @@ class Dates(Generated[DateExample]):
         return with_typo(example, rng) if typo else example
 
     def shown(self, name: str) -> str:
-        """A setting as `repr` has it; of the languages how many there are."""
+        """A setting as `repr` shows it; for the languages, their number."""
         return f"<{len(self.languages)}>" if name == "languages" else super().shown(name)
 
 
 @lru_cache(maxsize=len(SPLITS))
 def split_days(split: str) -> tuple[datetime.date, ...]:
-    """The days of a split, in order: eight tenths of 1920-2039 in "train", a tenth in each of the others.
+    """The days of a split, in order: 80% of the days of 1920-2039 in "train", 10% each in "validation" and "test".
 
     >>> len(split_days("train")) + len(split_days("validation")) + len(split_days("test"))
     43830
@@ -169,23 +168,21 @@ def written_forms(day: datetime.date, locale: str) -> list[DateExample]:
 
 
 def with_typo(example: DateExample, rng: Random) -> DateExample:
-    """The example with exactly one edit in the letters of its text, the alignment moved accordingly.
+    """The example with exactly one edit in the letters of its text; the alignment is adjusted.
 
-    The edit is, with equal chance, a letter replaced by another, left out, put in, or exchanged with its
-    neighbour. New letters are of the same script and case, among those the language's dates use. Numbers are
-    never touched, cut or joined, and an edit is refused where it turns the month into another month's name in
-    any language, or makes the text stand for another date. What remains may still be one edit away from two
-    months ("9 ju 2017"). A text without letters is returned unchanged.
+    With equal probability the edit replaces a letter, deletes it, inserts one, or swaps it with its neighbour. New letters
+    have the same script and case and occur in the language's dates. Numbers are never changed, split or joined. An edit is
+    refused if it turns the month into the name of another month in any language, or makes the text mean another date. The
+    result may still be one edit away from two months ("9 ju 2017"). A text without letters is returned unchanged.
 
     Arguments:
-        example: a date as `Dates` or `written_forms` gives it.
-        rng: the source of chance; only its `random()` is used.
-
+        example: a date as returned by `Dates` or `written_forms`.
+        rng: the random number generator; only its `random()` is used.
     """
     if not any(map(str.isalpha, example.source)):
         return example
     for _ in range(_TYPO_ATTEMPTS):
-        edit = _draw_edit(example, rng)
+        edit = _sample_edit(example, rng)
         if edit is None:
             continue
         start, end, letters = edit
@@ -211,15 +208,15 @@ def _write(form: Form, day: datetime.date) -> DateExample:
 
 
 def _two_digits(source: str, span: Span) -> tuple[Span, Span]:
-    """Where both digits of a month or day are read: two digits one by one, a name or a lone digit twice."""
+    """The spans that the two digits of a month or day are read from: two single digits, or the same span twice."""
     start, end = span
     if end - start == 2 and source[start].isdigit():
         return (start, start + 1), (start + 1, end)
     return span, span
 
 
-def _draw_edit(example: DateExample, rng: Random) -> tuple[int, int, str] | None:
-    """An edit as (start, end, letters to put there), or None where the letter sampled cannot be edited so."""
+def _sample_edit(example: DateExample, rng: Random) -> tuple[int, int, str] | None:
+    """An edit as (start, end, replacement), or None if the sampled kind of edit is impossible at the sampled letter."""
     source = example.source
     position = one_of(rng, [place for place, character in enumerate(source) if character.isalpha()])
     letter = source[position]
@@ -240,7 +237,7 @@ def _draw_edit(example: DateExample, rng: Random) -> tuple[int, int, str] | None
 
 
 def _moved(source: str, span: Span, edit: tuple[int, int, str]) -> Span:
-    """The span after the edit; a letter put in at the edge of a month's name belongs to the name."""
+    """The span after the edit; a letter inserted at the edge of a month's name becomes part of the name."""
     (first, last), (start, end, letters) = span, edit
     growth = len(letters) - (end - start)
     if source[first].isdigit():
@@ -255,7 +252,7 @@ def _same_date(example: DateExample, source: str, alignment: tuple[Span | None, 
     """Whether the edited text still has its numbers and a month, and no form reads it as another day."""
     if re.findall(r"\d+", source) != re.findall(r"\d+", example.source):
         return False
-    # A letter that composes with the mark after it would shift the alignment of whoever normalises the text.
+    # A letter that composes with a following mark would shift the alignment when the text is normalised.
     if not unicodedata.is_normalized("NFC", source):
         return False
     span = alignment[5] or (0, 0)
@@ -270,34 +267,33 @@ def _check_language(code: str) -> None:
     load_locale(code)
 
 
-# The table behind the data set: every way to write a date in every language, and what it can mean.
+# The table behind the data set: every way to write a date in every language, and the dates it can mean.
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Forms to sample from, those with letters first, and the running sum of their weights."""
+    """Forms to sample from, those with letters first, and the cumulative sum of their weights."""
 
     forms: tuple[Form, ...]
     cumulative: tuple[float, ...]
     with_letters: int
 
     def sample(self, uniform: float, *, letters: bool) -> Form:
-        """The form at `uniform`, in [0, 1), among all forms, or among those with letters if there are any."""
+        """The form at quantile `uniform`, in [0, 1), of all forms, or of those with letters if `letters` and there are any."""
         count = self.with_letters if letters and self.with_letters else len(self.forms)
         return self.forms[bisect(self.cumulative, uniform * self.cumulative[count - 1], 0, count - 1)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DateTable:
-    """All that can be written.
+    """All the ways in which the data set writes dates.
 
     Attributes:
         choices: the forms by (locale, month, weekday).
-        readings: what each template that is written says.
-        ambiguous: the templates that are not written, because two readings share them.
-        months: the months that a name, case folded, stands for in any language.
-        alphabet: for each locale, its letters by script and whether they are capitals.
-
+        readings: how to read each template that is written.
+        ambiguous: the templates that are not written because they have two readings.
+        months: for each case-folded month name, the numbers of the months it means in any language.
+        alphabet: for each locale, its letters by script and by whether they are capitals.
     """
 
     choices: dict[tuple[str, int, int], Choice]
@@ -309,7 +305,7 @@ class DateTable:
 
 @lru_cache(maxsize=1)
 def date_table() -> DateTable:
-    """The table of all `LANGUAGES`, made at the first call (about a third of a second).
+    """The table of all `LANGUAGES`, built by the first call (about a third of a second).
 
     >>> len(date_table().choices) == len(LANGUAGES) * 12 * 7
     True
@@ -318,7 +314,7 @@ def date_table() -> DateTable:
 
 
 def build_table(forms: Mapping[str, Sequence[Form]]) -> DateTable:
-    """The table of these forms by locale, less the templates with two readings, in one language or in two."""
+    """The table of these forms by locale, without the templates that have two readings, in one language or across languages."""
     found: dict[str, set[Reading]] = defaultdict(set)
     templates: dict[tuple[str, int, int], list[tuple[Form, str]]] = {}
     for code, each in forms.items():
@@ -330,7 +326,7 @@ def build_table(forms: Mapping[str, Sequence[Form]]) -> DateTable:
                 for form, template in row:
                     found[template].add(form.reading(month))
     ambiguous = frozenset(template for template, readings in found.items() if len(readings) > 1)
-    # Most rows keep the same forms, so they share one choice.
+    # Most keys keep the same forms, so they share one `Choice`.
     shared: dict[tuple[str, tuple[str, ...]], Choice] = {}
     choices = {}
     for key, row in templates.items():
@@ -349,9 +345,9 @@ def build_table(forms: Mapping[str, Sequence[Form]]) -> DateTable:
 
 
 def read_date(text: str) -> datetime.date | None:
-    """The one day that `text` stands for if it is in a form of the data set, else None.
+    """The day that `text` means if it has a form of the data set, else None.
 
-    Numbers may be padded or not, and the weekday is not compared with the day.
+    Numbers may be zero-padded or not. The weekday is not checked.
 
     >>> read_date("9. listopada 2017."), read_date("9 listopada 2017")  # Croatian, Polish
     (datetime.date(2017, 10, 9), datetime.date(2017, 11, 9))

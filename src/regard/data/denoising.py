@@ -1,4 +1,4 @@
-"""BART's noise: spans of a text each replaced by one mask, and its sentences in another order (Lewis et al. 2020)."""
+"""BART's noise: each sampled span of a text replaced by one mask, and sentences permuted (Lewis et al. 2020)."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from regard.models.config import check
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Denoising:
-    """How a text is made noisy: sentence permutation, then text infilling (Lewis et al. 2020, sections 2.2 and 5).
+    """BART's noise: sentence permutation, then text infilling (Lewis et al. 2020, sections 2.2 and 5).
 
-        noise = round(density * n),   l_1, l_2, ... ~ Poisson(mean_span),   S = the least with l_1 + ... + l_S >= noise
+        noise = round(density * n),   l_1, l_2, ... ~ Poisson(mean_span),   S = the smallest S with l_1 + ... + l_S >= noise
 
-    Sentences are put in random order, all orders as probable. Then S spans are taken out, the last cut so that they have `noise`
-    tokens together, and one mask stands for each; a span of length 0 inserts a mask. The tokens that stay keep their order, and
-    all ways to lay them and the spans in one row have equal chances, so two masks may stand side by side. S is at most `noise`:
-    the last of so many takes what is left, and an input is never longer than its text. The target is the text as it was.
+    Sentences are permuted, all orders being equally probable. Then S spans are removed, the last shortened so that the spans
+    have `noise` tokens in total, and one mask replaces each; a span of length 0 inserts a mask. The other tokens keep their
+    order. All arrangements of spans among them are equally probable, so two masks may be adjacent. S is at most `noise`:
+    span number `noise` takes all the tokens still to be removed, so an input is never longer than its text. The target is the
+    original text.
 
-    The released code takes out whole words and may take out a few tokens more or less; here the counts are exact.
+    The released code removes whole words and may remove a few tokens more or fewer; here the counts are exact.
 
     Arguments:
-        density: share of the tokens taken out.
-        mean_span: of the Poisson distribution of a span's length.
-        permute: whether sentences are put in random order.
-        static: make the same noise in every epoch.
-        seed: of all chances.
+        density: share of the tokens that are removed, in [0, 1).
+        mean_span: mean of the Poisson distribution of span lengths, in tokens, at least 1.
+        permute: whether sentences are permuted.
+        static: whether every epoch has the same noise.
+        seed: random seed.
 
     Raises:
-        InputError: for a density or mean that is none.
+        InputError: for a density outside [0, 1) or a mean below 1.
     """
 
     density: float = 0.3
@@ -45,10 +46,13 @@ class Denoising:
         check(self.mean_span >= 1, "data.mean_span", self.mean_span, "at least 1", "3 is usual")
 
     def counts(self, lengths: np.ndarray) -> np.ndarray:
-        """How many tokens of each text are taken out.
+        """The number of tokens removed from each text.
 
         Arguments:
-            lengths: (N,), tokens of each text.
+            lengths: (N,) integers, the number of tokens of each text.
+
+        Returns:
+            (N,) int64.
 
         >>> Denoising().counts(np.array([512, 10, 1])).tolist()
         [154, 3, 0]
@@ -64,14 +68,17 @@ class Denoising:
         separators: Sequence[int] = (),
         draw: int | None = None,
     ) -> list[np.ndarray]:
-        """The noisy texts: a function of `seed`, `draw` and each text's row, whatever other texts are there.
+        """The noisy texts. Each is a function of `seed`, `draw` and its own row, independent of the other texts.
 
         Arguments:
-            texts: the ids of each, without special tokens.
-            rows: a number for each.
-            mask: the id that stands for a span.
-            separators: the ids that end a sentence, a full stop for one; without any a text is one sentence.
-            draw: a number that differs from epoch to epoch, without effect where `static`; None in evaluation.
+            texts: the token ids of each text, without special tokens.
+            rows: a number for each text, which selects its random numbers.
+            mask: the id that replaces a span.
+            separators: the ids that end a sentence, such as a full stop; if empty, a text is one sentence.
+            draw: a number that differs from epoch to epoch, without effect if `static`; None in evaluation.
+
+        Returns:
+            An int64 array of ids for each text.
 
         >>> noisy = Denoising(permute=False).corrupt([np.arange(20)], [0], mask=99)[0]
         >>> int((noisy != 99).sum()), len(noisy) <= 20
@@ -91,11 +98,14 @@ class Denoising:
 
 
 def sentence_ends(text: np.ndarray, separators: Sequence[int]) -> np.ndarray:
-    """Where each sentence ends: after separators, several in a row being one end, and where the text does.
+    """The end position of each sentence: after a run of separators, and at the end of the text.
 
     Arguments:
         text: (L,) ids.
         separators: the ids that end a sentence.
+
+    Returns:
+        Exclusive end positions, rising; the last is L.
 
     >>> sentence_ends(np.array([5, 0, 0, 6, 7, 0, 8]), [0]).tolist()
     [3, 6, 7]
@@ -108,43 +118,43 @@ def sentence_ends(text: np.ndarray, separators: Sequence[int]) -> np.ndarray:
 
 
 def permuted_sentences(text: np.ndarray, separators: Sequence[int], generator: np.random.Generator) -> np.ndarray:
-    """The sentences of a text in random order, all orders as probable; each keeps its separators.
+    """The sentences of a text in random order, all orders equally probable; each keeps its separators.
 
     Arguments:
         text: (L,) ids.
         separators: as in `sentence_ends`.
-        generator: of the chances.
+        generator: random number generator.
     """
     sentences = np.split(text, sentence_ends(text, separators)[:-1])
     return np.concatenate([sentences[place] for place in generator.permutation(len(sentences))])
 
 
 def span_lengths(noise: int, mean: float, generator: np.random.Generator) -> np.ndarray:
-    """Poisson lengths of spans that have `noise` tokens together, the last cut to fit; at most `noise` spans.
+    """Poisson-distributed span lengths with the sum `noise`, the last shortened to fit; at most `noise` spans.
 
     Arguments:
-        noise: tokens of all spans together.
-        mean: of the Poisson distribution.
-        generator: of the chances.
+        noise: the number of tokens in all spans together.
+        mean: mean of the Poisson distribution.
+        generator: random number generator.
     """
     lengths: list[int] = []
     left = noise
     while left > 0:
-        drawn = int(generator.poisson(mean))
-        length = left if len(lengths) == noise - 1 else min(drawn, left)
+        sampled = int(generator.poisson(mean))
+        length = left if len(lengths) == noise - 1 else min(sampled, left)
         lengths.append(length)
         left -= length
     return np.array(lengths, dtype=np.int64)
 
 
 def infilled(text: np.ndarray, lengths: np.ndarray, mask: int, generator: np.random.Generator) -> np.ndarray:
-    """A text with one mask in place of each span, a span of length 0 being an insertion.
+    """A text with one mask in place of each span; a span of length 0 inserts a mask.
 
     Arguments:
         text: (L,) ids.
-        lengths: (S,), of the spans, together at most L; they are taken out in this order.
-        mask: the id that stands for each.
-        generator: of the chances: each choice of places is as probable as another.
+        lengths: (S,) integers, the span lengths in the order of the spans, with a sum of at most L.
+        mask: the id that replaces each span.
+        generator: random number generator; all positions of the spans are equally probable.
     """
     kept = len(text) - int(lengths.sum())
     spans = np.zeros(kept + len(lengths), dtype=bool)

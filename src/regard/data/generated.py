@@ -1,4 +1,4 @@
-"""Builtin data that is sampled when it is read, and the chance it is sampled by: what all such data sets share."""
+"""The base class of builtin data sets whose examples are sampled when they are read, and their random numbers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from regard.errors import InputError, nearest
 SPLITS: tuple[str, ...] = ("train", "validation", "test")
 
 MOST = 100_000_000
-"""Examples of a data set: all are read before training begins."""
+"""The most examples of a data set: all are read before training begins."""
 
 ATTEMPTS = 2_000
-"""A tenth of all examples are in the smallest splits: that so many samples meet none of them has chance 1e-91."""
+"""How often a sample is repeated until it falls into the split. The smallest splits have a tenth of all examples, so all
+attempts fail with probability 1e-91."""
 
 Example = TypeVar("Example", covariant=True)
 Option = TypeVar("Option")
@@ -26,11 +27,12 @@ Option = TypeVar("Option")
 class Generated(Sequence[Example]):
     """`size` examples of one split; example i is a pure function of the settings, seed, split and i.
 
-    A data set says what it is called and samples one example. Settings are kept under the names that `__init__` has for them.
+    A subclass sets `called` and implements `sample`. It keeps each setting in an attribute with the name of the `__init__`
+    argument.
 
     Arguments:
         split: "train", "validation" or "test".
-        size: number of examples; they are made when read, so any number costs nothing.
+        size: number of examples. They are generated when read, so a large number uses no memory.
         seed: another seed gives other examples.
 
     Raises:
@@ -38,9 +40,9 @@ class Generated(Sequence[Example]):
     """
 
     called: ClassVar[str]
-    """What errors call the data set."""
+    """The name of the data set in messages."""
     noun: ClassVar[str] = "example"
-    """What they call one of it."""
+    """The name of one example in messages."""
 
     def __init__(self, split: str, *, size: int, seed: int) -> None:
         if split not in SPLITS:
@@ -55,7 +57,10 @@ class Generated(Sequence[Example]):
 
     @abstractmethod
     def sample(self, rng: Random) -> Example:
-        """An example of the split. Only the chance of `below` and `one_of` is the same in every version of Python."""
+        """One random example of the split.
+
+        Use `below` and `one_of` for random numbers: only these are the same in every version of Python.
+        """
 
     def __len__(self) -> int:
         return self.size
@@ -65,7 +70,7 @@ class Generated(Sequence[Example]):
     @overload
     def __getitem__(self, index: slice) -> list[Example]: ...
     def __getitem__(self, index: int | slice) -> Example | list[Example]:
-        """One example, or the list of a slice of them."""
+        """One example, or a list of examples for a slice."""
         if isinstance(index, slice):
             return [self[position] for position in range(*index.indices(self.size))]
         return self.sample(self.chance(index))
@@ -76,14 +81,14 @@ class Generated(Sequence[Example]):
         return f"{type(self).__name__}({self.split!r}, {settings})"
 
     def shown(self, name: str) -> str:
-        """A setting as `repr` has it."""
+        """A setting as `repr` shows it."""
         return repr(getattr(self, name))
 
     def chance(self, index: int) -> Random:
-        """What example `index` is sampled by.
+        """The random number generator that example `index` is sampled with.
 
         Raises:
-            IndexError: where there is no such example.
+            IndexError: if there is no such example.
         """
         position = index + self.size if index < 0 else index
         if not 0 <= position < self.size:
@@ -92,12 +97,12 @@ class Generated(Sequence[Example]):
 
 
 def hashed(text: str) -> int:
-    """A 64-bit hash that depends on the text alone, the same on every machine."""
+    """A 64-bit hash of the text, the same on every machine."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 def split_of(text: str) -> str:
-    """Where something with this text belongs: eight tenths of all in "train", one each in "validation" and "test".
+    """The split of an example with this text, by a hash: 80% are in "train", 10% each in "validation" and "test".
 
     >>> split_of("regard maps 1 2 3") in SPLITS
     True
@@ -107,16 +112,16 @@ def split_of(text: str) -> str:
 
 
 def below(rng: Random, count: int) -> int:
-    """A number from 0 to `count` - 1, all alike."""
-    # Of Random's methods only `random()` is promised to give the same numbers in every version of Python.
+    """A random integer from 0 to `count` - 1, all equally probable."""
+    # `random()` is the only method of Random that gives the same numbers in every version of Python.
     return int(rng.random() * count)
 
 
 def numbers(rng: Random, symbols: int, length: int) -> list[int]:
-    """So many numbers from 1 to `symbols`, all alike."""
+    """`length` random integers from 1 to `symbols`, all equally probable."""
     return [1 + below(rng, symbols) for _ in range(length)]
 
 
 def one_of(rng: Random, options: Sequence[Option]) -> Option:
-    """One of the options, all alike."""
+    """One of the options at random, all equally probable."""
     return options[below(rng, len(options))]

@@ -1,4 +1,4 @@
-"""Images as uint8 arrays: encoded files (by Pillow, which is optional), MNIST's idx files, folders and zip archives."""
+"""Images as uint8 arrays: encoded files (with Pillow, which is optional), MNIST's idx files, folders and zip archives."""
 
 from __future__ import annotations
 
@@ -24,25 +24,29 @@ from regard.models.config import check
 from regard.reading import check_regular, read_bytes
 
 MOST_PIXELS = 50_000_000
-"""An image with more is refused: so many take 150 MB, and several times that while they are decoded; a small file may unpack to
-any number. The largest of most cameras have fewer."""
+"""Images with more pixels are refused. This many take 150 MB, and several times that during decoding, and even a small file can
+decompress to more. Most cameras produce fewer."""
 
 
 def decoded_image(
     content: bytes, name: str, *, colour: bool = True, formats: tuple[str, ...] | None = None
 ) -> np.ndarray:
-    r"""The pixels of an encoded image, upright as its camera meant it: (Y, X, 3) uint8, or (Y, X, 1) without colour.
+    r"""The pixels of an encoded image, rotated upright by its EXIF orientation.
 
-    What is see-through is before white.
+    Transparent images are composited over white.
 
     Arguments:
-        content: the bytes of a JPEG, a PNG, or whatever else Pillow reads.
-        name: how messages call it.
-        colour: red, green and blue; one channel of grey where false.
-        formats: those that are read, by Pillow's names; None for all but PostScript, which would start another program.
+        content: the bytes of a JPEG, a PNG, or another format that Pillow reads.
+        name: the name of the image in messages.
+        colour: True for red, green and blue; False for one channel of grey.
+        formats: Pillow's names of the formats that are accepted; None for all except PostScript, which would start another
+            program.
+
+    Returns:
+        (Y, X, 3) uint8; (Y, X, 1) if `colour` is False.
 
     Raises:
-        InputError: where Pillow is not installed, or the bytes are no image, are cut short or unpack to too many pixels.
+        InputError: if Pillow is not installed, or the bytes are not an image, are truncated, or decode to too many pixels.
 
     >>> from regard.data.images import decoded_image
     >>> decoded_image(b"text", "notes.jpg")
@@ -56,11 +60,11 @@ def decoded_image(
         raise InputError(f"{name}: reading images needs Pillow: pip install 'regard[images]'") from error
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of metadata that nobody asked for, and of sizes, which are judged here
+            warnings.simplefilter("ignore")  # about metadata that is not used, and about sizes, which are checked here
             with Image.open(io.BytesIO(content), formats=formats) as opened:
-                if opened.format == "EPS":  # which Pillow hands to Ghostscript
+                if opened.format == "EPS":  # Pillow would run Ghostscript on it
                     raise InputError(
-                        f"{name}: is PostScript, a program that another would have to run; give a JPEG or a PNG"
+                        f"{name}: is PostScript, which only another program could render; give a JPEG or a PNG"
                     )
                 if opened.width * opened.height > MOST_PIXELS:
                     raise InputError(
@@ -72,9 +76,9 @@ def decoded_image(
         raise InputError(f"{name}: is not a readable image; give a JPEG or a PNG") from None
     except InputError:
         raise
-    except Exception as error:  # Pillow's decoders raise whatever damaged bytes come to
-        said = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{name}: the image is damaged ({said:.300}); fetch it again") from None
+    except Exception as error:  # Pillow's decoders raise many kinds of errors for damaged bytes
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{name}: the image is damaged ({reason:.300}); fetch it again") from None
     return pixels if colour else pixels[..., None]
 
 
@@ -82,7 +86,7 @@ ROWS_AT_ONCE = 256
 
 
 def _pixels(image: Any, mode: str) -> np.ndarray:
-    """The pixels of Pillow's image in its mode `RGB` or `L`, some rows at a time: a large one would be held several times."""
+    """The pixels of a Pillow image in mode `RGB` or `L`, converted a few rows at a time to limit memory use."""
     from PIL import Image
 
     transparent = image.has_transparency_data
@@ -93,44 +97,47 @@ def _pixels(image: Any, mode: str) -> np.ndarray:
         if transparent:
             rows = rows.convert("RGBA")
             rows = Image.alpha_composite(Image.new("RGBA", rows.size, (255, 255, 255, 255)), rows)
-        elif rows.mode.startswith("I;16"):  # 16 bits to a pixel, of which 8 are kept; Pillow would cut them off
+        elif rows.mode.startswith("I;16"):  # 16 bits per pixel: keep the upper 8; Pillow would clip the values instead
             rows = Image.fromarray((np.asarray(rows) >> 8).astype(np.uint8))
         pixels[top:bottom] = np.asarray(rows.convert(mode))
     return pixels
 
 
 def read_image(path: str | os.PathLike[str], *, colour: bool = True) -> np.ndarray:
-    """The pixels of an image in a file, as `decoded_image` gives them.
+    """The pixels of an image file, as `decoded_image` returns them.
 
     Raises:
-        InputError: for a file that is not there or cannot be read, and as `decoded_image`.
+        InputError: if the file is missing or unreadable, and as `decoded_image`.
     """
     name = os.fspath(path)
     return decoded_image(read_bytes(path, "give the path of an image"), name, colour=colour)
 
 
-# Images of any size to one size.
+# Resizing images of any size to one size.
 
 
 Fit = Literal["crop", "pad", "stretch"]
 
 
 def fitted(image: np.ndarray, height: int, width: int, fit: Fit = "crop") -> np.ndarray:
-    """An image at another size, smoothed where it becomes smaller.
+    """An image resized by bilinear interpolation, with antialiasing when it becomes smaller.
 
-    | fit | what becomes of an image with other proportions |
+    | fit | how an image with another aspect ratio is resized |
     |---|---|
-    | `crop` | it fills the frame, and what is over on two sides is cut off |
-    | `pad` | all of it is seen, with black around it |
-    | `stretch` | its proportions change |
+    | `crop` | it fills the frame, and two of its sides are cropped |
+    | `pad` | it is shown whole, with black borders |
+    | `stretch` | its aspect ratio changes |
 
     Arguments:
         image: (Y, X, C) uint8.
-        height, width: in pixels.
+        height, width: the new size in pixels.
         fit: see the table.
 
     Returns:
         (height, width, C) uint8.
+
+    Raises:
+        InputError: for a size below 1 x 1.
 
     >>> fitted(np.full((4, 8, 1), 200, np.uint8), 2, 2, "pad")[..., 0].tolist()
     [[200, 200], [0, 0]]
@@ -150,7 +157,7 @@ def fitted(image: np.ndarray, height: int, width: int, fit: Fit = "crop") -> np.
 
 
 def _framed(image: np.ndarray, height: int, width: int) -> np.ndarray:
-    """The middle of an image, and black where it has nothing."""
+    """The centre of an image at this size, padded with black where the image is smaller."""
     framed = np.zeros((height, width, image.shape[2]), np.uint8)
     (top, rows, above), (left, columns, before) = (
         (max(0, (size - room) // 2), min(size, room), max(0, (room - size) // 2))
@@ -160,23 +167,23 @@ def _framed(image: np.ndarray, height: int, width: int) -> np.ndarray:
     return framed
 
 
-# The same step by step, as the image processors of Hugging Face's library do it with Pillow.
+# Resizing and cropping with Pillow, as Hugging Face's image processors do it.
 
 
 Filter = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
 FILTERS: tuple[Filter, ...] = get_args(Filter)
-"""Pillow's ways of resizing, each at the place that is its number there."""
+"""Pillow's resampling filters; the index of each is its number in Pillow."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImageSteps:
-    """Resizing, then cutting out the middle; either may be left out.
+    """Resizing, then centre cropping; both are optional.
 
     Arguments:
-        size: height and width that every image is resized to; or one number, of pixels along the shorter side, and then
-            proportions stay; empty = images are not resized.
-        resample: how they are resized.
-        crop: height and width of the middle that is cut out, with black where an image is smaller; empty = all of it stays.
+        size: (height, width) that every image is resized to; or (shorter side,), which keeps the aspect ratio; in pixels.
+            Empty for no resizing.
+        resample: the resampling filter.
+        crop: (height, width) of the centre crop in pixels, padded with black if the image is smaller. Empty for no crop.
 
     >>> ImageSteps(size=(2, 2), resample="box")(np.array([[[0], [4]], [[8], [8]]], np.uint8).repeat(2, 1))[..., 0].tolist()
     [[0, 4], [8, 8]]
@@ -187,10 +194,10 @@ class ImageSteps:
     crop: tuple[int, ...] = ()
 
     def __call__(self, image: np.ndarray) -> np.ndarray:
-        """(Y, X, C) uint8 to (height, width, C) uint8.
+        """Resize and crop a (Y, X, C) uint8 image; returns (height, width, C) uint8.
 
         Raises:
-            InputError: where an image is to be resized and Pillow is not installed.
+            InputError: if the image has to be resized and Pillow is not installed.
         """
         return self._cut(self._resized(image) if self.size else image)
 
@@ -214,7 +221,7 @@ class ImageSteps:
             return image
         for axis, room in enumerate(self.crop):
             size = image.shape[axis]
-            # Where an image is smaller the odd pixel of black goes before it, and where it is larger that of the image behind.
+            # If the difference is odd, the extra black pixel is added before the image, or the extra image pixel is cut after it.
             before = -((size - room) // 2) if size < room else 0
             black = [(0, 0)] * 3
             black[axis] = (before, max(0, room - size - before))
@@ -228,10 +235,10 @@ IMAGES, LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DigitImages:
-    """Digits and what they are.
+    """Images of digits and their labels.
 
     Arguments:
-        pixels: (N, Y, X) uint8, ink bright on black.
+        pixels: (N, Y, X) uint8, bright digits on black.
         labels: (N,) int64, 0 to 9.
     """
 
@@ -243,15 +250,15 @@ class DigitImages:
 
 
 def read_digits(place: str | os.PathLike[str] | None = None, part: str = "train") -> DigitImages:
-    """Handwritten digits.
+    """Read images of handwritten digits with their labels.
 
     Arguments:
         place: a folder with MNIST's files, such as `train-images-idx3-ubyte.gz`; None for the 1,797 digits of 8 x 8 pixels that
             come with scikit-learn (UCI's "optical recognition of handwritten digits").
-        part: how the files begin: `train`, or `t10k`, MNIST's test. scikit-learn's have one part.
+        part: the prefix of the file names: `train`, or `t10k` for MNIST's test set. Ignored if `place` is None.
 
     Raises:
-        InputError: for files that are missing or do not belong together, or where scikit-learn is not installed.
+        InputError: if files are missing or do not belong together, or scikit-learn is not installed.
     """
     if place is None:
         return _of_scikit_learn()
@@ -289,24 +296,27 @@ def _of_scikit_learn() -> DigitImages:
     return DigitImages(pixels.round().astype(np.uint8), np.asarray(found.target, dtype=np.int64))  # type: ignore[attr-defined]
 
 
-# MNIST's file format: arrays of numbers behind a short head (LeCun, "the IDX file format").
+# MNIST's file format: an array of numbers after a short header (LeCun, "the IDX file format").
 
 
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-"""By the third byte of the file, how one number is stored."""
+"""NumPy's dtype for each value of the file's third byte."""
 
 MOST_IDX_BYTES = 1 << 31
-"""Of an idx file, unpacked."""
+"""The most bytes of the numbers in an idx file, uncompressed."""
 
 
 def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
     r"""The array in an idx file, plain or gzip (recognised by content).
 
-    Two zero bytes, one for the type, one for the number of axes; the length of each axis as a big-endian 32-bit number; the
-    numbers themselves, the last axis fastest.
+    The format: two zero bytes, one byte for the type, one for the number of axes; the length of each axis as a big-endian
+    32-bit integer; then the numbers in row-major order.
+
+    Returns:
+        The array, in the byte order of this machine.
 
     Raises:
-        InputError: for a file that is not there, is no idx file, or is longer or shorter than its head says.
+        InputError: if the file is missing, is not an idx file, or has more or fewer numbers than its header declares.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "labels-idx1-ubyte"
@@ -321,36 +331,36 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
             raise InputError(f"{name}: is no idx file; give one such as MNIST's train-images-idx3-ubyte.gz")
         sizes = stream.read(4 * head[3])
         if len(sizes) < 4 * head[3]:
-            raise InputError(f"{name}: ends within its head; fetch it again")
+            raise InputError(f"{name}: ends within its header; fetch it again")
         shape = struct.unpack(f">{head[3]}I", sizes)
         dtype = np.dtype(TYPES[head[2]])
         count = math.prod(shape)
         wanted = count * dtype.itemsize
         if not 0 < wanted <= MOST_IDX_BYTES:
             many = "which is too many" if wanted else "which is none"
-            raise InputError(f"{name}: says it holds {count:,} numbers, {many}; fetch it again")
-        content = bytearray()  # piece by piece, for room is made at once for as much as is asked for
+            raise InputError(f"{name}: its header declares {count:,} numbers, {many}; fetch it again")
+        content = bytearray()  # read in pieces, because `read` allocates all that is asked for at once
         while len(content) <= wanted and (piece := stream.read(min(wanted + 1 - len(content), 1 << 22))):
             content += piece
     if len(content) != wanted:
         more = "more" if len(content) > wanted else "fewer"
-        raise InputError(f"{name}: holds {more} numbers than the {count:,} its head says; fetch it again")
+        raise InputError(f"{name}: holds {more} numbers than the {count:,} its header declares; fetch it again")
     return np.frombuffer(content, dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-"""How files that are taken for images end, in either case."""
+"""The suffixes of files that are taken for images, in lower or upper case."""
 
 MOST_BYTES = 1 << 28
-"""A file in an archive that unpacks to more is refused."""
+"""The most bytes of one file in an archive, uncompressed; larger ones are refused."""
 
 
 class ImagePlace(ABC):
-    """Images by name, read one at a time.
+    """A folder or archive of images, which are read one at a time by name.
 
     Arguments:
-        path: of the folder or archive.
-        names: of the images, sorted; parts of a path are joined by `/`, for any system.
+        path: the path of the folder or archive.
+        names: the names of the images, relative to `path`, with `/` as separator on every system.
     """
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
@@ -359,7 +369,7 @@ class ImagePlace(ABC):
         self._by_last_part: dict[str, str | None] = {}
         for name in self.names:
             last = PurePosixPath(name).name
-            # None where several folders have an image of that name: then the name alone says too little.
+            # None if images in several folders have this name: then the name alone is ambiguous.
             self._by_last_part[last] = None if last in self._by_last_part else name
         self._known = frozenset(self.names)
 
@@ -373,14 +383,14 @@ class ImagePlace(ABC):
         return isinstance(name, str) and self.found(name) is not None
 
     def found(self, name: str) -> str | None:
-        """The full name of an image that is asked for by it, or by its last part where only one is called so; else None."""
+        """The full name of the image with this full name, or with this file name if only one image has it; else None."""
         return name if name in self._known else self._by_last_part.get(name)
 
     def read(self, name: str, *, colour: bool = True) -> np.ndarray:
-        """The pixels of one image, as `decoded_image` gives them.
+        """The pixels of one image, as `decoded_image` returns them.
 
         Raises:
-            InputError: where there is none of that name, or it is damaged.
+            InputError: if there is no image with this name, or it is damaged.
         """
         full = self.found(name)
         if full is None:
@@ -389,11 +399,11 @@ class ImagePlace(ABC):
 
     @abstractmethod
     def _content(self, name: str) -> bytes:
-        """The bytes of the image of that full name."""
+        """The bytes of the image with this full name."""
 
 
 class _Folder(ImagePlace):
-    """All images in a folder and the folders in it."""
+    """All images in a folder and its subfolders."""
 
     def __init__(self, path: Path) -> None:
         files = (file for file in path.rglob("*") if _is_image(file.relative_to(path)) and file.is_file())
@@ -404,14 +414,14 @@ class _Folder(ImagePlace):
 
 
 class _Archive(ImagePlace):
-    """All images in a zip archive, which stays open: reading its list of members again would take longer than an image."""
+    """All images in a zip archive. It stays open, because reading its directory again takes longer than reading an image."""
 
     def __init__(self, path: Path) -> None:
         check_regular(path, "give a zip archive, or a folder")
         try:
             self._archive = zipfile.ZipFile(path)
-        except Exception as error:  # the library raises whatever a damaged list comes to
-            raise InputError(f"{path}: is no zip archive that can be read ({error}); fetch it again") from None
+        except Exception as error:  # zipfile raises many kinds of errors for a damaged directory
+            raise InputError(f"{path}: is not a readable zip archive ({error}); fetch it again") from None
         members = (member.filename for member in self._archive.infolist() if not member.filename.endswith(("/", "\\")))
         super().__init__(path, [name for name in members if _is_image(PurePosixPath(name))])
 
@@ -425,19 +435,21 @@ class _Archive(ImagePlace):
                 f"{self.path}: {name} unpacks to {member.file_size:,} bytes, which is too many; leave it out"
             )
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            # The library unpacks whatever a few bytes of bzip2 or LZMA come to at once, whatever size the archive says.
-            raise InputError(f"{self.path}: {name} is packed in a way that is not read; pack the archive by deflating")
+            # zipfile decompresses bzip2 and LZMA data at once, however much there is and whatever size the archive declares.
+            raise InputError(
+                f"{self.path}: {name} uses a compression method that is not read; pack the archive with deflate"
+            )
         try:
             return self._archive.read(name)
-        except Exception as error:  # the library raises whatever a damaged header comes to
+        except Exception as error:  # zipfile raises many kinds of errors for a damaged header
             raise InputError(f"{self.path}: {name} cannot be unpacked ({error}); fetch the archive again") from None
 
 
 def open_images(path: str | os.PathLike[str]) -> ImagePlace:
-    """The images in a folder (and the folders in it) or in a zip archive, by name; none is read yet.
+    """Open a folder (with its subfolders) or a zip archive of images; only the names are read.
 
     Raises:
-        InputError: where there is nothing, something else, or no image in it.
+        InputError: if the path does not exist, is not a folder or zip archive, or contains no images.
     """
     place = Path(path)
     if place.is_dir():
@@ -452,6 +464,6 @@ def open_images(path: str | os.PathLike[str]) -> ImagePlace:
 
 
 def _is_image(name: Path | PurePosixPath) -> bool:
-    """Whether a file is taken for an image; what systems hide next to files, as `._a.jpg` in `__MACOSX`, is not."""
+    """Whether a file is taken for an image. Hidden files of operating systems, such as `._a.jpg` in `__MACOSX`, are not."""
     hidden = any(part.startswith(".") or part == "__MACOSX" for part in name.parts)
     return not hidden and name.suffix.lower() in SUFFIXES

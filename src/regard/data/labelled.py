@@ -1,4 +1,4 @@
-"""Labelled texts read in a stream: a text, or two, with a class or a number; any table, and the files of known sets by name."""
+"""Reading labelled texts: one or two texts with a class or a number, from any table or from the files of known data sets."""
 
 from __future__ import annotations
 
@@ -51,19 +51,20 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledFormat:
-    """The layout of one set's files. All of them are parted by tabs, and quotes in them are ordinary characters.
+    """The layout of the files of one data set. They are separated by tabs, and quotes are ordinary characters.
 
     Arguments:
-        header: the columns as the header calls them; None where no file of the set has a header. A file whose header lacks the
-            label is a test file.
-        columns: the columns of files without a header; None where every file has one.
-        ragged: whether rows may have further columns.
-        values: how the labels are in the file; empty where any text may be there.
-        labels: what each of the values means, in the usual order of the classes.
+        header: the names of the columns in the header; None if the files have no header. A file whose header lacks the label
+            is a test file.
+        columns: the indices of the columns in files without a header; None if every file has one.
+        ragged: whether rows may have additional columns.
+        values: the labels as written in the file; empty if any text is allowed.
+        labels: the class name of each value, in the usual order of the classes.
         number: whether the label is a number.
-        label_file: what in a file's name is replaced by what to name the file whose lines are the labels.
-        names_file: a file in the same folder, a JSON object, that says what each value means.
-        metrics: what is usually reported, the first one foremost; functions of `regard.metrics`. An F1 is of the last class.
+        label_file: (old, new): replacing `old` by `new` in the file's name gives the name of the file with the labels.
+        names_file: a JSON file in the same folder that maps each value to its class name.
+        metrics: the metrics that are usually reported, the most important first; functions of `regard.metrics`. F1 is
+            computed for the last class.
     """
 
     header: Columns | None = None
@@ -111,7 +112,7 @@ LABELLED_FORMATS: dict[str, LabelledFormat] = {
         header=Columns("sentence1", "sentence2", "score"),
         columns=Columns(
             5, 6, 4
-        ),  # the benchmark's own files: genre, file, year, id, score, sentences, at times two sources
+        ),  # the benchmark's own files: genre, file, year, id, score, two sentences, sometimes two sources
         ragged=True,
         number=True,
         metrics=("pearson", "spearman"),
@@ -127,14 +128,14 @@ LABELLED_FORMATS: dict[str, LabelledFormat] = {
     "wnli": LabelledFormat(
         header=Columns("sentence1", "sentence2", "label"), values=("0", "1"), labels=("not_entailment", "entailment")
     ),
-    # A word in two contexts (Pilehvar, Camacho-Collados 2019): word, part of speech, places, sentences; labels in another file.
+    # A word in two contexts (Pilehvar, Camacho-Collados 2019): word, part of speech, positions, sentences; a file of labels.
     "wic": LabelledFormat(
         columns=Columns(3, 4, None, 2),
         values=("F", "T"),
         labels=("different", "same"),
         label_file=(".data.", ".gold."),
     ),
-    # A word in a context (Loureiro et al. 2021): place, sentence; senses in a file of their own.
+    # A word in a context (Loureiro et al. 2021): position, sentence; senses in another file.
     "coarsewsd-20": LabelledFormat(
         columns=Columns(1, None, None, 0), label_file=(".data.", ".gold."), names_file="classes_map.txt"
     ),
@@ -147,25 +148,26 @@ LABELLED_FORMATS: dict[str, LabelledFormat] = {
         header=Columns("text", None, "label"), values=("neg", "pos"), labels=("negative", "positive")
     ),
 }
-"""By the name that `regard.data.labelled.read_labelled` takes as `format`."""
+"""The known data sets, by the name that `regard.data.labelled.read_labelled` takes as `format`."""
 
 
 ROW = "(text, label), or ((first, second), label)"
-"""What a row in memory is."""
+"""The form of a row in memory, for messages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledText:
-    """A text, or two, with a label.
+    """One or two texts with a label.
 
     Arguments:
         text: the text, or the first of two.
-        pair: the second text; None where there is one only.
-        label: a class by name, or a number; None in data without labels.
-        labels: any number of classes, or several numbers, where they stand apart; None elsewhere.
-        file, line: where it was read (lines from 1).
-        places: of texts about one word, the word's index among the words between spaces, in `text` and then in `pair`.
-        rest: the other columns of the row by name, where they were asked for.
+        pair: the second text; None if there is only one.
+        label: the name of a class, or a number; None in data without labels.
+        labels: several classes (any number of them) or several numbers, if they are given as a list; else None.
+        file, line: the file and the line (from 1) it was read from.
+        places: for data about one word, the index of that word among the words separated by spaces, in `text` and then in
+            `pair`.
+        rest: the other columns of the row by name, if they were requested.
 
     >>> LabelledText(text="fine", label="positive", file="reviews.tsv", line=3).label
     'positive'
@@ -182,9 +184,10 @@ class LabelledText:
 
 
 class _Labelling(NamedTuple):
-    """What a label has to be: a number; or one of some values, each with its meaning; or (None) any text.
+    """How labels are read.
 
-    With `several` it may be a list of such, or the text of any number of them.
+    `number`: as a number. `names`: else each allowed value with its class name, or None for any text. `several`: a label may
+    also be a list of these, or one text that contains several.
     """
 
     number: bool
@@ -209,40 +212,41 @@ def read_labelled(
     malformed: MalformedRows | None = None,
     rest: bool = False,
 ) -> Iterator[LabelledText]:
-    r"""The labelled texts in a file, or in several one after another, one by one; no file is held in memory.
+    r"""The labelled texts of one file, or of several in turn, one by one; no file is held in memory.
 
-    Files are UTF-8, plain or gzip (by content), with or without a byte-order mark, with LF or CRLF line ends. Texts are
-    handed on as they stand, labels without the spaces around them.
+    Files are UTF-8, plain or gzip (recognised by content), with or without a byte-order mark, with LF or CRLF line ends.
+    Texts are returned unchanged, labels without surrounding whitespace.
 
     Columns that are not given are found by their usual names in the header or the object: text and pair, sentence1 and
     sentence2, premise and hypothesis, question1 and question2, question and sentence, text, or sentence; label, score, or
-    gold_label. A header with other names is recognised too, and is refused where it does not tell which column is which. In a
-    table without a header the text is column 0 and the label the last column that is neither text nor pair. What was read is
-    in `malformed.columns`.
+    gold_label. A header with other names is recognised too; the file is refused if its columns cannot be identified. In a
+    table without a header the text is column 0 and the label is the last column that is neither text nor pair.
+    `malformed.columns` records which columns were read.
 
     Arguments:
         path: a file or several; or `hub:owner/name[:configuration][@split]`, a dataset of the Hugging Face hub.
-        format: `tsv` (no quoting), `csv` (quoting as in RFC 4180), `jsonl` (one object in each line), `auto`: by the file's name,
-            failing that by its first line; or the name of a known set in `LABELLED_FORMATS`, which settles the columns, what
-            the labels mean and which there are, for its files as they are distributed.
-        text, pair, label: which column or key holds the part: an index from 0 or a name in the header; in JSONL and hub datasets
-            a key, "a.b" reaching into nested objects. Of several numbers, several columns or keys as `label`.
-        several: whether a text may have any number of labels, perhaps none: a list, which becomes `labels`; or one text with all
-            of them, which stays as it is.
-        header: whether the first line of a table names the columns; `auto`: where a column is given by name, or the first line
-            looks like one; where that is doubtful, the file is refused.
+        format: `tsv` (no quoting), `csv` (quoting as in RFC 4180), `jsonl` (one object per line), or `auto` (by the file's
+            name, else by its first line); or the name of a known data set in `LABELLED_FORMATS`, which defines the columns
+            and the labels of its files as they are distributed.
+        text, pair, label: the column or key of each part: an index from 0 or a name in the header; in JSONL and hub datasets
+            a key, where "a.b" means key "b" of the object under "a". If the target is several numbers, `label` is several
+            columns or keys.
+        several: whether a text may have any number of labels, including none. A list of labels becomes `labels`; one text that
+            contains all of them is kept in `label` unchanged.
+        header: whether the first line of a table is a header. `auto`: it is if a column is given by name or the line looks
+            like a header; if that is unclear, the file is refused.
         number: whether the label is a number.
-        labels: the classes there are; a row with another one is malformed. None: whatever is there.
-        labelled: whether labels are read. If not, every label is None, and files without them can be read.
-        label_file: a file whose lines are the labels of the rows of `path`. Known sets of two files (`wic`, `coarsewsd-20`) find
-            it by its name.
-        on_error: what a malformed row does: `skip` (it is recorded and left out) or `stop` (`InputError`).
+        labels: the classes; a row with any other label is malformed. None to accept every label.
+        labelled: whether labels are read. If False, every label is None, and files without labels can be read.
+        label_file: a file with the label of each row of `path`, one per line. For known data sets in two files (`wic`,
+            `coarsewsd-20`) it is found by its name.
+        on_error: what to do with a malformed row: `skip` (record it and leave it out) or `stop` (raise `InputError`).
         malformed: where malformed rows are recorded.
         rest: whether the other columns of each row are kept.
 
     Raises:
-        InputError: a file as a whole cannot be used (missing, empty, binary, wrongly encoded, broken gzip, no such column, no
-            usable row), from the call or while reading; or a row is malformed and `on_error` is `stop`.
+        InputError: if a file cannot be used at all (missing, empty, binary, wrong encoding, broken gzip, a column is missing,
+            no usable row); raised by the call or while reading. Also for a malformed row if `on_error` is `stop`.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "dev.tsv"
@@ -260,7 +264,7 @@ def read_labelled(
         any(part is not None for part in (text, pair, label, labels)) or number or header != "auto"
     ):
         raise InputError(
-            f"data format {format!r} says itself where text and label are; leave out all that says it again"
+            f"data format {format!r} already sets the columns and labels; leave out text, pair, label, labels, number and header"
         )
     columns = label if isinstance(label, int | str | None) else tuple(label)
     files = files_of(path, "labelled texts")
@@ -287,15 +291,16 @@ def read_labelled(
 def labelled_in_memory(
     given: Any, text: str | None = None, pair: str | None = None, label: str | tuple[str, ...] | None = None
 ) -> list[LabelledText]:
-    """The labelled texts that are given in memory: (text, label), ((first, second), label), or mappings.
+    """Labelled texts from rows in memory: (text, label), ((first, second), label), or mappings.
 
-    Labels stand as they were given, and may be missing.
+    Labels are kept unchanged, and may be missing.
 
     Arguments:
-        text, pair, label: the keys of mappings; those that `read_labelled` finds in JSONL if not given.
+        given: the rows.
+        text, pair, label: the keys in mappings; if not given, the usual names that `read_labelled` looks for in JSONL.
 
     Raises:
-        InputError: naming the first row that is none, or has an empty text.
+        InputError: for the first row that is not a labelled text, or that has an empty text.
 
     >>> [(row.text, row.label) for row in labelled_in_memory([("fine", 1), {"id": 7, "text": "poor", "label": 0}])]
     [('fine', 1), ('poor', 0)]
@@ -314,12 +319,13 @@ def labelled_row(
     pair: str | None = None,
     label: str | tuple[str, ...] | None = None,
 ) -> LabelledText:
-    """One of them.
+    """The labelled text in one row in memory.
 
     Arguments:
-        where: what messages call it.
-        number: of the row, from 1.
-        text, pair, label: as `labelled_in_memory`.
+        row: (text, label), ((first, second), label), a mapping, or a `LabelledText`.
+        where: the name of the row in messages.
+        number: the number of the row, from 1.
+        text, pair, label: as in `labelled_in_memory`.
 
     Raises:
         InputError: as `labelled_in_memory`.
@@ -351,7 +357,7 @@ def _known(
     malformed: MalformedRows | None,
     rest: bool,
 ) -> Iterator[LabelledText]:
-    """The labelled texts of a file that is laid out as a known set's."""
+    """The labelled texts of a file in the layout of a known data set."""
     rows = tsv_rows(name, read_lines(name))
     first = next(rows)
     rows = itertools.chain([first], rows)
@@ -365,7 +371,7 @@ def _known(
             f"{name}: the first line of a file of the format {format!r} names its columns, among them {wanted}"
         )
     if known.label_file is not None and labelled and label_name is None:
-        label_name = _beside(name, known.label_file)
+        label_name = _label_file_of(name, known.label_file)
     if not labelled:
         columns = columns._replace(label=None)
     elif label_name is None and headed and columns.label not in cells:
@@ -381,13 +387,14 @@ def _known(
     return usable(_examples(name, raw, labelled, labelling), name, needed, on_error, malformed)
 
 
-def _beside(name: str, part: tuple[str, str]) -> str:
+def _label_file_of(name: str, part: tuple[str, str]) -> str:
+    """The file with the labels of the texts in `name`, which has part[1] in place of part[0] in its name."""
     file = Path(name)
     other = str(file.with_name(file.name.replace(*part)))
     if other == name or not Path(other).exists():
         raise InputError(
-            f"{name}: its labels are in a file of their own, and {other!r} is not there; name it as label_file, or read the "
-            "texts without labels"
+            f"{name}: its labels are in a separate file, and {other!r} is missing; give it as label_file, or read the texts "
+            "without labels"
         )
     return other
 
@@ -444,7 +451,7 @@ def _example(name: str, line: int, parts: Parts, labelled: bool, labelling: _Lab
 
 
 def _places(value: str, texts: list[str]) -> tuple[int, ...] | None:
-    """The indices in "7" or "7-2", or None where they are no words of the texts."""
+    """The word indices in "7" or "7-2", one per text; None if they are outside the texts."""
     parts = value.strip().split("-")
     if len(parts) != len(texts) or not all(part.isdecimal() and len(part) < 10 for part in parts):
         return None
@@ -453,7 +460,7 @@ def _places(value: str, texts: list[str]) -> tuple[int, ...] | None:
 
 
 def _label(value: object, labelling: _Labelling) -> str | float | tuple[str, str]:
-    """The label, or reason and detail of what is wrong with it."""
+    """The label, or the reason and detail of its fault."""
     if isinstance(value, bool):
         value = str(value).lower()
     elif isinstance(value, int) or (isinstance(value, float) and labelling.number):

@@ -1,4 +1,4 @@
-"""Images with a class, with captions, or of single characters; and episodes of few-shot classification."""
+"""Images with classes, captions of images, images of single characters, and episodes of few-shot classification."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from regard.errors import InputError, nearest
 Part = Literal["train", "test"]
 
 PREFIXES = {"train": "train", "test": "t10k"}
-"""How the files of each part of MNIST begin."""
+"""The prefix of MNIST's file names for each part."""
 
 HELD_OUT_DIGITS = 360
-"""The last of scikit-learn's digits, a fifth, are their test part."""
+"""The size of the test part of scikit-learn's digits: the last fifth."""
 
 IMAGE_KEYS, LABEL_KEYS = ("image", "img", "picture"), ("label", "labels", "fine_label")
-"""What datasets of the hub call the two; the first of each that a row has is taken."""
+"""The usual names of image and label in datasets of the hub; the first one that a row has is used."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -37,9 +37,9 @@ class LabelledImage:
     """An image and its class.
 
     Arguments:
-        image: (Y, X, C) or (Y, X) uint8; or what gives it when it is called.
-        label: of the class.
-        name: how messages call it.
+        image: (Y, X, C) or (Y, X) uint8, or a function without arguments that returns it.
+        label: the name of the class.
+        name: the name of the image in messages.
     """
 
     image: np.ndarray | Callable[[], np.ndarray]
@@ -50,23 +50,23 @@ class LabelledImage:
 def read_labelled_images(
     place: str | os.PathLike[str] | None, part: Part = "train", *, colour: bool = True
 ) -> Sequence[LabelledImage]:
-    """Images with their classes.
+    """Read images with their classes.
 
-    | place | what it is | part |
+    | place | what is read | what `part` selects |
     |---|---|---|
-    | a folder with `train-images-idx3-ubyte.gz` and so on | MNIST's, or another set's in its format | `train`, or `test` (t10k) |
-    | another folder, or a zip archive | images in folders, each called as their class | all of it |
-    | `hub:owner/name[:configuration][@split]` | a dataset of the Hugging Face hub | the split that is named, else of that name |
-    | None | scikit-learn's 1,797 digits of 8 x 8 pixels | the first 1,437, or the last 360 |
+    | a folder with `train-images-idx3-ubyte.gz` and so on | MNIST, or a set in its format | files `train-...` or `t10k-...` |
+    | another folder, or a zip archive | images in folders named after their classes | nothing: all images are read |
+    | `hub:owner/name[:configuration][@split]` | a dataset of the Hugging Face hub | the split, if none is given after `@` |
+    | None | scikit-learn's 1,797 digits of 8 x 8 pixels | the first 1,437 (`train`) or the last 360 (`test`) |
 
     Arguments:
         place: see the table.
-        part: what to learn from, or what to test on.
-        colour: whether files are read as red, green and blue; one channel of grey where false. MNIST's and scikit-learn's digits
-            are grey in any case.
+        part: `train` or `test`, see the table.
+        colour: True to read files as red, green and blue; False for one channel of grey. MNIST's and scikit-learn's digits
+            are always grey.
 
     Raises:
-        InputError: where there is nothing that can be used.
+        InputError: if there are no usable images.
     """
     if place is None:
         found = read_digits()
@@ -84,7 +84,7 @@ def read_labelled_images(
 
 
 def has_idx_files(place: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds files in MNIST's format, by their names."""
+    """Whether a folder contains files that are named as those in MNIST's format."""
     folder = Path(place)
     return folder.is_dir() and any("idx3-ubyte" in file.name for file in folder.iterdir())
 
@@ -113,7 +113,7 @@ def _of_folders(place: str, *, colour: bool) -> list[LabelledImage]:
 def _of_hub(name: str, *, colour: bool) -> Iterator[LabelledImage]:
     for row in objects_of_hub(name):
         if isinstance(row, MalformedRow):
-            continue  # a dataset's rows are objects; only a file's lines can be none
+            continue  # rows of a dataset are always objects; only lines of a file can be malformed
         line, values = row
         keys = [next((key for key in known if key in values), known[0]) for known in (IMAGE_KEYS, LABEL_KEYS)]
         parts = values_of(name, line, values, keys)
@@ -126,7 +126,7 @@ def _of_hub(name: str, *, colour: bool) -> Iterator[LabelledImage]:
 
 
 def _pixels(value: Any, where: str, *, colour: bool) -> np.ndarray:
-    """An image of a dataset: encoded bytes, or one that the library has opened by Pillow."""
+    """The pixels of an image in a dataset, which is encoded bytes or an opened Pillow image."""
     if isinstance(value, dict) and isinstance(value.get("bytes"), bytes):
         return decoded_image(value["bytes"], where, colour=colour)
     save = getattr(value, "save", None)
@@ -143,12 +143,12 @@ _NUMBERED = re.compile(r"#\d+$")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaptionLine:
-    """One caption.
+    """One caption of an image.
 
     Arguments:
-        image: the name of the image it is of; several captions may be of one.
+        image: the name of the image; an image may have several captions.
         text: the caption.
-        file, line: where it was read, from 1.
+        file, line: the file and the line (from 1) it was read from.
     """
 
     image: str
@@ -160,18 +160,19 @@ class CaptionLine:
 def read_captions(
     path: str | os.PathLike[str], *, on_error: str = "skip", malformed: MalformedRows | None = None
 ) -> Iterator[CaptionLine]:
-    r"""The captions in a table of two columns, the image's name and the caption.
+    r"""The captions in a table of two columns: the image's name and the caption.
 
-    Tabs part the columns, as in Flickr8k's own files, where the number of the caption follows the name (`dog.jpg#3`) and is left
-    out here; or commas, in a file that is called .csv or begins with the header `image,caption`.
+    The separator is a tab, as in Flickr8k's own files, where the caption number after the name (`dog.jpg#3`) is removed; or a
+    comma, if the file's name ends in .csv or its first line is the header `image,caption`.
 
     Arguments:
-        path: of the file; gzip is recognised.
-        on_error: what a malformed row does: `skip` (it is recorded and left out) or `stop`.
+        path: the path of the file, plain or gzip (recognised by content).
+        on_error: what to do with a malformed row: `skip` (record it and leave it out) or `stop` (raise `InputError`).
         malformed: where malformed rows are recorded.
 
     Raises:
-        InputError: for a file that cannot be read or has no caption, from the call or while reading; or for a malformed row.
+        InputError: if the file cannot be read or has no caption; raised by the call or while reading. Also for a malformed row
+            if `on_error` is `stop`.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "captions.tsv"
@@ -206,12 +207,12 @@ def _found(name: str, lines: Iterator[Line]) -> Iterator[CaptionLine | Malformed
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Characters:
-    """Images of characters, those of a class next to one another.
+    """Images of characters, ordered by class.
 
     Arguments:
-        pixels: (M, side, side) uint8, ink bright on black.
-        classes: (M,) int64, which never falls: the number of each image's class, from 0.
-        names: of the classes, `GROUP/CLASS`.
+        pixels: (M, side, side) uint8, bright characters on black.
+        classes: (M,) int64, the index of each image's class, from 0, in ascending order.
+        names: the names of the classes, `GROUP/CLASS`.
     """
 
     pixels: np.ndarray
@@ -223,10 +224,10 @@ class Characters:
 
 
 def alphabets_of(place: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The groups of classes in a folder or archive, sorted: what the folders are called in which those of the classes stand.
+    """The sorted names of the groups of classes in a folder or archive: GROUP in GROUP/CLASS/IMAGE.
 
     Raises:
-        InputError: for images that do not lie in folders, GROUP/CLASS/IMAGE.
+        InputError: for images that are not in such folders.
     """
     return tuple(sorted({group for group, _ in map(_group_and_class, open_images(place))}))
 
@@ -234,17 +235,17 @@ def alphabets_of(place: str | os.PathLike[str]) -> tuple[str, ...]:
 def read_characters(
     place: str | os.PathLike[str], alphabets: Sequence[str] | None = None, *, side: int = 28
 ) -> Characters:
-    """The characters in a folder or zip archive laid out as Omniglot's: ALPHABET/CHARACTER/IMAGE, in any folder above.
+    """Read the characters in a folder or zip archive with Omniglot's layout: ALPHABET/CHARACTER/IMAGE, below any folder.
 
-    Images that are bright at their edge, as ink on paper is, are inverted.
+    Images with a bright edge (dark ink on white paper) are inverted.
 
     Arguments:
-        place: such as `images_background.zip`.
-        alphabets: which; all where None.
-        side: rows and columns to shrink the images to, in pixels.
+        place: the folder or archive, such as `images_background.zip`.
+        alphabets: the alphabets to read; None for all.
+        side: height and width that the images are resized to, in pixels.
 
     Raises:
-        InputError: for an alphabet that is not there, with the nearest, or an image that cannot be read.
+        InputError: for an unknown alphabet (the message names the most similar one) or an image that cannot be read.
     """
     images = open_images(place)
     by_class: dict[str, list[str]] = {}
@@ -265,10 +266,14 @@ def read_characters(
 
 
 def digit_characters(digits: Sequence[int], *, side: int = 8) -> Characters:
-    """Handwritten digits of these classes, those of 8 x 8 pixels that come with scikit-learn.
+    """Handwritten digits of these classes, from the images of 8 x 8 pixels that come with scikit-learn.
+
+    Arguments:
+        digits: the classes, numbers from 0 to 9.
+        side: height and width that the images are resized to, in pixels.
 
     Raises:
-        InputError: where scikit-learn is not installed.
+        InputError: if scikit-learn is not installed.
     """
     found = read_digits()
     order = [row for digit in digits for row in np.flatnonzero(found.labels == digit).tolist()]
@@ -286,22 +291,22 @@ def _group_and_class(name: str) -> tuple[str, str]:
 
 
 def with_bright_ink(image: np.ndarray) -> np.ndarray:
-    """An image, (Y, X) uint8, or its negative where most of its edge is bright, as ink on paper is."""
+    """A (Y, X) uint8 image with bright ink on black: inverted if most of its edge is bright, as paper is."""
     edge = np.concatenate((image[0], image[-1], image[:, 0], image[:, -1]))
     return 255 - image if np.median(edge) > 127 else image
 
 
-# Episodes: a few classes, a few images of each with labels that hold for this episode alone, and others to be classified.
+# Episodes: a few classes, a few images of each with labels that are specific to the episode, and other images to classify.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Episode:
-    """One problem of learning from a few examples, as places in a store of images.
+    """One few-shot classification problem, as indices into an array of images.
 
     Arguments:
-        images: (N K + Q,) int64, which images, the Q that are asked about last.
-        turns: (N K + Q,) int64, by how many quarters each is turned; all images of a class alike.
-        labels: (N K + Q,) int64, the last Q of them those to predict.
+        images: (N K + Q,) int64, the indices of the images: N K support images, then Q query images.
+        turns: (N K + Q,) int64, the rotation of each image in quarter turns, the same for all images of a class.
+        labels: (N K + Q,) int64, the labels in this episode; the last Q are to be predicted.
     """
 
     images: np.ndarray
@@ -311,14 +316,14 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Episodes:
-    """Samples episodes of images whose classes are next to one another.
+    """Samples few-shot episodes from images that are ordered by class.
 
     Arguments:
-        classes: (M,) int64, which never falls: the number of each image's class.
-        ways: N, classes of an episode.
-        shots: K, labelled images of each.
-        turned: whether a class turned by a quarter, a half or three quarters is another class.
-        asked: Q, images asked about, of each class as many as of the others, give or take one.
+        classes: (M,) int64, the index of each image's class, in ascending order.
+        ways: N, the number of classes in an episode.
+        shots: K, the number of labelled images per class.
+        turned: whether a class rotated by 90, 180 or 270 degrees counts as a further class.
+        asked: Q, the number of query images. The numbers per class differ by at most one.
 
     >>> episodes = Episodes(np.repeat(np.arange(6), 4), ways=3, shots=1, turned=False)
     >>> episode = episodes.about(5, draw=0)
@@ -334,25 +339,28 @@ class Episodes:
 
     @property
     def too_few(self) -> str:
-        """What keeps episodes from being sampled, as half a sentence; empty where nothing does."""
+        """Why no episode can be sampled, as a clause for a message; empty if episodes can be sampled."""
         counts = np.bincount(self.classes)
         kinds = len(counts) * (4 if self.turned else 1)
         if kinds < self.ways:
             return f"{kinds} classes are too few for episodes of {self.ways}"
-        asked = -(-self.asked // self.ways)  # of the class of the image an episode is about, that image among them
+        asked = -(-self.asked // self.ways)  # queries of the class of the first query image, including that image
         if (
             self.turned and self.ways > 1
-        ):  # the same class turned may be another of the classes, and leaves that image out
+        ):  # a rotation of the same class may be another class of the episode, which must not use the first query image
             asked = max(asked, 1 + -(-(self.asked - 1) // self.ways))
         if counts.min() < self.shots + asked:
-            return f"a class has {counts.min()} images, and {self.shots} to show and {asked} to ask about are wanted"
+            return f"a class has {counts.min()} images, and {self.shots} labelled and {asked} query images are needed"
         return ""
 
     def about(self, image: int, draw: int) -> Episode:
-        """The episode that asks about an image, and about others where `asked` is above 1: a pure function of it and of `draw`.
+        """The episode with this image as its first query: a pure function of `image` and `draw`.
 
-        The other classes are sampled from all, the images shown and asked about from those of each class, and labels and order
-        again.
+        The other classes, the other images of each class, the labels and the order are sampled.
+
+        Arguments:
+            image: the index of the first query image.
+            draw: a number that selects the random numbers.
         """
         random = np.random.Generator(np.random.Philox(key=[image, draw]))
         turns = 4 if self.turned else 1
@@ -361,14 +369,14 @@ class Episodes:
         own = int(self.classes[image]) * turns + int(random.integers(turns))
         others = random.choice(len(counts) * turns - 1, size=self.ways - 1, replace=False)
         kinds = np.concatenate(([own], others + (others >= own)))
-        of = np.arange(self.asked) % self.ways  # which of the kinds each image that is asked about is of
+        of = np.arange(self.asked) % self.ways  # the index in `kinds` of each query image's class
         shown, asked = [], np.full(self.asked, image)
         for place, kind in enumerate(kinds.tolist()):
             there = first[kind // turns] + np.arange(int(counts[kind // turns]))
-            further = np.flatnonzero(of == place)[place == 0 :]  # the first of all is `image`
-            drawn = random.choice(there[there != image], size=self.shots + len(further), replace=False)
-            shown.append(drawn[: self.shots])
-            asked[further] = drawn[self.shots :]
+            further = np.flatnonzero(of == place)[place == 0 :]  # without the first query, which is `image`
+            sampled = random.choice(there[there != image], size=self.shots + len(further), replace=False)
+            shown.append(sampled[: self.shots])
+            asked[further] = sampled[self.shots :]
         labels = random.permutation(self.ways)
         order = random.permutation(self.ways * self.shots)
         return Episode(

@@ -1,4 +1,4 @@
-"""Lines of text files in a stream: plain or gzip, of bounded length; faults of the whole file are named."""
+"""Reading text files line by line: plain or gzip, with a bounded line length and clear errors for unusable files."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from regard.reading import AnyPath, file_errors, open_regular, open_stream
 
 T = TypeVar("T")
 
-LONGEST_LINE = 1 << 20  # bytes; a longer line is no sentence, and must not fill the memory
-ENDLESS = 1 << 28  # bytes, after which nobody waits for a line's end
+LONGEST_LINE = 1 << 20  # bytes; longer lines are malformed and are not kept in memory
+ENDLESS = 1 << 28  # bytes; a file with a longer line is refused
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _SAMPLE_LINES = 1000
@@ -31,32 +31,33 @@ _PACKED = {
     b"(\xb5/\xfd": "zstandard data",
     b"PAR1": "a Parquet file",
 }
-# Control characters that no text has: not tab, line feed, form feed, carriage return, escape.
+# Control characters that do not occur in text; tab, line feed, form feed, carriage return and escape do.
 _CONTROL = bytes(sorted(set(range(32)) - {9, 10, 12, 13, 27}))
 
 
 def files_of(path: AnyPath | Sequence[AnyPath], what: str) -> list[AnyPath]:
-    """One file or several, as a list.
+    """One path or several, as a list.
 
     Arguments:
-        what: the files are of, for the message.
+        path: a path, or several.
+        what: what the files contain, for the message.
 
     Raises:
         InputError: for an empty list.
     """
     files = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not files:
-        raise InputError(f"no file of {what} is given; name one at least")
+        raise InputError(f"no file of {what} is given; name at least one")
     return files
 
 
 def read_each(files: Sequence[AnyPath], read: Callable[[AnyPath], Iterator[T]]) -> Iterator[T]:
-    """What `read` finds in one file after another. The first is opened by the call itself, each other when it is reached."""
+    """The items that `read` yields for each file in turn. The call opens the first file; the others are opened when reached."""
     return itertools.chain(read(files[0]), itertools.chain.from_iterable(map(read, files[1:])))
 
 
 class Line(NamedTuple):
-    """One line: its number from 1, its bytes without the line end, whether it was longer and cut."""
+    """One line: its number from 1, its bytes without the line end, and whether it was too long and truncated."""
 
     number: int
     content: bytes
@@ -64,15 +65,17 @@ class Line(NamedTuple):
 
 
 def read_lines(path: str | os.PathLike[str], *, pipes: bool = False) -> Iterator[Line]:
-    r"""The lines of a UTF-8 text file; gzip (recognised by content), a byte-order mark and CRLF are taken care of.
+    r"""The lines of a UTF-8 text file, one by one; gzip (recognised by content), a byte-order mark and CRLF are handled.
 
-    The file is opened, and its beginning judged, by the call itself; the lines then come one by one.
+    The call itself opens the file and checks its beginning.
 
     Arguments:
-        pipes: as for `open_file`.
+        path: the path of the file.
+        pipes: whether a pipe is accepted, as in `open_file`.
 
     Raises:
-        InputError: no such file, a folder, a device, not readable, empty, binary, in another encoding, broken gzip.
+        InputError: if the file does not exist, is a folder or a device, is not readable, is empty, is binary, has another
+            encoding, or is broken gzip.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "a.txt"
@@ -93,13 +96,15 @@ def read_lines(path: str | os.PathLike[str], *, pipes: bool = False) -> Iterator
 
 
 def open_file(name: str, *, pipes: bool = False) -> BinaryIO:
-    """The bytes of a file, of a gzip file (recognised by content) what is packed in it.
+    """Open a file for reading bytes; a gzip file (recognised by content) is decompressed.
 
     Arguments:
-        pipes: whether a pipe will do, because the file is opened and read only once.
+        name: the path of the file.
+        pipes: whether a pipe is accepted, which can be opened and read only once.
 
     Raises:
-        InputError: no such file, a folder, a device, not readable; a pipe where none will do, or nothing is written into it.
+        InputError: if the file does not exist, is a folder or a device, or is not readable; if it is a pipe and `pipes` is
+            False, or nothing is written into the pipe.
     """
     advice = "check the path and its permissions"
     stream = open_stream(name, advice) if pipes else open_regular(name, advice)
@@ -110,14 +115,14 @@ def open_file(name: str, *, pipes: bool = False) -> BinaryIO:
 
 
 class _Gunzip(gzip.GzipFile):
-    """A gzip stream that closes the file under it."""
+    """A gzip stream that closes its underlying file."""
 
     def __init__(self, stream: BinaryIO) -> None:
         super().__init__(fileobj=stream, mode="rb")
         self._stream = stream
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        # One step at a time: where the data breaks off, all that came before it has been handed on.
+        # Read in small steps, so that all data before a truncation is returned.
         content = self.read1(len(buffer))
         buffer[: len(content)] = content
         return len(content)
@@ -145,7 +150,7 @@ def _split(stream: BinaryIO, name: str) -> Iterator[Line]:
 
 
 def _pass_over(stream: BinaryIO, name: str, number: int) -> None:
-    """Read to the end of a line that is too long; one that has none, as what a small gzip file may unpack to, is no text."""
+    """Read to the end of a line that is too long; refuse a line without an end, which a small gzip file may decompress to."""
     passed = LONGEST_LINE
     while (rest := stream.readline(1 << 16)) and not rest.endswith(b"\n"):
         passed += len(rest)
@@ -155,10 +160,14 @@ def _pass_over(stream: BinaryIO, name: str, number: int) -> None:
 
 @contextlib.contextmanager
 def reading_errors(name: str, where: Callable[[], str]) -> Iterator[None]:
-    """Turn what goes wrong when reading the file `name` into one sentence; `where` says how far reading had come.
+    """Convert errors while reading the file `name` into an `InputError` of one sentence.
+
+    Arguments:
+        name: the path of the file.
+        where: a function that returns how far reading has come, such as "line 7".
 
     Raises:
-        InputError: broken gzip data, or a failure of the file system.
+        InputError: for broken gzip data or a failure of the file system.
     """
     try:
         yield
@@ -184,7 +193,7 @@ def _sample(lines: Iterator[Line]) -> list[Line]:
 
 
 def _judge(name: str, sample: list[Line]) -> None:
-    """Refuse a file that is as a whole not UTF-8 text; single bad lines are the reader's to report."""
+    """Refuse a file that is not UTF-8 text at all. Single malformed lines are reported by the readers."""
     if not any(line.content.strip() for line in sample):
         raise InputError(f"{name}: is empty; give a file with text in it")
     head = b"\n".join(line.content for line in itertools.islice(sample, 100))[: 1 << 16]
@@ -210,14 +219,14 @@ def _judge(name: str, sample: list[Line]) -> None:
     control = len(head) - len(head.translate(None, _CONTROL))
     if 2 * binary > len(sample) or (not_text and 5 * control > len(head)):
         raise InputError(f"{name}: is a binary file, not text; give a UTF-8 text file (TSV, CSV or JSONL)")
-    # A few broken lines among many are reported one by one. Where most of what is beyond ASCII is not UTF-8,
-    # and it is no accident, skipping would drop just the sentences with accents.
+    # A few broken lines among many are reported one by one. If most non-ASCII lines are not UTF-8, the whole file has
+    # another encoding, and skipping would drop exactly the sentences with accents.
     if broken >= 3 and broken > beyond_ascii and 5 * broken > len(sample):
         raise wrong_encoding(name, None)
 
 
 def is_utf_8(line: Line) -> bool:
-    """Whether the bytes are UTF-8; in a line that was cut, the last character may be cut too."""
+    """Whether the bytes are UTF-8; in a truncated line the last character may be incomplete."""
     try:
         line.content.decode()
     except UnicodeDecodeError as error:
@@ -226,7 +235,7 @@ def is_utf_8(line: Line) -> bool:
 
 
 def wrong_encoding(name: str, encoding: str | None) -> InputError:
-    """The error for a file that is text in another encoding than UTF-8; None where it is not known which."""
+    """The error for a text file that is not UTF-8; `encoding` is None if it is unknown."""
     what = f"is {encoding}" if encoding else "is not UTF-8 (perhaps LATIN1 or CP1252)"
     return InputError(
         f"{name}: the text {what}, and UTF-8 is needed; convert it: "
@@ -235,7 +244,7 @@ def wrong_encoding(name: str, encoding: str | None) -> InputError:
 
 
 def _wide(head: bytes) -> str | None:
-    """UTF-16 without its mark: of mostly ASCII text, every other byte is zero."""
+    """The encoding if this is UTF-16 without a byte-order mark: for mostly ASCII text, every other byte is zero."""
     even, odd = head[::2], head[1::2]
     if len(head) < 4:
         return None

@@ -1,4 +1,4 @@
-"""Rows that cannot be used: the checks of texts and lines that all readers share, and the tally of rows that were left out."""
+"""Rows that cannot be used: the checks of texts and lines that all readers share, and the record of skipped rows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class MalformedRow:
     r"""One row that could not be used.
 
     Arguments:
-        file: the file as the reader was given it.
-        line: from 1.
-        reason: the kind of fault, the same words for all rows of that kind.
-        detail: what was found there.
-        unit: what `line` counts, where it is not lines, such as the questions of a JSON document.
+        file: the path of the file, as given to the reader.
+        line: the line number, from 1.
+        reason: the kind of fault, the same text for all rows with that kind.
+        detail: the value that was found.
+        unit: what `line` counts if it does not count lines, such as "question" in a JSON document.
 
     >>> str(MalformedRow(file="pairs.tsv", line=7, reason="empty target", detail="'yes\t'"))
     "pairs.tsv, line 7: empty target ('yes\t')"
@@ -42,7 +42,7 @@ class MalformedRow:
 
 
 def text_fault(side: str, text: object) -> tuple[str, str] | None:
-    """Reason and detail of what keeps a value from being a usable text, or None; `side` is what the text is called."""
+    """Why a value is not a usable text, as (reason, detail), or None if it is; `side` is the name of the text in messages."""
     if not isinstance(text, str):
         return "not a text", f"{side} is {short(text)}"
     if not text or text.isspace():
@@ -55,29 +55,29 @@ def text_fault(side: str, text: object) -> tuple[str, str] | None:
 
 
 def first_fault(texts: Iterable[tuple[str, object]]) -> tuple[str, str] | None:
-    """`text_fault` of the first of several named values that has one; None where all are usable."""
+    """`text_fault` of the first unusable one of several named values; None if all are usable."""
     return next((fault for side, text in texts if (fault := text_fault(side, text)) is not None), None)
 
 
 def malformed_row(name: str, line: int, reason: str, detail: str = "", unit: str = "line") -> MalformedRow:
-    """A `MalformedRow`, in the order its fields are read aloud."""
+    """A `MalformedRow` from positional arguments."""
     return MalformedRow(file=name, line=line, reason=reason, detail=detail, unit=unit)
 
 
 def short(value: object) -> str:
-    """What is shown of a value in a message."""
+    """The representation of a value for a message, at most 60 characters long."""
     shown = repr(value)
     return shown if len(shown) <= 60 else shown[:57] + "..."
 
 
 def decoded(name: str, line: Line) -> str | MalformedRow:
-    """The text of a line, or what is wrong with its bytes."""
+    """The text of a line, or a `MalformedRow` if its bytes are not usable."""
     fault = line_fault(line)
     return line.content.decode() if fault is None else malformed_row(name, line.number, *fault)
 
 
 def line_fault(line: Line) -> tuple[str, str] | None:
-    """Reason and detail of what keeps a line's bytes from being text, or None."""
+    """Why the bytes of a line are not text, as (reason, detail), or None if they are."""
     if line.too_long:
         return "line too long", "more than 1 MiB"
     if b"\0" in line.content:
@@ -88,13 +88,13 @@ def line_fault(line: Line) -> tuple[str, str] | None:
 
 
 class MalformedRows:
-    """The tally of rows that readers skipped: all of them counted, the first ones kept.
+    """A record of the rows that readers skipped: all are counted, the first ones are kept.
 
-    A file that is read again (the next epoch, a second look) adds nothing: lines come in order, so a line at
-    or before the last one counted in its file has been counted before.
+    Reading a file again (in the next epoch, say) counts nothing twice: lines are read in order, so a line number up to the
+    last counted one of that file was counted before.
 
     Arguments:
-        keep: how many rows are kept in detail.
+        keep: the number of rows that are kept.
 
     >>> malformed = MalformedRows()
     >>> for epoch in range(2):
@@ -111,7 +111,7 @@ class MalformedRows:
         self._first: list[MalformedRow] = []
         self._last_line: dict[str, int] = {}
         self.columns: dict[str, str] = {}
-        """By file: which columns of a table were read, where not all were named."""
+        """For each table whose columns were not all named: which columns were read."""
 
     def record(self, row: MalformedRow) -> None:
         """Count `row`, unless its line has been counted already."""
@@ -124,27 +124,27 @@ class MalformedRows:
 
     @property
     def total(self) -> int:
-        """How many rows were left out."""
+        """The number of rows that were left out."""
         return self._counts.total()
 
     @property
     def by_reason(self) -> dict[str, int]:
-        """How many rows were left out for each reason, the most frequent first."""
+        """The number of rows that were left out for each reason, the most frequent reason first."""
         return dict(self._counts.most_common())
 
     @property
     def first(self) -> tuple[MalformedRow, ...]:
-        """The first rows left out, in the order they were met."""
+        """The first rows that were left out, in reading order."""
         return tuple(self._first)
 
     @property
     def notes(self) -> list[str]:
-        """What the user ought to know of what was read: columns that nobody named, and rows that were left out."""
+        """Notes for the user: which columns were read where they were not named, and which rows were left out."""
         read = [f"{file}: {columns}." for file, columns in self.columns.items()]
         return read + ([" ".join(self.summary().split())] if self.total else [])
 
     def summary(self, examples: int = 3) -> str:
-        """One paragraph: how many rows were left out, why, and the first few of them."""
+        """One paragraph: the number of rows that were left out, the reasons, and the first `examples` rows."""
         if not self.total:
             return "No malformed rows."
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.by_reason.items())
@@ -154,13 +154,13 @@ class MalformedRows:
         return f"{subject} left out ({reasons}): {shown}{more}"
 
 
-_GIVE_UP_AFTER = 1000  # rows, none of them usable: the format is wrong, and the rest need not be read
+_GIVE_UP_AFTER = 1000  # rows; if none of them is usable, the format is wrong and reading stops
 
 
 def read_rows(
     rows: Iterable[tuple[int, Row] | MalformedRow], read: Callable[[int, Row], T | MalformedRow]
 ) -> Iterator[T | MalformedRow]:
-    """What `read` makes of each row, given its line and content; rows that are malformed already are passed on."""
+    """The result of `read(line, content)` for each row; rows that are already malformed are passed on."""
     return (row if isinstance(row, MalformedRow) else read(*row) for row in rows)
 
 
@@ -170,14 +170,15 @@ def usable(
     """The rows of `found` that are not malformed.
 
     Arguments:
-        name: of the file, for messages.
-        needed: what a usable row is, as a sentence without its full stop.
-        on_error: what a malformed row does: `skip` (it is recorded and left out) or `stop` (`InputError`).
+        found: the rows.
+        name: the name of the file in messages.
+        needed: what a usable row needs, as a sentence without its full stop.
+        on_error: what to do with a malformed row: `skip` (record it and leave it out) or `stop` (raise `InputError`).
         malformed: where malformed rows are recorded.
 
     Raises:
-        InputError: for an unknown `on_error`, from the call; while reading, for a file without a usable row, or for a malformed
-            row if `on_error` is `stop`.
+        InputError: by the call for an unknown `on_error`; while reading, if the file has no usable row, or for a malformed row
+            if `on_error` is `stop`.
     """
     if on_error not in ("skip", "stop"):
         raise InputError(f"data.on_error {on_error!r} is not known; {nearest(on_error, ('skip', 'stop'))}")

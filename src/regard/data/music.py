@@ -1,4 +1,4 @@
-"""Pieces of music in files: MIDI and chorales, and the words that a language model reads them as."""
+"""Reading and writing pieces of music: MIDI files, chorales in JSON, and the event tokens of a language model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from regard.reading import AnyPath, read_bytes, read_json
 from regard.text.events import Events
 
 TEMPO = 120.0
-"""Quarters a minute where nothing says otherwise, in MIDI and here."""
+"""The default tempo of MIDI, in quarter notes per minute."""
 
 
 def read_pieces(
@@ -30,15 +30,16 @@ def read_pieces(
     split: Split = "train",
     malformed: MalformedRows | None = None,
 ) -> Iterator[str]:
-    """The pieces at some places, the words of each with spaces between; no more than one file is held in memory.
+    """Read pieces as texts of event tokens separated by spaces; at most one file is held in memory.
 
     Arguments:
-        places: MIDI files, folders in which all of them are taken, files of chorales (.json) with their splits.
-        split: of files of chorales.
-        malformed: where files of a folder are recorded that cannot be used, and left out.
+        places: paths of MIDI files, of folders (all their MIDI files are read), or of chorales in JSON (.json).
+        writing: how pieces are converted to event tokens.
+        split: the split that is read from files of chorales.
+        malformed: where unusable files in folders are recorded; they are left out.
 
     Raises:
-        InputError: for a place that is missing, a file named by itself that cannot be used, a folder without a usable one.
+        InputError: for a missing path, an unusable file that is given directly, or a folder without a usable file.
     """
     for place in [places] if isinstance(places, str | os.PathLike) else places:
         path = Path(place)
@@ -52,10 +53,10 @@ def read_pieces(
 
 
 def own_split(places: AnyPath | Sequence[AnyPath], split: Split) -> bool:
-    """Whether the places are files of chorales with pieces of that split in each.
+    """Whether all paths are files of chorales that contain pieces of this split.
 
     Raises:
-        InputError: for a file of chorales that is none.
+        InputError: for a .json file that is not a file of chorales.
     """
     each = [Path(place) for place in ([places] if isinstance(places, str | os.PathLike) else places)]
     return all(path.suffix.lower() == ".json" and has_split(path, split) for path in each)
@@ -73,8 +74,8 @@ def _in_folder(folder: Path, writing: Writing, malformed: MalformedRows) -> Iter
             words = writing.of_file(path)
         except InputError as error:
             reason = reason or str(error)
-            said = str(error).removeprefix(f"{path}: ").split(";")[0]
-            malformed.record(MalformedRow(file=str(path), line=1, unit="piece", reason="unusable piece", detail=said))
+            detail = str(error).removeprefix(f"{path}: ").split(";")[0]
+            malformed.record(MalformedRow(file=str(path), line=1, unit="piece", reason="unusable piece", detail=detail))
             continue
         used += 1
         yield " ".join(words)
@@ -82,17 +83,17 @@ def _in_folder(folder: Path, writing: Writing, malformed: MalformedRows) -> Iter
         raise InputError(f"{folder}: none of its {len(files)} MIDI files can be used; the first: {reason}")
 
 
-# Writing: how pieces become words, and words pieces.
+# Conversion between pieces and event tokens.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Writing:
-    """How pieces become words, and words pieces.
+    """Conversion between pieces and event tokens.
 
     Arguments:
-        events: which words.
-        grid: of `grid`; of `performance` for pieces that come on a grid.
-        tempo: quarters a minute, for what has no tempo of its own.
+        events: the kind of event tokens: `grid` (a pitch per voice and step) or `performance` (notes on and off, waits).
+        grid: the grid, used if `events` is `grid` and for pieces that are given on a grid.
+        tempo: quarter notes per minute, for pieces without a tempo of their own.
     """
 
     events: Events = "performance"
@@ -100,10 +101,10 @@ class Writing:
     tempo: float = TEMPO
 
     def of_file(self, path: AnyPath) -> list[str]:
-        """The words of a MIDI file.
+        """The event tokens of a MIDI file.
 
         Raises:
-            InputError: naming the file and what is wrong with it.
+            InputError: if the file cannot be used; the message names the file.
         """
         if self.events == "performance":
             return to_events(read_midi(path))
@@ -114,28 +115,32 @@ class Writing:
             raise error if named else InputError(f"{path}: {error}") from None
 
     def of_steps(self, steps: Sequence[Sequence[int | None]]) -> list[str]:
-        """The words of a piece on the grid."""
+        """The event tokens of a piece on the grid.
+
+        Arguments:
+            steps: for each step the MIDI pitch of each voice, None for a rest.
+        """
         words = self.grid.to_events(steps)
         return words if self.events == "grid" else to_events(self._in_seconds(self.grid.from_events(words)))
 
     def piece(self, words: Sequence[str]) -> Piece:
-        """The piece that words say, its times in seconds.
+        """The piece that event tokens encode, with times in seconds.
 
         Raises:
-            InputError: for a word that is none of them.
+            InputError: for a word that is not an event token.
         """
         if self.events == "performance":
             return from_events(words)
         return self._in_seconds(self.grid.from_events(words))
 
     def seconds(self, words: Sequence[str]) -> float:
-        """How much time goes by in some words."""
+        """The duration of a sequence of event tokens, in seconds."""
         if self.events == "performance":
             return seconds_of(words)
         return len(words) // self.grid.voices / self.grid.steps_per_quarter * 60 / self.tempo
 
     def whole(self, count: int) -> int:
-        """So many words or somewhat fewer, that no step is cut in two."""
+        """The largest number of event tokens up to `count` that does not split a step."""
         return count if self.events == "performance" else count - count % self.grid.voices
 
     def _in_seconds(self, piece: Piece) -> Piece:
@@ -144,33 +149,35 @@ class Writing:
         return Piece.of(notes, name=piece.name)
 
 
-# MIDI files in and out, by mido.
+# Reading and writing MIDI files with mido.
 
 SUFFIXES = (".mid", ".midi")
 Times = Literal["seconds", "quarters"]
 
 LARGEST = 1 << 23
-"""Bytes; hours of playing fit in less."""
+"""The most bytes of a MIDI file; hours of music fit in less."""
 
 TICKS = 480
-"""Of a quarter, in files that are written."""
+"""Ticks per quarter note in files that are written."""
 DRUMS = 9
-"""The channel whose pitches are no pitches."""
+"""The percussion channel, where note numbers are instruments and not pitches."""
 PEDAL, DOWN = 64, 64
+"""The controller number of the sustain pedal, and the smallest value that means pressed."""
 
 
 def read_midi(path: str | os.PathLike[str], *, times: Times = "seconds") -> Piece:
-    """The notes of a MIDI file; drums are left out, and every track and channel with notes is a voice.
+    """Read the notes of a MIDI file. Drums are left out; each (track, channel) with notes is a voice.
 
     Arguments:
-        times: `seconds`, by the tempo as it changes, a note sounding on while the sustain pedal is down (as in Oore et al. 2018);
-            or `quarters`, by the score, without tempo and pedal.
+        path: the path of the file.
+        times: the unit of note times. `seconds` follows tempo changes, and a note lasts while the sustain pedal is pressed
+            (as in Oore et al. 2018). `quarters` are quarter notes of the score; tempo and pedal are ignored.
 
     Raises:
-        InputError: for what is missing, no MIDI file, damaged, or without notes.
+        InputError: if the file is missing, is not a MIDI file, is damaged, or has no notes.
     """
     file = _opened(path)
-    played = sorted(_messages(file), key=lambda each: each[0])  # of one tick, the tracks in their order
+    played = sorted(_messages(file), key=lambda each: each[0])  # a stable sort: tracks stay in order within a tick
     at = _seconds(played, file.ticks_per_beat) if times == "seconds" else _quarters(file.ticks_per_beat)
     notes = [
         Note(at(began), at(ended), pitch, velocity, voice)
@@ -190,15 +197,17 @@ def write_midi(
     tempo: float = TEMPO,
     border: float | None = None,
 ) -> None:
-    """Write a piece as a MIDI file, a track for each voice.
+    """Write a piece as a MIDI file with a track for each voice.
 
     Arguments:
-        times: what the piece's times are.
-        tempo: quarters a minute, where times are quarters.
-        border: where in time a marker is to say that the continuation begins; none where None.
+        piece: the piece.
+        path: the path of the file. If writing fails, a previous file stays unchanged.
+        times: the unit of the piece's times.
+        tempo: quarter notes per minute, used if `times` is `quarters`.
+        border: the time of a marker "continuation"; None for no marker.
 
     Raises:
-        InputError: mido is not installed, or the place cannot be written to; a file that was there before is then as it was.
+        InputError: if mido is not installed or the file cannot be written.
     """
     mido = _mido()
     rate = TICKS if times == "quarters" else TICKS * TEMPO / 60
@@ -208,7 +217,7 @@ def write_midi(
         head.append((round(border * rate), 1, mido.MetaMessage("marker", text="continuation")))
     file.tracks.append(_track(mido, head))
     for voice in sorted({note.voice for note in piece.notes}):
-        channel = voice % DRUMS  # before that of the drums
+        channel = voice % DRUMS  # channels 0 to 8, below the drums
         events = []
         for note in piece.notes:
             if note.voice == voice:
@@ -223,7 +232,7 @@ def write_midi(
 
 
 def _track(mido: ModuleType, events: list[tuple[int, int, Any]]) -> Any:
-    """Messages at their ticks, those that end notes first, as a track of differences."""
+    """A track of messages sorted by tick, with relative times; at the same tick, notes end before others begin."""
     ordered = sorted(events, key=lambda event: event[:2])
     before = [0, *(tick for tick, _, _ in ordered)]
     relative = (message.copy(time=tick - past) for (tick, _, message), past in zip(ordered, before, strict=False))
@@ -242,21 +251,21 @@ def _opened(path: str | os.PathLike[str]) -> Any:
     mido = _mido()
     content = read_bytes(path, "give a MIDI file of music", largest=LARGEST)
     if content[:4] != b"MThd":
-        raise InputError(f"{path}: is no MIDI file (it does not begin with MThd); export it as standard MIDI")
+        raise InputError(f"{path}: is not a MIDI file (it does not begin with MThd); export it as standard MIDI")
     try:
         found = mido.MidiFile(file=io.BytesIO(content), clip=True)
-    except Exception as error:  # the library raises whatever a read beyond the end, or a wrong byte, comes to
+    except Exception as error:  # mido raises many kinds of errors for truncated files and wrong bytes
         what = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path}: is a damaged MIDI file ({what}); copy or export it again") from None
     if found.type == 2 or found.ticks_per_beat < 1:
         raise InputError(
-            f"{path}: has several pieces, or times in film frames, which are not read; export it as MIDI of type 0 or 1"
+            f"{path}: contains several pieces, or times in film frames, which is not supported; export it as MIDI type 0 or 1"
         )
     return found
 
 
 def _messages(file: Any) -> Iterator[tuple[int, int, Any]]:
-    """(tick, track, message) of every track, its ticks counted from the beginning."""
+    """(tick, track, message) for all tracks, with ticks counted from the beginning."""
     for number, track in enumerate(file.tracks):
         ticks = accumulate(message.time for message in track)
         yield from ((tick, number, message) for tick, message in zip(ticks, track, strict=True))
@@ -267,7 +276,7 @@ def _quarters(ticks: int) -> Any:
 
 
 def _seconds(played: list[tuple[int, int, Any]], ticks: int) -> Any:
-    """From a tick to seconds, by every change of tempo before it."""
+    """A function that converts a tick to seconds, following all tempo changes before it."""
     changes = [(tick, message.tempo) for tick, _, message in played if message.type == "set_tempo"]
     changes = [(0, round(6e7 / TEMPO)), *changes]
     passed = (tempo * (after - tick) for (tick, tempo), (after, _) in pairwise(changes))
@@ -283,10 +292,11 @@ def _seconds(played: list[tuple[int, int, Any]], ticks: int) -> Any:
 
 def _struck(played: list[tuple[int, int, Any]], *, pedal: bool) -> Iterator[tuple[int, int, int, int, int]]:
     """(first tick, last tick, pitch, velocity, voice) of every note."""
-    # By track, channel and pitch: two tracks that play one pitch on one channel are two notes. Pedals belong to a channel.
+    # Keys are (track, channel, pitch): two tracks that play the same pitch on the same channel are two notes. A pedal belongs to
+    # a channel.
     sounding: dict[tuple[int, int, int], tuple[int, int, int]] = {}
-    let_go: set[tuple[int, int, int]] = set()  # keys that are up and sound on
-    down: set[int] = set()  # channels whose pedal is
+    let_go: set[tuple[int, int, int]] = set()  # keys that are released but sustained by the pedal
+    down: set[int] = set()  # channels whose pedal is pressed
     voices: dict[tuple[int, int], int] = {}
     tick = 0
 
@@ -322,22 +332,31 @@ def _struck(played: list[tuple[int, int, Any]], *, pedal: bool) -> Iterator[tupl
         yield from ended(key)
 
 
-# Files of chorales: JSON of splits, in each of them pieces, in each of these the pitches of every step.
+# Files of chorales: a JSON object of splits; a split is a list of pieces, a piece a list of steps, a step a list of pitches.
 
 Split = Literal["train", "validation", "test"]
 _NAMES = {"train": ("train",), "validation": ("valid", "validation", "val"), "test": ("test",)}
 
 SILENT = -1
+"""The number that means a rest."""
 
 
 def read_chorales(path: str | os.PathLike[str], split: Split = "train", *, voices: int = 4) -> list[Steps]:
-    """The pieces of one split of a file such as the JSB chorales' (Boulanger-Lewandowski et al. 2012).
+    """The pieces in one split of a file of chorales, such as the JSB chorales (Boulanger-Lewandowski et al. 2012).
 
-    Where every step of a piece has as many numbers as there are voices, each is of its own voice, -1 for a rest; otherwise what
-    sounds is dealt out from the top.
+    If every step of a piece has `voices` numbers, number v belongs to voice v, and -1 is a rest. Otherwise the pitches of
+    each step are assigned to voices from the highest to the lowest.
+
+    Arguments:
+        path: the path of the JSON file.
+        split: the split to read.
+        voices: the number of voices.
+
+    Returns:
+        For each piece, a list of steps; a step is a tuple with the MIDI pitch of each voice, None for a rest.
 
     Raises:
-        InputError: for what is missing or no such file, and for a step of more pitches than voices.
+        InputError: if the file is missing, is not a file of chorales, or has a step with more pitches than voices.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -351,12 +370,12 @@ def read_chorales(path: str | os.PathLike[str], split: Split = "train", *, voice
     if found is None:
         raise InputError(f"{path}: has no {_NAMES[split][0]} pieces; it has {', '.join(map(str, values)) or 'nothing'}")
     if not isinstance(found, list):
-        raise InputError(f"{path}: {_NAMES[split][0]} is no list of pieces; give a file of chorales")
+        raise InputError(f"{path}: {_NAMES[split][0]} is not a list of pieces; give a file of chorales")
     return [_piece(piece, voices, f"{path}, {split} piece {number}") for number, piece in enumerate(found, start=1)]
 
 
 def has_split(path: str | os.PathLike[str], split: Split) -> bool:
-    """Whether a file has pieces of that split.
+    """Whether a file of chorales has pieces in this split.
 
     Raises:
         InputError: as `read_chorales`.
@@ -369,14 +388,14 @@ def _values(path: str | os.PathLike[str]) -> dict[str, Any]:
     values = read_json(path, "give a file of chorales, or MIDI files")
     if not isinstance(values, dict):
         raise InputError(
-            f'{path}: holds no chorales; they are an object {{"train": [...], "valid": [...], "test": [...]}}'
+            f'{path}: is not a file of chorales, which is an object {{"train": [...], "valid": [...], "test": [...]}}'
         )
     return values
 
 
 def _piece(piece: Any, voices: int, where: str) -> Steps:
     if not isinstance(piece, list) or not piece:
-        raise InputError(f"{where}: is no list of steps; each step is a list of MIDI pitches")
+        raise InputError(f"{where}: is not a list of steps; each step is a list of MIDI pitches")
     steps = [_pitches(step, f"{where}, step {number}") for number, step in enumerate(piece, start=1)]
     apart = all(len(step) == voices for step in steps)
     found: Steps = []
@@ -397,5 +416,5 @@ def _pitches(step: Any, where: str) -> list[int]:
         isinstance(pitch, int | float) and pitch == int(pitch) and SILENT <= pitch < 128 for pitch in step
     )
     if not right:
-        raise InputError(f"{where}: {step!r} is no list of MIDI pitches, 0 to 127 or -1 for a rest")
+        raise InputError(f"{where}: {step!r} is not a list of MIDI pitches, 0 to 127 or -1 for a rest")
     return [int(pitch) for pitch in step]

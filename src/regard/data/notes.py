@@ -1,4 +1,4 @@
-"""Notes and pieces of music, and the words they are written as: steps of a grid, or events of a performance."""
+"""Notes and pieces of music, and their event tokens: the steps of a grid, or the events of a performance."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Note:
     """One note.
 
     Arguments:
-        start, end: in the piece's unit of time; the end is later.
-        pitch: MIDI's, 60 for the middle C.
-        velocity: MIDI's, how hard it is struck, 1 to 127.
-        voice: which part it is of, from 0.
+        start, end: in the piece's unit of time; `end` is later than `start`.
+        pitch: MIDI pitch; 60 is middle C.
+        velocity: MIDI velocity (how hard the key is pressed), 1 to 127.
+        voice: the index of its voice, from 0.
     """
 
     start: float
@@ -29,11 +29,11 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
-    """Notes in the order in which they begin.
+    """A piece of music: notes in order of their start.
 
     Arguments:
-        notes: in that order.
-        name: for people.
+        notes: the sorted notes. `Piece.of` sorts them.
+        name: the title shown to the user.
     """
 
     notes: tuple[Note, ...]
@@ -41,34 +41,34 @@ class Piece:
 
     @classmethod
     def of(cls, notes: Sequence[Note], name: str = "") -> Piece:
-        """The notes brought into their order."""
+        """A piece with these notes, sorted."""
         return cls(notes=tuple(sorted(notes)), name=name)
 
     @property
     def length(self) -> float:
-        """When the last note ends; 0 where there is none."""
+        """The end time of the last note; 0 without notes."""
         return max((note.end for note in self.notes), default=0.0)
 
 
-# A grid: at each step the pitch of each voice, or its rest, voice by voice (Huang et al. 2019).
+# A grid: for each step the pitch or rest of each voice, serialised voice by voice (Huang et al. 2019).
 
 
 LONGEST = 20_000
-"""Steps of a piece: an hour and more of sixteenths."""
+"""The most steps of a piece: more than an hour of sixteenth notes."""
 
 Steps = list[tuple[int | None, ...]]
-"""At each step a pitch for each voice, None for a rest."""
+"""For each step the MIDI pitch of each voice, None for a rest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grid:
-    """How a piece is laid on a grid, and read from it.
+    """Conversion between pieces and event tokens on a grid of equal steps.
 
-    A note that lasts is its pitch at every step at which it sounds; so a pitch struck twice and one that lasts are the same here.
+    A note is written as its pitch at every step where it sounds, so a repeated note and a sustained note are the same here.
 
     Arguments:
-        voices: V, how many; at each step there are so many words, the highest voice first.
-        steps_per_quarter: steps of a quarter note; 4 for sixteenths.
+        voices: V, the number of voices; each step has V event tokens, the highest voice first.
+        steps_per_quarter: steps per quarter note; 4 for sixteenth notes.
 
     >>> grid = Grid(voices=2, steps_per_quarter=1)
     >>> words = grid.to_events([(67, 60), (67, None)])
@@ -82,28 +82,31 @@ class Grid:
     steps_per_quarter: int = 4
 
     def to_events(self, steps: Sequence[Sequence[int | None]]) -> list[str]:
-        """The words of a piece already on the grid.
+        """The event tokens of a piece that is already on the grid.
+
+        Arguments:
+            steps: for each step the MIDI pitch of each voice, None for a rest.
 
         Raises:
-            InputError: for a step of another number of voices, or a pitch that MIDI does not have.
+            InputError: for a step with another number of voices, or a pitch outside 0 to 127.
         """
         found: list[str] = []
         for number, step in enumerate(steps, start=1):
             if len(step) != self.voices:
                 raise InputError(
-                    f"step {number} has {len(step)} voices and not {self.voices}; set the number of voices"
+                    f"step {number} has {len(step)} voices instead of {self.voices}; set the number of voices"
                 )
             for pitch in step:
                 if pitch is not None and not 0 <= pitch < PITCHES:
-                    raise InputError(f"step {number} has the pitch {pitch}; MIDI's are 0 to 127")
+                    raise InputError(f"step {number} has the pitch {pitch}; MIDI pitches are 0 to 127")
                 found.append(REST if pitch is None else note_name(pitch))
         return found
 
     def from_events(self, events: Sequence[str]) -> Piece:
-        """The piece that words say, its times in quarters; a last step that is not whole is left out.
+        """The piece that event tokens encode, with times in quarter notes; an incomplete last step is left out.
 
         Raises:
-            InputError: for a word that is no note and no rest.
+            InputError: for a word that is neither a note nor a rest.
         """
         pitches = [None if event == REST else pitch_of(event) for event in events]
         whole = len(pitches) // self.voices
@@ -122,13 +125,13 @@ class Grid:
         return Piece.of(notes)
 
     def steps_of(self, piece: Piece) -> Steps:
-        """A piece whose times are quarters, laid on the grid: at each step what sounds in its middle.
+        """The steps of a piece whose times are in quarter notes; note times are rounded to steps.
 
-        Where the piece has as many voices as the grid or fewer, and none of them sounds twice at once, each keeps its own;
-        otherwise what sounds is dealt out from the top.
+        If the piece has at most as many voices as the grid, and no voice has two notes at once, each voice of the piece is
+        kept. Otherwise the pitches of each step are assigned to voices from the highest to the lowest.
 
         Raises:
-            InputError: for a piece without notes or of more than `LONGEST` steps, or with more notes at once than voices.
+            InputError: if the piece has no notes, has more than `LONGEST` steps, or has more notes at once than voices.
         """
         count = round(piece.length * self.steps_per_quarter)
         if not piece.notes or count > LONGEST:
@@ -151,17 +154,19 @@ class Grid:
             found = sorted({note.pitch for note in notes}, reverse=True)
         if len(found) > self.voices:
             raise InputError(
-                f"{len(found)} notes sound at once at step {number} and the grid has room for {self.voices}; events of a "
-                "performance (data.music.events) have no such limit"
+                f"{len(found)} notes sound at once at step {number}, and the grid has {self.voices} voices; raise "
+                "data.music.voices, or use data.music.events=performance, which has no such limit"
             )
         return (*found, *[None] * (self.voices - len(found)))
 
 
-# The same music in other keys.
+# Transposition.
 
 
 def in_keys(text: str, farthest: int) -> Iterator[str]:
-    """The words of a piece, then those of the same moved by 1 to so many semitones, down and up, where MIDI can say it.
+    """The event tokens of a piece, then those of its transpositions by 1 to `farthest` semitones, down and up.
+
+    Transpositions with pitches outside MIDI's range are left out.
 
     >>> list(in_keys("on:C4 wait:9 off:C4", 1))
     ['on:C4 wait:9 off:C4', 'on:B3 wait:9 off:B3', 'on:C#4 wait:9 off:C#4']
@@ -175,7 +180,7 @@ def in_keys(text: str, farthest: int) -> Iterator[str]:
 
 
 def _moved(word: str, semitones: int) -> str | None:
-    """A word so many semitones higher; one without a pitch as it is; None for a pitch that MIDI does not have."""
+    """A transposed event token; unchanged if it has no pitch; None if the pitch leaves MIDI's range."""
     before, _, name = word.rpartition(":")
     if before in ("wait", "velocity") or not name[:1].isupper():
         return word
@@ -184,16 +189,16 @@ def _moved(word: str, semitones: int) -> str | None:
 
 
 LONGEST_SILENCE = 10.0
-"""Seconds; where nothing is struck or let go for longer, that much passes."""
+"""Seconds; longer times between events are shortened to this."""
 
 _LEVEL = 128 // VELOCITIES
 
 
 def to_events(piece: Piece) -> list[str]:
-    """The words of a piece whose times are seconds, rounded to hundredths.
+    """The event tokens of a piece whose times are in seconds, rounded to hundredths.
 
-    At one moment notes are let go before others are struck, low ones first; how hard is said where it changes. Voices are lost,
-    and a note that is struck while it sounds is let go before.
+    At the same time, notes end before others begin, low pitches first. A velocity event is written when the velocity changes.
+    Voices are lost, and a note that begins while the same pitch sounds ends the earlier note.
 
     >>> to_events(Piece.of([Note(0.0, 0.5, 60), Note(0.5, 2.0, 64)]))
     ['velocity:21', 'on:C4', 'wait:50', 'off:C4', 'on:E4', 'wait:100', 'wait:50', 'off:E4']
@@ -212,13 +217,13 @@ def to_events(piece: Piece) -> list[str]:
 
 
 def from_events(events: Sequence[str]) -> Piece:
-    """The piece that words say, its times in seconds.
+    """The piece that event tokens encode, with times in seconds.
 
-    What a model may write and no player would is understood: a note let go that does not sound is nothing, one struck again ends
-    before, and what still sounds in the end ends then.
+    Inconsistent events, which a model may generate, are accepted: the end of a note that does not sound is ignored, a note
+    that begins again ends the earlier one, and notes still sounding at the end of the sequence end there.
 
     Raises:
-        InputError: for a word that is no event.
+        InputError: for a word that is not an event token.
 
     >>> from_events(["on:C4", "wait:25", "off:C4"]).notes[0].end
     0.25
@@ -251,18 +256,18 @@ def from_events(events: Sequence[str]) -> Piece:
 
 
 def seconds_of(events: Sequence[str]) -> float:
-    """How much time goes by in them."""
+    """The duration of a sequence of performance events, in seconds."""
     return sum(int(event.partition(":")[2]) for event in events if event.startswith("wait:")) * WAIT
 
 
 def _moments(piece: Piece) -> Iterator[tuple[int, bool, Note]]:
-    """(hundredths, whether struck, note) in the order of time; a note of no length is made one hundredth long."""
+    """(time in hundredths, whether the note begins, note) in time order; a note of zero length becomes one hundredth long."""
     moments: list[tuple[int, bool, int, Note]] = []
     until: dict[int, int] = {}
-    for note in sorted(piece.notes, reverse=True):  # from the back, so that each knows when its key is struck next
+    for note in sorted(piece.notes, reverse=True):  # in reverse, so that the next start of the same pitch is known
         at = round(note.start / WAIT)
         if until.get(note.pitch) == at:
-            continue  # two voices strike one key
+            continue  # two voices begin the same pitch
         end = min(max(round(note.end / WAIT), at + 1), until.get(note.pitch, 1 << 62))
         until[note.pitch] = at
         moments += [(at, True, note.pitch, note), (end, False, note.pitch, note)]

@@ -1,4 +1,4 @@
-"""Rows that are objects: lines of JSONL, rows of Parquet files and of hub datasets; and JSON documents read as a whole."""
+"""Reading rows that are objects (lines of JSONL, rows of Parquet files and hub datasets), and whole JSON documents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.reading import check_regular, json_value
 
 HUB = "hub:"
 
-Object = tuple[int, dict] | MalformedRow  # a line number and the object there
+Object = tuple[int, dict] | MalformedRow  # a line number with the object on that line
 
 _MISSING = object()
 
@@ -42,7 +42,7 @@ def objects_of_jsonl(name: str, lines: Iterator[Line]) -> Iterator[Object]:
 
 
 def values_of(name: str, line: int, row: dict, keys: Sequence[str]) -> list[object] | MalformedRow:
-    """What is under some keys of an object, or the first key that is missing; "a.b" reaches into nested objects."""
+    """The values of some keys of an object, or a `MalformedRow` for the first missing key; "a.b" is key "b" in object "a"."""
     values = [_lookup(row, key) for key in keys]
     for key, value in zip(keys, values, strict=True):
         if value is _MISSING:
@@ -61,12 +61,12 @@ def _lookup(row: object, key: str) -> object:
 
 
 def has_objects(name: str) -> bool:
-    """Whether a place holds rows that are objects and no lines: a hub dataset, or a Parquet file."""
+    """Whether this names a source of objects that is not read line by line: a hub dataset or a Parquet file."""
     return name.startswith(HUB) or name.lower().endswith(".parquet")
 
 
 def objects_of(name: str) -> Iterator[Object]:
-    """The rows of such a place, numbered from 1."""
+    """The rows of a hub dataset or Parquet file, numbered from 1."""
     return objects_of_hub(name) if name.startswith(HUB) else iter(parquet_rows(name))
 
 
@@ -83,7 +83,7 @@ def objects_of_hub(name: str) -> Iterator[Object]:
     what_to_do = "check the name and the connection, or download the data and give the path of a file"
     try:
         rows = iter(datasets.load_dataset(dataset, configuration or None, split=split or "train", streaming=True))
-    except Exception as error:  # the library passes on for any network, the hub or a file raised
+    except Exception as error:  # the library passes on any error of the network, the hub or a file
         raise InputError(f"{name}: the dataset cannot be opened ({_first_line(error)}); {what_to_do}") from None
     return _numbered(name, rows, what_to_do)
 
@@ -105,14 +105,14 @@ def _first_line(error: Exception) -> str:
 
 
 TOGETHER = 1024
-"""Rows that are in memory at a time."""
+"""The number of rows that are in memory at a time."""
 
 
 def parquet_rows(name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of a Parquet file in a stream, numbered from 1; the file is opened by the call itself.
+    """The rows of a Parquet file, one by one, numbered from 1; the call itself opens the file.
 
     Raises:
-        InputError: where there is no such file, it is none, or pyarrow is missing.
+        InputError: if the file does not exist or is not a Parquet file, or pyarrow is not installed.
     """
     try:
         import pyarrow.parquet as parquet
@@ -125,7 +125,7 @@ def parquet_rows(name: str) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         file = parquet.ParquetFile(name)
     except (ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{name}: is no Parquet file that can be read ({_reason_of(error)}); write it again") from None
+        raise InputError(f"{name}: is not a readable Parquet file ({_reason_of(error)}); write it again") from None
 
     def rows() -> Iterator[tuple[int, dict[str, Any]]]:
         number = 0
@@ -134,7 +134,7 @@ def parquet_rows(name: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
-        except (ArrowException, OSError, ValueError) as error:  # a ValueError for text that is no UTF-8
+        except (ArrowException, OSError, ValueError) as error:  # ValueError: text that is not UTF-8
             raise InputError(
                 f"{name}: reading stopped after row {number} ({_reason_of(error)}); write it again"
             ) from None
@@ -149,16 +149,17 @@ def _reason_of(error: Exception) -> str:
 
 
 LARGEST = 1 << 28
-"""Bytes of a document, unpacked; it is several times as large once it is read."""
+"""The most bytes of a JSON document, uncompressed; parsed, it takes several times as much memory."""
 
 _WIDE_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
 def read_document(path: str | os.PathLike[str]) -> Any:
-    """The value in a JSON file; gzip (recognised by content) and a byte-order mark are taken care of.
+    """The value in a JSON file; gzip (recognised by content) and a byte-order mark are handled.
 
     Raises:
-        InputError: no such file, a folder, not readable, empty, in another encoding than UTF-8, broken gzip, broken JSON.
+        InputError: if the file does not exist, is a folder, is not readable, is empty, is larger than 256 MiB, is not UTF-8, or
+            is broken gzip or JSON.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "a.json"
@@ -173,16 +174,16 @@ def read_document(path: str | os.PathLike[str]) -> Any:
             content += piece
             if len(content) > LARGEST:
                 raise InputError(
-                    f"{name}: is larger than {LARGEST >> 20} MiB, the most that is read as one document; give JSONL, a line each"
+                    f"{name}: is larger than {LARGEST >> 20} MiB, the limit for one document; give JSONL, one object per line"
                 )
     return parsed(name, bytes(content))
 
 
 def parsed(name: str, content: bytes) -> Any:
-    """The value of a JSON document's bytes; `name` is what messages call it.
+    """The value of a JSON document given as bytes; `name` is its name in messages.
 
     Raises:
-        InputError: empty, in another encoding than UTF-8, broken JSON.
+        InputError: if it is empty, not UTF-8, or not JSON.
     """
     if not content.removeprefix(BYTE_ORDER_MARK).strip():
         raise InputError(f"{name}: is empty; give a JSON file")

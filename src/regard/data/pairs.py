@@ -1,4 +1,4 @@
-"""Pairs of texts read in a stream: TSV, CSV, JSONL, two parallel files, each optionally gzipped, or a hub dataset."""
+"""Reading pairs of texts one by one: TSV, CSV, JSONL or two parallel files, optionally gzipped, or a hub dataset."""
 
 from __future__ import annotations
 
@@ -70,26 +70,25 @@ def read_pairs(
 ) -> Iterator[Pair]:
     r"""The pairs in a file, one by one, in order; the file is never held in memory.
 
-    Files are UTF-8, plain or gzip (recognised by content), with or without a byte-order mark, with LF or CRLF
-    line ends. Texts are handed on as they stand, spaces included.
+    Files are UTF-8, plain or gzip (recognised by content), with or without a byte-order mark, with LF or CRLF line ends.
+    Texts are returned unchanged, including surrounding spaces.
 
     Arguments:
-        path: a file; or two files whose lines belong together, source first; or `hub:owner/name`, a dataset
-            of the Hugging Face hub, fully `hub:owner/name:configuration@split` (split `train` unless given).
-        format: `tsv` (no quoting), `csv` (quoting as in RFC 4180), `jsonl` (one object in each line), or
-            `auto`: by the file's name, failing that by its first line.
-        source: which column or key holds the source. In TSV and CSV an index from 0, or a name in the header. If neither
-            source nor target is given, they are found by their usual names in a header, else they are the first two; a table
-            that leaves this in doubt is refused. What was read is in `malformed.columns`. In JSONL and hub datasets a key
-            (default "source"); "translation.en" reaches into nested objects.
+        path: a file; or two parallel files, source first; or a dataset of the Hugging Face hub,
+            `hub:owner/name[:configuration][@split]` (the default split is `train`).
+        format: `tsv` (no quoting), `csv` (quoting as in RFC 4180), `jsonl` (one object per line), or `auto` (by the file's
+            name, else by its first line).
+        source: the column or key of the source. In TSV and CSV an index from 0 or a name in the header. If neither source
+            nor target is given, they are found by their usual names in a header, else they are the first two columns; the
+            file is refused if its columns cannot be identified. `malformed.columns` records which columns were read. In JSONL
+            and hub datasets a key (default "source"); "translation.en" means key "en" of the object under "translation".
         target: the same for the target (default "target").
-        on_error: what a malformed row does: `skip` (it is recorded and left out) or `stop` (`InputError`).
+        on_error: what to do with a malformed row: `skip` (record it and leave it out) or `stop` (raise `InputError`).
         malformed: where malformed rows are recorded.
 
     Raises:
-        InputError: the file as a whole cannot be used (missing, empty, binary, wrongly encoded, broken gzip,
-            no such column, no usable row), from the call or while reading; or a row is malformed and
-            `on_error` is `stop`.
+        InputError: if the file cannot be used at all (missing, empty, binary, wrong encoding, broken gzip, a column is
+            missing, no usable row); raised by the call or while reading. Also for a malformed row if `on_error` is `stop`.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "pairs.tsv"
@@ -159,10 +158,10 @@ def _columns(
             raise InputError(f"{name}: its columns are {', '.join(map(repr, header))}; {say}")
         chosen = known[0] if known else chosen
     elif unnamed and width > 2 and is_number_of_rows(sample, 0):
-        raise InputError(f"{name}: has {width} columns and no header, and the first holds a number for each row; {say}")
+        raise InputError(f"{name}: has {width} columns and no header, and the first contains row numbers; {say}")
     if max(chosen) < width and (
         header is not None or width > 2 or not unnamed
-    ):  # two columns alone leave nothing to say
+    ):  # a table of only two columns without a header needs no note
         malformed.columns[name] = columns_read(list(zip(("source", "target"), chosen, strict=True)), header, width)
     return rows, chosen, headed
 
@@ -170,14 +169,16 @@ def _columns(
 def pairs_in_memory(
     given: Any, source: int | str | None = None, target: int | str | None = None, split: str = "given"
 ) -> list[Pair]:
-    """The pairs that are given in memory: (source, target), or mappings such as rows of the library `datasets`.
+    """Pairs from rows in memory: (source, target), or mappings such as rows of the library `datasets`.
 
     Arguments:
-        source, target: the keys of mappings; "source" and "target" if not given. "translation.en" reaches into nested ones.
-        split: such as "train", for messages.
+        given: the rows.
+        source, target: the keys in mappings, by default "source" and "target". "translation.en" means key "en" of the mapping
+            under "translation".
+        split: the name of the split in messages, such as "train".
 
     Raises:
-        InputError: naming the first row that is no pair of two texts, none of them empty.
+        InputError: for the first row that is not a pair of two non-empty texts.
 
     >>> [pair.target for pair in pairs_in_memory([("one", "un"), {"source": "two", "target": "deux"}])]
     ['un', 'deux']
@@ -200,14 +201,13 @@ def read_parallel(
     on_error: Literal["skip", "stop"] | str = "skip",
     malformed: MalformedRows | None = None,
 ) -> Iterator[Pair]:
-    r"""The pairs of two files whose lines belong together; each may be gzip.
+    r"""The pairs of two parallel files: line i of one with line i of the other. Each may be gzip.
 
-    Where one file has more lines, the first line without a partner is recorded as malformed, with both
-    counts.
+    If one file has more lines, its first line without a partner is recorded as malformed, with both line counts.
 
     Arguments:
-        source_path: the file of sources.
-        target_path: the file of targets.
+        source_path: the file with one source per line.
+        target_path: the file with one target per line.
         on_error: as in `read_pairs`.
         malformed: as in `read_pairs`.
 
@@ -254,7 +254,7 @@ def _pair_of_lines(source_name: str, left: Line, target_name: str, right: Line) 
 
 
 def pair_or_fault(name: str, line: int, source: object, target: object) -> Pair | MalformedRow:
-    """The pair of two values, or the first thing that keeps one of them from being a usable text."""
+    """The pair of two values, or a `MalformedRow` if one of them is not a usable text."""
     fault = first_fault([("source", source), ("target", target)])
     if fault is not None:
         return malformed_row(name, line, *fault)
@@ -262,7 +262,7 @@ def pair_or_fault(name: str, line: int, source: object, target: object) -> Pair 
 
 
 def _keys(name: str, source: int | str | None, target: int | str | None) -> tuple[str, str]:
-    """The keys of source and target, where none were given by their usual names."""
+    """The keys of source and target; the default names if none were given."""
     if isinstance(source, int) or isinstance(target, int):
         raise InputError(f"{name}: source and target are keys here, as 'translation.en', not column numbers")
     return source or "source", target or "target"

@@ -1,4 +1,4 @@
-"""Inputs of pre-training: masked tokens (BERT), corrupted spans (T5), and sentence pairs or stretches cut from documents."""
+"""Pre-training inputs: masked tokens (BERT), corrupted spans (T5), and sentence pairs or passages cut from documents."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from regard.text import Tokenizer
 
 
 class Masked(NamedTuple):
-    """Texts of which some tokens are hidden.
+    """Texts in which some tokens are masked.
 
     Arguments:
-        texts: their ids, others standing where one is hidden.
-        places: for each text the places to predict, rising.
+        texts: the ids of each text after masking.
+        places: for each text the positions to predict, in ascending order.
     """
 
     texts: list[np.ndarray]
@@ -29,25 +29,26 @@ class Masked(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Masking:
-    """How tokens are hidden (Devlin et al. 2019, section 3.1, task 1; counts as in the authors' create_pretraining_data.py).
+    """Masked language modelling (Devlin et al. 2019, section 3.1, task 1; counts as in the authors' create_pretraining_data.py).
 
         count = min(maximum_predictions, max(1, round(chosen_share * n))),   n = tokens of the input, special ones included
 
-    So many tokens are chosen, none of them special, each set of so many as probable as another. Of each, independently, with
-    probability `mask_share` the mask token takes the place, with probability `random_share` any token that is not special, with
-    equal chances; else it stays. All that were chosen are to be predicted, those that stayed among them.
+    `count` tokens that are not special are chosen, all sets of that size being equally probable. Each chosen token is
+    independently replaced by the mask token with probability `mask_share`, replaced by a uniformly random token that is not
+    special with probability `random_share`, and else kept. All chosen tokens are predicted, including the kept ones.
 
     Arguments:
-        chosen_share: of the tokens, to be predicted.
-        mask_share, random_share: of those, replaced by the mask token, and by a random one.
-        maximum_predictions: the most in one input; no limit where null.
-        whole_words: choose whole words, as in the authors' later models: words in random order, each taken with all its pieces if
-            it still fits, the first in any case. So the count may be missed by a few.
-        static: hide the same tokens in every epoch.
-        seed: of all chances.
+        chosen_share: share of the tokens that are predicted, in (0, 1].
+        mask_share, random_share: shares of the chosen tokens that become the mask token, and a random token. Their sum is at
+            most 1.
+        maximum_predictions: the most predictions in one input; None for no limit.
+        whole_words: choose whole words, as in the authors' later models: words are taken in random order with all their
+            pieces while they fit into the count, the first one always. The number of tokens may differ slightly from `count`.
+        static: whether the same tokens are masked in every epoch.
+        seed: random seed.
 
     Raises:
-        InputError: for shares that are none.
+        InputError: for shares outside these ranges, or a maximum below 1.
     """
 
     chosen_share: float = 0.15
@@ -70,11 +71,11 @@ class Masking:
         check(most is None or most >= 1, "data.maximum_predictions", most, "at least 1", "20 is usual for 128 tokens")
 
     def counts(self, lengths: np.ndarray, ordinary: np.ndarray) -> np.ndarray:
-        """How many tokens of each input are to be predicted; with whole words, how many are aimed at.
+        """The number of tokens to predict in each input; with `whole_words` the intended number.
 
         Arguments:
-            lengths: (N,), tokens of each input.
-            ordinary: (N,), those of them that are not special: no more can be chosen.
+            lengths: (N,) integers, the number of tokens of each input.
+            ordinary: (N,) integers, the number of tokens that are not special, which is an upper limit.
 
         >>> Masking().counts(np.array([128, 3]), np.array([125, 1])).tolist()
         [19, 1]
@@ -87,12 +88,13 @@ class Masking:
     def hide(
         self, tokenizer: Tokenizer, texts: Sequence[np.ndarray], rows: Sequence[int], *, draw: int | None = None
     ) -> Masked:
-        """Hide tokens of some inputs: a function of `seed`, `draw` and each input's row, whatever other inputs are there.
+        """Mask tokens. Each input's masking is a function of `seed`, `draw` and its own row, independent of the other inputs.
 
         Arguments:
-            texts: the ids of each, special ones included.
-            rows: a number for each.
-            draw: a number that differs from epoch to epoch, without effect where `static`; None in evaluation.
+            tokenizer: the tokenizer with the mask token and the special tokens.
+            texts: the token ids of each input, special tokens included.
+            rows: a number for each input, which selects its random numbers.
+            draw: a number that differs from epoch to epoch, without effect if `static`; None in evaluation.
 
         Raises:
             InputError: for a tokenizer without a mask token.
@@ -100,7 +102,7 @@ class Masking:
         stream = 0 if draw is None else 1 if self.static else 2 + draw
         mask = tokenizer.mask_id
         if mask is None:
-            raise InputError("the tokenizer has no mask token, so nothing can be hidden; use one of kind bert")
+            raise InputError("the tokenizer has no mask token, so tokens cannot be masked; use one of kind bert")
         key = np.random.SeedSequence([self.seed, 0x3A5C, stream]).generate_state(1, np.uint64)[0]
         ordinary = _ordinary(tokenizer)
         words = np.flatnonzero(ordinary)
@@ -116,28 +118,29 @@ class Masking:
                 chosen = np.sort(free[np.argsort(order[free])[:count]])
             ids = text.astype(np.int64)
             masked = chosen[fate[chosen] < self.mask_share]
-            drawn = chosen[(fate[chosen] >= self.mask_share) & (fate[chosen] < self.mask_share + self.random_share)]
+            replaced = chosen[(fate[chosen] >= self.mask_share) & (fate[chosen] < self.mask_share + self.random_share)]
             ids[masked] = mask
-            ids[drawn] = words[(replacement[drawn] * len(words)).astype(np.int64)]
+            ids[replaced] = words[(replacement[replaced] * len(words)).astype(np.int64)]
             hidden.append(ids)
             places.append(chosen)
         return Masked(hidden, places)
 
 
 def _ordinary(tokenizer: Tokenizer) -> np.ndarray:
-    """(V,) bool, True = no special token."""
+    """(V,) bool, True = not a special token."""
     ordinary = np.ones(tokenizer.size, dtype=bool)
     ordinary[list(tokenizer.special_ids)] = False
     return ordinary
 
 
 def _whole_words(continues: np.ndarray, free: np.ndarray, order: np.ndarray, count: int) -> np.ndarray:
-    """The places of words in random order, as long as they fit into `count`.
+    """The positions of words taken in random order while they fit into `count`; the first word is always taken.
 
     Arguments:
-        continues: (L,) bool, whether each piece continues the word before it.
-        free: the places that may be chosen, rising.
-        order: (L,), by which words are ordered: that of a word's first piece.
+        continues: (L,) bool, True = the piece continues the word before it.
+        free: the positions that may be chosen, in ascending order.
+        order: (L,) random numbers; words are sorted by the number of their first piece.
+        count: the intended number of positions.
     """
     starts = np.flatnonzero(~continues[free])
     ends = np.append(starts[1:], len(free))
@@ -154,11 +157,11 @@ def _whole_words(continues: np.ndarray, free: np.ndarray, order: np.ndarray, cou
 
 
 class Corrupted(NamedTuple):
-    """A text in two parts, both without end token.
+    """A corrupted text and its target, both without the end token.
 
     Arguments:
-        input: the ids, a sentinel in place of each span taken out.
-        target: each sentinel with the span behind it, in order.
+        input: the ids, with a sentinel in place of each removed span.
+        target: each sentinel followed by its removed span, in order.
     """
 
     input: np.ndarray
@@ -167,23 +170,23 @@ class Corrupted(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpanCorruption:
-    """How spans are taken out (Raffel et al. 2020, section 3.1.4; counts as in the authors' random_spans_noise_mask).
+    """T5's span corruption (Raffel et al. 2020, section 3.1.4; counts as in the authors' random_spans_noise_mask).
 
         noise = round(density * n),   spans = round(noise / mean_span),   both at least 1
 
-    The n tokens of a text are cut into spans that are kept and spans that are taken out, in turn, a kept one first. All
-    ways to cut `noise` tokens into `spans` parts, none empty, have equal chances, and so have those of the others. A text
-    therefore ends with a span taken out, and its target with that span: there is no sentinel to close it, as in the authors'
-    code and unlike figure 2 of the paper. Where there is one span alone, in texts of less than about 30 tokens, it is the end.
+    The n tokens of a text are divided into alternating kept and removed spans, beginning with a kept one. All ways to divide
+    the `noise` removed tokens into `spans` non-empty parts are equally probable, and likewise for the kept tokens. A text
+    therefore always ends with a removed span, and the target ends with that span: as in the authors' code, and unlike figure
+    2 of the paper, there is no closing sentinel. In texts of fewer than about 30 tokens there is one span, at the end.
 
     Arguments:
-        density: share of the tokens taken out.
-        mean_span: tokens of a span on average.
-        static: take the same out in every epoch.
-        seed: of all chances.
+        density: share of the tokens that are removed, in (0, 1).
+        mean_span: mean length of a removed span in tokens, at least 1.
+        static: whether the same spans are removed in every epoch.
+        seed: random seed.
 
     Raises:
-        InputError: for a density or mean that is none.
+        InputError: for a density outside (0, 1) or a mean below 1.
     """
 
     density: float = 0.15
@@ -196,10 +199,10 @@ class SpanCorruption:
         check(self.mean_span >= 1, "data.mean_span", self.mean_span, "at least 1", "3 is usual")
 
     def counts(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How many tokens of each text are taken out, and in how many spans.
+        """The number of tokens removed from each text, and the number of removed spans, each (N,) int64.
 
         Arguments:
-            lengths: (N,), tokens of each text, at least 2.
+            lengths: (N,) integers, the number of tokens of each text, at least 2.
 
         >>> noise, spans = SpanCorruption().counts(np.array([568, 20, 2]))
         >>> noise.tolist(), spans.tolist()
@@ -210,10 +213,10 @@ class SpanCorruption:
         return noise, spans.clip(1, np.minimum(noise, lengths - noise))
 
     def lengths(self, lengths: np.ndarray) -> np.ndarray:
-        """The tokens of each input and each target, end tokens included, (N, 2).
+        """The number of tokens of each input and each target, end tokens included: (N, 2) int64.
 
         Arguments:
-            lengths: (N,), tokens of each text, at least 2.
+            lengths: (N,) integers, the number of tokens of each text, at least 2.
 
         >>> SpanCorruption().lengths(np.array([568])).tolist()
         [[512, 114]]
@@ -222,7 +225,7 @@ class SpanCorruption:
         return np.stack([lengths - noise + spans + 1, noise + spans + 1], axis=1)
 
     def stretch(self, length: int) -> int:
-        """The most tokens a text can have for its input to be no longer than `length`, the end token included.
+        """The length of the longest text whose input has at most `length` tokens, end token included.
 
         >>> SpanCorruption().stretch(512)
         568
@@ -233,34 +236,35 @@ class SpanCorruption:
         return found
 
     def check_sentinels(self, length: int, sentinels: Sequence[int]) -> None:
-        """Refuse texts that have more spans than there are sentinels.
+        """Check that there is a sentinel for every removed span.
 
         Arguments:
-            length: of the longest text.
+            length: the number of tokens of the longest text.
+            sentinels: the ids of the sentinels.
 
         Raises:
-            InputError: with both numbers.
+            InputError: if there are too few sentinels.
         """
         needed = int(self.counts(np.array([length]))[1][0])
         if needed > len(sentinels):
             raise InputError(
-                f"a text of {length:,} tokens has {needed} spans taken out and the tokenizer has {len(sentinels)} sentinels; "
+                f"a text of {length:,} tokens has {needed} removed spans, and the tokenizer has {len(sentinels)} sentinels; "
                 "raise tokenizer.sentinels or data.mean_span, or lower data.length"
             )
 
     def corrupt(
         self, texts: Sequence[np.ndarray], rows: Sequence[int], sentinels: Sequence[int], *, draw: int | None = None
     ) -> list[Corrupted]:
-        """Take spans out of some texts: a function of `seed`, `draw` and each text's row, whatever other texts are there.
+        """Remove spans. Each text's spans are a function of `seed`, `draw` and its own row, independent of the other texts.
 
         Arguments:
-            texts: the ids of each, 2 at least, no sentinel and no end token among them.
-            rows: a number for each.
-            sentinels: their ids, in the order of their use.
-            draw: a number that differs from epoch to epoch, without effect where `static`; None in evaluation.
+            texts: the token ids of each text, at least 2, without sentinels and end token.
+            rows: a number for each text, which selects its random numbers.
+            sentinels: the ids of the sentinels, in order of use.
+            draw: a number that differs from epoch to epoch, without effect if `static`; None in evaluation.
 
         Raises:
-            InputError: for a text that has more spans than there are sentinels.
+            InputError: if a text has more removed spans than there are sentinels.
 
         >>> parts = SpanCorruption().corrupt([np.arange(20)], [0], [99, 98])[0]
         >>> len(parts.input), len(parts.target), int(parts.target[0])
@@ -283,9 +287,9 @@ class SpanCorruption:
 
 
 def spans_of_target(target: Sequence[int] | np.ndarray, sentinels: Sequence[int]) -> list[list[int] | None]:
-    """What a target tells of each sentinel: the ids behind it up to the next, None where the sentinel is not in it.
+    """The span of each sentinel in a target: the ids after it up to the next sentinel; None if the sentinel does not occur.
 
-    What is before the first sentinel is lost, and where a sentinel comes twice the first counts.
+    Ids before the first sentinel are ignored. If a sentinel occurs twice, its first occurrence is used.
 
     >>> spans_of_target([99, 5, 6, 97, 7], [99, 98, 97])
     [[5, 6], None, [7]]
@@ -304,31 +308,31 @@ def spans_of_target(target: Sequence[int] | np.ndarray, sentinels: Sequence[int]
 
 
 def _cut(items: int, parts: int, generator: np.random.Generator) -> np.ndarray:
-    """(parts,), the lengths of parts of so many items, none empty; all ways to cut have equal chances."""
+    """(parts,) lengths of non-empty parts with the sum `items`; all ways to divide are equally probable."""
     places = np.sort(generator.permutation(items - 1)[: parts - 1]) + 1
     return np.diff(places, prepend=0, append=items)
 
 
 def _marked(parts: Sequence[np.ndarray], sentinels: np.ndarray, *, after: bool) -> np.ndarray:
-    """The parts laid end to end, each with its sentinel after it or before it."""
+    """The concatenation of the parts, each with its sentinel after it or before it."""
     pairs = ((part, mark) if after else (mark, part) for part, mark in zip(parts, sentinels[:, None], strict=False))
     return np.concatenate([piece for pair in pairs for piece in pair])
 
 
 TOKENS, SENTENCES = "tokens", "sentences"
-"""The columns of a store of documents: all tokens of one, and how many each of its sentences has."""
+"""The columns of a store of documents: the tokens of a document, and the number of tokens of each of its sentences."""
 
 _LONGEST_SENTENCE = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PretrainingInput:
-    """One input.
+    """One pre-training input: a pair of texts or a single passage.
 
     Arguments:
-        first, second: the tokens of its texts; the second is None in a stretch.
-        follows: whether the second followed the first; True in a stretch.
-        cut: tokens that were cut off because the two were too long.
+        first, second: the token ids of the texts; `second` is None for a single passage.
+        follows: whether the second text follows the first in its document; True for a single passage.
+        cut: the number of tokens that were removed because the pair was too long.
     """
 
     first: np.ndarray
@@ -340,7 +344,12 @@ class PretrainingInput:
 def write_documents(
     folder: str | os.PathLike[str], documents: Iterable[Sequence[Sequence[int]]], *, vocabulary: int
 ) -> TokenStore:
-    """Write documents, each the token ids of its sentences, to a new folder, in a stream; what holds no token is left out.
+    """Write documents to a new folder, one by one; sentences and documents without tokens are left out.
+
+    Arguments:
+        folder: the new folder.
+        documents: for each document the token ids of each of its sentences.
+        vocabulary: the number of token ids.
 
     Raises:
         InputError: as `TokenStore.write`.
@@ -357,18 +366,18 @@ def write_documents(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Cutting:
-    """Cuts documents into inputs, document by document; every document's are a function of the seed, the pass and its row.
+    """Cuts documents into pre-training inputs. The inputs of a document are a function of the seed, the pass and its row.
 
-    Held in memory are the rows (8 bytes a document) and the documents that are being read, two at a time.
+    Only the row numbers (8 bytes per document) and at most two documents at a time are held in memory.
 
     Arguments:
-        documents: as `write_documents` wrote them.
-        rows: which of them to cut.
-        room: the most tokens of one input, special ones not counted.
-        short_share: of documents, to be cut into shorter pairs, and of stretches, to be shorter: as many tokens as chance
-            says, from 2 to `room`.
-        random_share: of pairs, whose second text is to be from another document.
-        seed: of all chances.
+        documents: a store written by `write_documents`.
+        rows: the rows of the documents to cut.
+        room: the most tokens of one input, without special tokens.
+        short_share: the share of documents (for pairs) or of passages whose target length is sampled uniformly from 2 to
+            `room` tokens; for the others it is `room`.
+        random_share: the share of pairs whose second text comes from another document.
+        seed: random seed.
     """
 
     documents: TokenStore
@@ -381,33 +390,34 @@ class Cutting:
     def pairs(self, duplicates: int = 1) -> Iterator[PretrainingInput]:
         """Pairs of texts for the next-sentence task (Devlin et al. 2019, section 3.1; as in create_pretraining_data.py).
 
-        Sentences of one document are gathered until they fill an input. Chance says after how many of them the first text ends.
-        The second is the rest of them; or else, as often as `random_share` says and wherever one sentence alone fills an input or
-        ends the document, what is in another document from some sentence on, and the rest is put back, to be cut into the
-        next input. As long as both together are too long, the longer loses a token, from its front or its end as chance says.
+        Sentences of one document are collected until they fill an input. The first text ends after a random number of them.
+        The second text is the remaining ones. With probability `random_share`, and always if only one sentence was collected
+        (because it fills an input or ends the document), the second text is instead taken from another document, starting at
+        a random sentence, and the remaining sentences go into the next input. While the pair is too long, the longer text
+        loses a token at its beginning or end, with equal probability.
 
         Arguments:
-            duplicates: how often to go through the documents, each time by other chances.
+            duplicates: the number of passes over the documents, each with other random numbers.
 
         Raises:
-            InputError: where there is no other document.
+            InputError: if there is only one document.
         """
         if len(self.rows) < 2:
             raise InputError(
-                "half of the next sentences are taken from another document, and there is one only; cut the text into documents "
-                "with data.documents, or leave pairs out with data.next_sentence=false"
+                "half of the next sentences are taken from another document, and there is only one document; split the text into "
+                "documents with data.documents, or turn pairs off with data.next_sentence=false"
             )
         for number in range(duplicates):
             for place in range(len(self.rows)):
                 yield from self._pairs_of(place, self._generator(number, place))
 
     def stretches(self, duplicates: int = 1) -> Iterator[PretrainingInput]:
-        """Sentences of one document, as many as fit into an input, one input after another; no token is left out.
+        """Passages of consecutive sentences of one document, as many as fit into an input; all tokens are used.
 
-        A sentence that is longer than an input is cut (the DOC-SENTENCES of Liu et al. 2019, section 4.2).
+        This is DOC-SENTENCES of Liu et al. 2019, section 4.2. A sentence that is longer than an input is split.
 
         Arguments:
-            duplicates: how often to go through the documents, each time by other chances.
+            duplicates: the number of passes over the documents, each with other random numbers.
         """
         for number in range(duplicates):
             for place, row in enumerate(self.rows):
@@ -440,7 +450,7 @@ class Cutting:
             yield self._fitted(first, second, follows, generator)
 
     def _from_another(self, place: int, wanted: int, generator: np.random.Generator) -> np.ndarray:
-        """The sentences of another document from some sentence on, as many as it takes for `wanted` tokens; one at least."""
+        """Consecutive sentences of another document from a random one on, enough for `wanted` tokens; at least one."""
         other = int(generator.integers(len(self.rows) - 1))
         tokens, ends = self._document(int(self.rows[other + (other >= place)]))
         begin = int(generator.integers(len(ends)))
@@ -454,7 +464,7 @@ class Cutting:
         surplus = len(first) + len(second) - self.room
         if surplus <= 0:
             return PretrainingInput(first, second, follows)
-        # The longer loses one token after another until both are equal, then each in turn, the first first.
+        # The longer text loses tokens until both are equally long; then they lose tokens alternately, beginning with the first.
         apart = len(first) - len(second)
         alone = min(surplus, abs(apart))
         shared = surplus - alone
@@ -463,7 +473,7 @@ class Cutting:
         return PretrainingInput(first, second, follows, surplus)
 
     def _document(self, row: int) -> tuple[np.ndarray, np.ndarray]:
-        """The tokens of a document, and where each of its sentences ends among them."""
+        """The tokens of a document, and the exclusive end position of each of its sentences."""
         lengths = self.documents.sequence(SENTENCES, row).astype(np.int64)
         return self.documents.sequence(TOKENS, row), np.cumsum(lengths)
 
@@ -476,6 +486,6 @@ class Cutting:
 
 
 def _shortened(text: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:
-    """A text without `count` tokens, each lost from its front or its end with equal chances."""
+    """A text with `count` tokens removed, each from its beginning or end with equal probability."""
     front = int(generator.binomial(count, 0.5)) if count else 0
     return text[front : len(text) - (count - front)]

@@ -1,4 +1,4 @@
-"""Questions answered by passages of a context (SQuAD 1.1 and 2.0, JSONL), and predictions in SQuAD's official files."""
+"""Questions answered by spans of a context (SQuAD 1.1 and 2.0, JSONL), and predictions in SQuAD's official format."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ FORMATS = ("auto", "squad", "jsonl")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """A passage of a context.
+    """An answer span in a context.
 
     Arguments:
-        text: the passage.
-        start: the place of its first character in the context; `context[start : start + len(text)]` is `text`.
+        text: the text of the span.
+        start: the index of its first character in the context; `context[start : start + len(text)]` is `text`.
     """
 
     text: str
@@ -49,13 +49,14 @@ class Question:
     """A question about a context.
 
     Arguments:
-        id: of the question, no other one's in its file.
+        id: the id of the question, unique in its file.
         question, context: the texts.
-        answers: each a right answer; of a training question mostly one. None where the question is impossible or unanswered.
-        impossible: whether the context is said to hold no answer (SQuAD 2.0).
-        title: of the article; empty where there is none.
-        file: where it was read.
-        number: of the question in its file, from 1; in JSONL its line.
+        answers: the correct answers; usually one for a training question. Empty if the question is impossible or answers were
+            not read.
+        impossible: whether the context contains no answer (SQuAD 2.0).
+        title: the title of the article; empty if there is none.
+        file: the file it was read from.
+        number: the number of the question in its file, from 1; in JSONL the line number.
 
     >>> answer = Answer(text="Paris", start=8)
     >>> Question(id="1", question="Where?", context="She was Paris-bound.", answers=(answer,), file="a", number=1).impossible
@@ -83,23 +84,23 @@ def read_questions(
     on_error: Literal["skip", "stop"] | str = "skip",
     malformed: MalformedRows | None = None,
 ) -> Iterator[Question]:
-    r"""The questions in a file, or in several one after another, in order.
+    r"""The questions of one file, or of several in turn, in order.
 
-    Files are UTF-8, plain or gzip (by content). A SQuAD document is held in memory as a whole, a JSONL file is not. Where
-    an answer is not what is at its place in the context, the question is malformed; nothing is put right silently.
+    Files are UTF-8, plain or gzip (recognised by content). A SQuAD document is held in memory, a JSONL file is not. If an
+    answer differs from the text at its position in the context, the question is malformed; nothing is corrected silently.
 
     Arguments:
         path: a file or several.
-        format: `squad`, the official JSON of SQuAD 1.1 and 2.0; `jsonl`, in each line an object with `context`, `question` and,
-            if answered, `answer` and `answer_start` (each a value, or lists of several right answers), or `impossible: true`;
-            `id` and `title` where wanted; `auto`: by the file's name and first line.
-        answered: whether answers are read. If not, no question has any, and files without them can be read.
-        on_error: what a malformed question does: `skip` (it is recorded and left out) or `stop` (`InputError`).
+        format: `squad`: the official JSON of SQuAD 1.1 and 2.0. `jsonl`: one object per line with `context`, `question` and, if
+            answered, `answer` and `answer_start` (single values, or lists if there are several correct answers) or
+            `impossible: true`; optionally `id` and `title`. `auto`: by the file's name and first line.
+        answered: whether answers are read. If False, no question has answers, and files without answers can be read.
+        on_error: what to do with a malformed question: `skip` (record it and leave it out) or `stop` (raise `InputError`).
         malformed: where malformed questions are recorded.
 
     Raises:
-        InputError: a file as a whole cannot be used (missing, empty, wrongly encoded, broken gzip, not of the format, no usable
-            question), from the call or while reading; or a question is malformed and `on_error` is `stop`.
+        InputError: if a file cannot be used at all (missing, empty, wrong encoding, broken gzip, another format, no usable
+            question); raised by the call or while reading. Also for a malformed question if `on_error` is `stop`.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "questions.jsonl"
@@ -129,7 +130,7 @@ def read_questions(
 
 
 def _is_jsonl(name: str) -> bool:
-    """Whether the file has an object with a context in each line; a SQuAD document may be one line, or many."""
+    """Whether the file has one object with a context per line. A SQuAD document may have one line or many."""
     suffixes = [suffix for suffix in Path(name.lower()).suffixes if suffix not in (".gz", ".gzip")]
     if suffixes and suffixes[-1] in (".jsonl", ".ndjson"):
         return True
@@ -193,8 +194,8 @@ def _from_jsonl(name: str, answered: bool) -> _Found:
         texts = texts if isinstance(texts, list) else [] if texts is None else [texts]
         starts = starts if isinstance(starts, list) else [] if starts is None else [starts]
         if answered and len(texts) != len(starts):
-            detail = f"{len(texts)} texts and {len(starts)} places"
-            return _fault(name, line, content.get("id"), "answers without places", detail, "line")
+            detail = f"{len(texts)} texts and {len(starts)} positions"
+            return _fault(name, line, content.get("id"), "answers without positions", detail, "line")
         parts = content.get("id", str(line)), content.get("question"), content.get("context"), content.get("title", "")
         places = list(zip(texts, starts, strict=False))
         return _question(name, line, parts, places, content.get("impossible", False), answered, "line")
@@ -211,7 +212,7 @@ def _question(
     answered: bool,
     unit: str,
 ) -> Question | MalformedRow:
-    """The question of checked parts, or the first fault of one."""
+    """The question made of these parts, or the first fault found in them."""
     id, question, context, title = texts
     id = str(id) if type(id) is int else id
 
@@ -230,15 +231,15 @@ def _question(
         if wrong is not None:
             return fault(*wrong)
         if type(start) is not int:
-            return fault("answer without a place", short(start))
+            return fault("answer without a position", short(start))
         if start < 0 or start + len(str(text)) > len(context):
             return fault("answer outside the context", f"{short(text)} at {start} of {len(context)} characters")
         if not context.startswith(str(text), start):
-            stands = short(context[start : start + len(str(text))])
-            return fault("answer is not the text there", f"{short(text)}, and at {start} stands {stands}")
+            there = short(context[start : start + len(str(text))])
+            return fault("answer is not the text at its position", f"{short(text)}, but the context at {start} is {there}")
         answers.append(Answer(text=str(text), start=start))
     if answered and impossible and answers:
-        return fault("impossible, and yet answered", short(answers[0].text))
+        return fault("impossible but answered", short(answers[0].text))
     if answered and not impossible and not answers:
         return fault("no answer")
     impossible = answered and impossible
@@ -260,7 +261,7 @@ def _fault(name: str, number: int, id: object, reason: str, detail: str = "", un
 
 
 def _each_id_once(found: _Found, unit: str) -> _Found:
-    """Predictions are matched by id, so a second question of an id is malformed."""
+    """Mark questions with an id that was used before as malformed, because predictions are matched by id."""
     seen: set[str] = set()
     for row in found:
         if isinstance(row, MalformedRow):
@@ -273,7 +274,7 @@ def _each_id_once(found: _Found, unit: str) -> _Found:
 
 
 def answer_texts(questions: Sequence[Question]) -> Mapping[str, tuple[str, ...]]:
-    """The right answers to each question by its id, as the metrics of `regard.metrics.answers` take them."""
+    """The correct answers to each question by its id, as the metrics of `regard.metrics.answers` take them."""
     return {question.id: tuple(answer.text for answer in question.answers) for question in questions}
 
 
@@ -282,9 +283,9 @@ class Candidate:
     """One of the best answers to a question.
 
     Arguments:
-        text: the answer; empty for "there is none".
-        probability: among the candidates.
-        start_logit, end_logit: the scores of its first and its last token.
+        text: the answer; empty for no answer.
+        probability: its probability among the candidates.
+        start_logit, end_logit: the logits of its first and its last token.
     """
 
     text: str
@@ -294,10 +295,10 @@ class Candidate:
 
 
 def write_predictions(path: AnyPath, predictions: Mapping[str, str]) -> None:
-    """Write answers as the evaluation scripts of SQuAD read them: a JSON object from ids to texts, "" for no answer.
+    """Write predictions in the format of SQuAD's evaluation scripts: a JSON object from ids to texts, "" for no answer.
 
     Raises:
-        InputError: a full disk or a place that cannot be written to.
+        InputError: if the file cannot be written.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "predictions.json"
@@ -309,10 +310,10 @@ def write_predictions(path: AnyPath, predictions: Mapping[str, str]) -> None:
 
 
 def read_predictions(path: AnyPath) -> dict[str, str]:
-    """The answers in a file of predictions, by id.
+    """The predicted answers in a file written by `write_predictions`, by id.
 
     Raises:
-        InputError: a file that cannot be used, or is not an object from ids to texts.
+        InputError: if the file cannot be used, or is not an object from ids to texts.
     """
     values = _read(path)
     for id, text in values.items():
@@ -324,19 +325,19 @@ def read_predictions(path: AnyPath) -> dict[str, str]:
 
 
 def write_no_answer(path: AnyPath, probabilities: Mapping[str, float]) -> None:
-    """Write how likely each question is to have no answer, as the SQuAD 2.0 script reads it (`--na-prob-file`).
+    """Write the probability that each question has no answer, in the format of the SQuAD 2.0 script (`--na-prob-file`).
 
     Raises:
-        InputError: a full disk or a place that cannot be written to.
+        InputError: if the file cannot be written.
     """
     _write(path, {id: float(probability) for id, probability in probabilities.items()})
 
 
 def read_no_answer(path: AnyPath) -> dict[str, float]:
-    """How likely each question is to have no answer, by id.
+    """The probability that each question has no answer, by id, from a file written by `write_no_answer`.
 
     Raises:
-        InputError: a file that cannot be used, or is not an object from ids to numbers.
+        InputError: if the file cannot be used, or is not an object from ids to numbers.
     """
     values = _read(path)
     for id, value in values.items():
@@ -346,16 +347,16 @@ def read_no_answer(path: AnyPath) -> dict[str, float]:
 
 
 def write_candidates(path: AnyPath, candidates: Mapping[str, Sequence[Candidate]]) -> None:
-    """Write the best few answers to each question, the best first, in the n-best form that BERT's own script writes.
+    """Write the best answers to each question, best first, in the n-best format of BERT's own script.
 
     Raises:
-        InputError: a full disk or a place that cannot be written to.
+        InputError: if the file cannot be written.
     """
     _write(path, {id: [asdict(candidate) for candidate in best] for id, best in candidates.items()})
 
 
 def _write(path: AnyPath, values: dict) -> None:
-    # ASCII, because the official scripts open their files in whatever encoding the machine has.
+    # ASCII, because the official scripts open files in the machine's default encoding.
     write_file(path, json.dumps(values, indent=2) + "\n")
 
 
@@ -363,6 +364,6 @@ def _read(path: AnyPath) -> dict:
     values = read_document(path)
     if not isinstance(values, dict):
         raise InputError(
-            f"{os.fspath(path)}: is not a JSON object from the questions' ids to what is predicted of them"
+            f"{os.fspath(path)}: is not a JSON object from question ids to predictions"
         )
     return values

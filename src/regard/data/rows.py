@@ -1,7 +1,7 @@
-"""Rows that a user gives in memory, checked in one way for all tasks.
+"""Checks of rows that a user gives in memory, shared by all tasks.
 
-A row is a tuple, whose parts are known by their places, or a mapping such as the rows of the library `datasets`, whose parts are
-known by the names of their columns.
+A row is a tuple, whose parts are identified by position, or a mapping, such as a row of the library `datasets`, whose parts are
+identified by column name.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ T = TypeVar("T")
 
 
 def listed(given: Any, what: str, wanted: str) -> list[Any]:
-    """The rows of whatever holds them: a list, a generator, a pandas table, a `datasets.Dataset`.
+    """The rows of a list, a generator, a pandas table or a `datasets.Dataset`, as a list.
 
     Arguments:
-        what: the rows are called in messages, such as "training examples".
-        wanted: a row is, such as "(source, target)".
+        given: the container of rows.
+        what: the name of the rows in messages, such as "training examples".
+        wanted: the form of a row, for messages, such as "(source, target)".
 
     Raises:
-        InputError: for one text, one mapping, what holds no rows, and for no rows.
+        InputError: for a single text or mapping, for a value that contains no rows, and for an empty container.
 
     >>> listed(({"text": word} for word in ("a", "b")), "texts", "a text")
     [{'text': 'a'}, {'text': 'b'}]
     """
     if hasattr(given, "to_dict") and hasattr(
         given, "columns"
-    ):  # a table of pandas; to iterate one gives the columns' names
+    ):  # a pandas table; iterating over it would yield column names
         given = given.to_dict("records")
     if isinstance(given, Mapping) and given and all(hasattr(each, "column_names") for each in given.values()):
         splits = ", ".join(map(str, given))
@@ -50,7 +51,7 @@ def listed(given: Any, what: str, wanted: str) -> list[Any]:
 
 
 def _with_names(dataset: Any) -> Iterator[dict[str, Any]]:
-    """The rows of a `datasets.Dataset` as plain values, numbers of classes (`ClassLabel`) as the names of these."""
+    """The rows of a `datasets.Dataset` as plain values, with class numbers (`ClassLabel`) replaced by class names."""
     names = {}
     for column, feature in dataset.features.items():
         of_each = getattr(feature, "feature", None)  # tags: a list of classes
@@ -61,7 +62,7 @@ def _with_names(dataset: Any) -> Iterator[dict[str, Any]]:
     def named(value: Any, of: list[str]) -> Any:
         if isinstance(value, list):
             return [named(each, of) for each in value]
-        return of[value] if isinstance(value, int) and 0 <= value < len(of) else value  # -1 is no class
+        return of[value] if isinstance(value, int) and 0 <= value < len(of) else value  # -1 means no class
 
     for row in dataset.with_format(None):
         yield {column: named(value, names[column]) if column in names else value for column, value in row.items()}
@@ -71,13 +72,14 @@ def parts_of(row: Any, where: str, names: Sequence[Sequence[str]], wanted: str) 
     """The parts of one row, in the order of `names`.
 
     Arguments:
-        row: a tuple or list with exactly these parts; or a mapping that has each part under one of its names, and perhaps more.
-        where: the row is called in messages, such as "example 3".
-        names: of each part, as keys of a mapping; "a.b" reaches into nested mappings.
-        wanted: such as "(source, target)".
+        row: a tuple or list with exactly these parts; or a mapping that has each part under one of its names (other keys are
+            ignored).
+        where: the name of the row in messages, such as "example 3".
+        names: for each part its possible keys in a mapping; "a.b" means key "b" of the mapping under "a".
+        wanted: the form of a row, for messages, such as "(source, target)".
 
     Raises:
-        InputError: for a row that is a text or anything else, has a part too many or too few, or lacks a name.
+        InputError: for a row of another type or with another number of parts, and for a mapping without a part's key.
 
     >>> parts_of({"id": 7, "target": "un", "source": "one"}, "pair 1", [["source"], ["target"]], "(source, target)")
     ('one', 'un')
@@ -87,9 +89,9 @@ def parts_of(row: Any, where: str, names: Sequence[Sequence[str]], wanted: str) 
         keys = [next((key for key in each if key in content), each[0]) for each in names]
         found = values_of(where, 1, content, keys)
         if isinstance(found, MalformedRow):
-            spoken = ", ".join(" or ".join(map(repr, each)) for each in names)
+            keys_of_each = ", ".join(" or ".join(map(repr, each)) for each in names)
             raise InputError(
-                f"{where} has the columns {short(list(content))}; give {wanted}, or a mapping with {spoken}"
+                f"{where} has the columns {short(list(content))}; give {wanted}, or a mapping with {keys_of_each}"
             )
         return tuple(found)
     if isinstance(row, tuple | list) and len(row) == len(names):
@@ -99,10 +101,10 @@ def parts_of(row: Any, where: str, names: Sequence[Sequence[str]], wanted: str) 
 
 
 def sound(found: T | MalformedRow, wanted: str) -> T:
-    """What was read of a row.
+    """The result of reading a row, unless the row is malformed.
 
     Raises:
-        InputError: for a malformed one, naming it.
+        InputError: for a malformed row, naming it.
     """
     if isinstance(found, MalformedRow):
         raise InputError(f"{dataclasses.replace(found, unit='row')}; give {wanted}, or leave the row out")
@@ -110,10 +112,10 @@ def sound(found: T | MalformedRow, wanted: str) -> T:
 
 
 def texts_of_rows(given: Any, what: str) -> Iterator[str]:
-    """The texts of rows that are a text each, or mappings with one under "text"; empty ones, as empty lines of a file, are none.
+    """The texts of rows that are texts or mappings with a text under "text"; empty texts are skipped, as empty lines are.
 
     Raises:
-        InputError: for a row that is neither, and where no text is left.
+        InputError: for a row that is neither, and if no text is left.
     """
     wanted = 'a text, or a mapping with "text"'
     some = False

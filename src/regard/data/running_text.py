@@ -1,4 +1,4 @@
-"""Plain text read in a stream, as documents of sentences or of lines; splitting into sentences; Python's reference text."""
+"""Reading plain text as documents of sentences or lines, sentence splitting, and Python's language reference as text."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ ABBREVIATIONS = _words(
     pt pvt q.v rep resp rev sen sep sept sgt sr st u.k u.n u.s viz vol vols vs
     """
 )
-"""What a full stop may follow inside a sentence; without the stop, in lower case."""
+"""Abbreviations after which a full stop does not end a sentence; in lower case, without the stop."""
 
 ENDING = _words("a.m al approx ave bros co corp dept etc ft inc jr ltd p.m sr u.k u.n u.s")
-"""Those of them that end a sentence as often as not: they do before a word that often begins one."""
+"""Abbreviations that often end a sentence: they do if a word of `BEGINNING` follows."""
 
 BEGINNING = _words(
     """
@@ -38,10 +38,12 @@ BEGINNING = _words(
     Two Under Until We What When Where Which While Who With You
     """
 )
+"""Words that often begin a sentence."""
 
 _OPENING, _CLOSING = "\"'“‘«([{", "\"'”’»)]}"
-# A mark that may end a sentence, what closes behind it, and white space before something that may begin one; in Chinese and
-# Japanese the mark suffices. Nothing is tried twice, so that a line of a million full stops takes no longer than another.
+# A mark that may end a sentence, closing quotes and brackets after it, and white space before a character that may begin a
+# sentence; in Chinese and Japanese the mark suffices. The quantifiers are possessive, so a line of a million full stops takes
+# linear time.
 _MARK = re.compile(
     rf"(?<![.!?…])(?P<mark>[.!?…]++)[{re.escape(_CLOSING)}]*+(?P<space>\s++)(?=[{re.escape(_OPENING)}]*[^\W_a-zà-öø-ÿ])"
     rf"|(?<![。！？])[。！？]++[{re.escape(_CLOSING)}」』]*+\s*+(?=\S)"
@@ -51,18 +53,18 @@ _FIRST_WORD = re.compile(r"\w+")
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, white space around them left out; together they are the text.
+    """Split a text into sentences, by rules. White space around sentences is removed; nothing else is.
 
-    A sentence ends at `.`, `!`, `?` or `…`, with the quotes and brackets that close behind it, where white space follows and
-    then something that is no small letter. A single full stop does not end one
+    A sentence ends at `.`, `!`, `?` or `…` and the closing quotes and brackets after it, if white space and then a character
+    that is not a lower-case letter follow. A single full stop does not end a sentence
 
-    - after a title, a month or another abbreviation of `ABBREVIATIONS`; but "etc.", "Inc." and their like (`ENDING`) do, before a
-      word that often begins a sentence;
+    - after a title, a month or another abbreviation in `ABBREVIATIONS`; but after "etc.", "Inc." and the others in `ENDING` it
+      does if a word follows that often begins a sentence (`BEGINNING`);
     - after an initial: "J. S. Bach";
-    - after the number at the very beginning: "1. Introduction".
+    - after a number at the beginning of the sentence: "1. Introduction".
 
-    In Chinese and Japanese `。`, `！` and `？` end one without white space. Meant for running text of European languages,
-    above all English; it is no match for a trained splitter, and needs no model.
+    In Chinese and Japanese `。`, `！` and `？` end a sentence without white space. The rules are meant for running text in
+    European languages, mainly English. A trained splitter is more accurate; this one needs no model.
 
     >>> split_sentences("Dr. Smith paid $3.50 to J. S. Bach Inc. for it. Why? “No idea.” He left.")
     ['Dr. Smith paid $3.50 to J. S. Bach Inc. for it.', 'Why?', '“No idea.”', 'He left.']
@@ -79,7 +81,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _goes_on(text: str, start: int, found: re.Match[str]) -> bool:
-    """Whether the full stop at `found` belongs to the word before it."""
+    """Whether the full stop at `found` belongs to the word before it, so that the sentence continues."""
     closed = found.end("mark") < found.start("space")
     before = _LAST_WORD.search(text, max(start, found.start() - 30), found.start())
     word = before[0] if before is not None else ""
@@ -102,7 +104,7 @@ Cleaning = Literal["none", "wikitext"]
 Document = list[str]
 
 LONGEST_DOCUMENT = 1 << 22
-"""Characters; a longer document is read as several, so that no text fills the memory."""
+"""Characters; a longer document is read as several, to bound memory use."""
 
 
 def read_documents(
@@ -113,20 +115,20 @@ def read_documents(
     cleaning: Cleaning = "none",
     malformed: MalformedRows | None = None,
 ) -> Iterator[Document]:
-    r"""The documents in a file of text, or in several one after another, each as the list of its sentences.
+    r"""The documents in one text file, or in several in turn, each as a list of its sentences.
 
-    No more is held in memory than one document, and of that no more than `LONGEST_DOCUMENT` characters.
+    At most one document, and at most `LONGEST_DOCUMENT` characters of it, is held in memory.
 
     Arguments:
         path: one file or several; UTF-8, plain or gzip.
-        documents: where one ends: at a `blank_line`; at a `heading` of the first level, ` = Title = ` with empty lines around it,
-            as in WikiText; or with each `line`. Headings of any level are no sentences.
-        sentences: whether running text is to be `split` into sentences, or each `line` is one.
-        cleaning: `wikitext` takes the spaces out that these sets put between the parts of words and before punctuation.
-        malformed: where lines are recorded that are not UTF-8 or too long, and left out.
+        documents: what separates documents: a `blank_line`; a first-level `heading`, ` = Title = ` between empty lines, as in
+            WikiText; or each `line` is a document. With `heading`, headings of all levels are left out.
+        sentences: `split`: running text is split into sentences. `line`: each line is a sentence.
+        cleaning: `wikitext` removes the spaces that WikiText puts between the parts of words and before punctuation.
+        malformed: where lines are recorded that are not UTF-8 or too long; they are left out.
 
     Raises:
-        InputError: a file cannot be used, from the call or while reading.
+        InputError: if a file cannot be used; raised by the call or while reading.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "a.txt"
@@ -146,13 +148,13 @@ def read_documents(
 
 
 def sentences_of(text: str) -> Document:
-    """The sentences of one document, whose paragraphs have empty lines between them."""
+    """The sentences of one document, whose paragraphs are separated by empty lines."""
     paragraphs = (part for part in _between_blank_lines(text.splitlines(), joined=True) if part is not None)
     return [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph)]
 
 
 def _documents(paragraphs: Iterable[str | None], sentences: SentenceUnit, cleaning: Cleaning) -> Iterator[Document]:
-    """Documents of paragraphs, None between two of them."""
+    """The documents, each a list of sentences, from paragraphs with None between two documents."""
     document: Document = []
     size = 0
     for paragraph in chain(paragraphs, [None]):
@@ -166,7 +168,10 @@ def _documents(paragraphs: Iterable[str | None], sentences: SentenceUnit, cleani
 
 
 def _between_blank_lines(lines: Iterable[str], *, joined: bool) -> Iterator[str | None]:
-    """The paragraphs between blank lines, None after each; lines are joined by spaces, or are paragraphs each."""
+    """The paragraphs between blank lines, with None at each blank line.
+
+    If `joined`, the lines of a paragraph are joined by spaces; else each line is a paragraph.
+    """
     gathered: list[str] = []
     size = 0
     for line in chain(lines, [""]):
@@ -183,7 +188,7 @@ def _between_blank_lines(lines: Iterable[str], *, joined: bool) -> Iterator[str 
 
 
 def _under_headings(lines: Iterable[str]) -> Iterator[str | None]:
-    """Lines that are no headings, None before each heading of the first level."""
+    """The lines that are not headings, with None in place of each first-level heading."""
     before = ""
     for line, after in pairwise(chain(lines, [""])):
         level = 0 if before.strip() or after.strip() else heading_level(line)
@@ -194,7 +199,7 @@ def _under_headings(lines: Iterable[str]) -> Iterator[str | None]:
         before = line
 
 
-# Documents that a language model reads one by one.
+# Documents for language models.
 
 
 Unit = Literal["line", "paragraph"]
@@ -207,18 +212,19 @@ def read_texts(
     unit: Unit | str = "line",
     malformed: MalformedRows | None = None,
 ) -> Iterator[str]:
-    r"""The documents in a file of text, or in several one after another; no file is held in memory.
+    r"""The documents in one text file, or in several in turn; no file is held in memory.
 
     Files are UTF-8, plain or gzip (recognised by content), with or without a byte-order mark, with LF or CRLF line ends.
 
     Arguments:
         path: one file or several.
-        unit: what one document is: a `line`, without the spaces around it; or a `paragraph`, lines up to the next empty one, line
-            ends kept. Empty lines are no documents.
-        malformed: where lines are recorded that are not UTF-8 or too long, and left out.
+        unit: what a document is: a `line`, without surrounding white space; or a `paragraph`, the lines up to the next empty
+            line, with line ends kept. Empty lines are skipped.
+        malformed: where lines are recorded that are not UTF-8 or too long; they are left out.
 
     Raises:
-        InputError: a file cannot be used (missing, empty, binary, wrongly encoded, broken gzip), from the call or while reading.
+        InputError: if a file cannot be used (missing, empty, binary, wrong encoding, broken gzip); raised by the call or while
+            reading.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "a.txt"
@@ -234,7 +240,7 @@ def read_texts(
 
 
 def decoded_lines(paths: Sequence[AnyPath], malformed: MalformedRows) -> Iterator[str]:
-    """Every line of every file, an empty one after each file; those that are no UTF-8 or too long are recorded and left out."""
+    """All lines of all files, and an empty line after each file; lines not in UTF-8 or too long are recorded and skipped."""
     for path in paths:
         name = os.fspath(path)
         for line in read_lines(name):
@@ -258,11 +264,11 @@ def _paragraphs(lines: Iterator[str]) -> Iterator[str]:
             gathered = []
 
 
-# The text of the WikiText sets as other text is written: they separate every mark and word by spaces.
+# Undoing the tokenization of the WikiText data sets, which separate all words and punctuation marks by spaces.
 
 
 UNKNOWN = "[UNK]"
-"""What is left of each word that was too rare for these sets; they write `<unk>`."""
+"""The replacement for `<unk>`, which these data sets contain in place of rare words."""
 
 _HEADING = re.compile(r"\s*(?P<bar>=(?: =)*)\s(?P<title>[^=\s](?:.*[^=\s])?)\s(?P=bar)\s*")
 _JOINED = re.compile(r" @([-,.])@ ")
@@ -272,7 +278,7 @@ _QUOTED = re.compile(r'" ([^"]*?) ?"')
 
 
 def heading_level(line: str) -> int:
-    """The level of a heading, from 1 for an article's title; 0 for a line that is none.
+    """The level of a heading, from 1 for an article's title; 0 if the line is not a heading.
 
     >>> heading_level(" = Robert Boulter = "), heading_level(" = = = Early life = = = "), heading_level(" a = b = c ")
     (1, 3, 0)
@@ -282,7 +288,9 @@ def heading_level(line: str) -> int:
 
 
 def joined(text: str) -> str:
-    """The text without the marks ` @-@ ` that the sets put between the parts of words and numbers; every other space stays.
+    """The text with the marks ` @-@ `, ` @,@ ` and ` @.@ ` inside words and numbers replaced by `-`, `,` and `.`.
+
+    All other spaces stay.
 
     >>> joined("a well @-@ known 102 @,@ 500 , or so .")
     'a well-known 102,500 , or so .'
@@ -291,7 +299,7 @@ def joined(text: str) -> str:
 
 
 def cleaned(text: str) -> str:
-    """The text without the spaces, and the marks ` @-@ `, that the sets put between the parts of words and before punctuation.
+    """The text without WikiText's marks ` @-@ ` inside words and without its spaces around punctuation.
 
     Each `<unk>` becomes `UNKNOWN`.
 
@@ -305,21 +313,21 @@ def cleaned(text: str) -> str:
     return _LEFT.sub(r"\1", text)
 
 
-_SALT = bytes([54])  # topics are of very different lengths; with this one each split has about its share of the text
-_SHARES = {0: "validation", 1: "test"}  # of twenty; the others are for training
+_SALT = bytes([54])  # topics differ much in length; with this salt each split gets about its share of the text
+_SHARES = {0: "validation", 1: "test"}  # the splits of two of twenty hash values; the other values are for training
 
 
 def python_docs(split: str) -> Iterator[str]:
-    """The topics of Python's language reference, as `help("assert")` shows them, one text each, in the order of their names.
+    """The topics of Python's language reference, as shown by `help("assert")`, one text each, sorted by name.
 
-    About 80 topics, half a million characters. They are those of the Python that runs, so another version of Python has slightly
-    other ones. Which topic is in which split depends on its name alone.
+    There are about 80 topics with half a million characters. They come from the running Python, so another version has slightly
+    different texts. The split of a topic depends only on its name.
 
     Arguments:
         split: `train`, `validation` or `test`; no topic is in two of them.
 
     Raises:
-        InputError: for another split, or a Python that was installed without its topics.
+        InputError: for an unknown split, or if Python was installed without its topics.
 
     >>> "assertions" in next(python_docs("train"))
     True
@@ -338,7 +346,7 @@ def python_docs(split: str) -> Iterator[str]:
         text = topics[name]
         if text not in seen and _split_of(name) == split:
             yield text
-        seen.add(text)  # a few topics have one text, and it must not be in two splits
+        seen.add(text)  # a few topics share one text, which must not be in two splits
 
 
 def _split_of(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Builtin images with captions: things that have names, drawn where the scene says, so that the place of each is known."""
+"""Builtin images with captions: named objects rendered at sampled positions, so that the box of each object is known."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ OBJECTS: tuple[str, ...] = get_args(Objects)
 ROWS = {2: ("top", "bottom"), 3: ("top", "middle", "bottom")}
 MOVES = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}
 
-_MARGIN = 2  # pixels of a cell that its thing leaves free, on both sides together
+_MARGIN = 2  # pixels of a cell that its object leaves free, on both sides together
 
 
 class Named(NamedTuple):
-    """A thing that some words of the caption name, and where it is.
+    """An object, the words of the caption that name it, and its position.
 
     Arguments:
-        words: the first of them and the one after the last, counted from 0.
-        frame: in which frame.
-        box: top, left, bottom and right in pixels; the last two are just outside.
+        words: [start, end) indices of the words that name it in the caption, from 0.
+        frame: the index of its frame, from 0.
+        box: (top, left, bottom, right) in pixels; bottom and right are exclusive.
     """
 
     words: tuple[int, int]
@@ -45,12 +45,12 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
-    """One image, or short sequence of frames, with its caption.
+    """One image, or a short sequence of frames, with its caption.
 
     Arguments:
         frames: (F, Y, X, C) uint8.
-        caption: words with spaces between.
-        named: what the caption names.
+        caption: words separated by spaces.
+        named: the objects that the caption names, with their positions.
     """
 
     frames: np.ndarray
@@ -61,30 +61,30 @@ class Scene:
 class Scenes(Generated[Scene]):
     """`size` random scenes of one split; scene i is a pure function of the settings, seed, split and i.
 
-    | kind | what is seen | caption |
+    | kind | image | caption |
     |---|---|---|
-    | `grid` | things in some cells of a grid, shifted a little | their names in reading order: `seven three nine` |
-    | `line` | a line of handwriting, closely written | its digits: `7 3 9` |
-    | `moving` | a thing that moves from frame to frame | its name, and each move: `seven right down right` |
+    | `grid` | objects in some cells of a grid, slightly shifted | their names in reading order: `seven three nine` |
+    | `line` | a line of handwritten digits, close together | its digits: `7 3 9` |
+    | `moving` | an object that moves from frame to frame | its name, and each move: `seven right down right` |
 
-    An arrangement, which thing is in which cell, belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a
-    hash: whatever seeds and sizes, none of one split is ever in another. No two splits share a handwriting either.
+    A hash assigns each arrangement (which object is in which cell) to a split: 80% to "train", 10% each to "validation" and
+    "test". No arrangement is in two splits, for any seeds and sizes, and no image of a digit is used in two splits.
 
     Arguments:
         split: "train", "validation" or "test".
         kind: see the table.
-        objects: `digits`, handwritten, or coloured `shapes`; a line is of digits.
-        mnist: a folder with MNIST's files to take the digits from; scikit-learn's where None.
-        rows, columns: of the grid; a line has one row.
-        cell: height and width of a cell in pixels.
-        fewest, most: things in a grid or line, drawn uniformly, both ends included.
-        frames: of `moving`.
-        row_words: of `grid`: whether `top`, `middle` or `bottom` is before the first thing of a row.
-        size: number of scenes; they are made when read, so any number costs nothing.
+        objects: handwritten `digits` or coloured `shapes`; `line` needs `digits`.
+        mnist: a folder with MNIST's files, whose digits are used; None for the digits of scikit-learn.
+        rows, columns: the number of rows and columns of the grid; a line has one row.
+        cell: height and width of a cell in pixels, at least 8.
+        fewest, most: the number of objects in a grid or line is sampled uniformly from fewest to most, inclusive.
+        frames: the number of frames for `moving`.
+        row_words: for `grid`: whether `top`, `middle` or `bottom` precedes the name of the first object in a row.
+        size: number of scenes. They are generated when read, so a large number uses no memory.
         seed: another seed gives other scenes.
 
     Raises:
-        InputError: for an unknown split or kind, or numbers that make no scene.
+        InputError: for an unknown split or kind, or numbers that do not allow a scene.
 
     >>> scenes = Scenes("train", objects="shapes", rows=2, columns=2, fewest=1, most=2, size=10)
     >>> scenes[3].frames.shape, scenes[3].caption == Scenes("train", objects="shapes", rows=2, columns=2, fewest=1, most=2,
@@ -119,20 +119,20 @@ class Scenes(Generated[Scene]):
         if kind == "line":
             rows = 1
             if objects != "digits":
-                raise InputError("scenes: a line of handwriting is of digits; set objects to digits, or kind to grid")
+                raise InputError("scenes: kind line shows digits only; set objects to digits, or kind to grid")
         if min(rows, columns, frames, fewest) < 1 or cell < 8:
             raise InputError(
-                f"scenes: {rows} x {columns} cells of {cell} pixels, {fewest} things or more and {frames} frames "
-                "are not all possible; give cells of at least 8 pixels and 1 or more of the others"
+                f"scenes: {rows} x {columns} cells of {cell} pixels, {fewest} objects or more and {frames} frames "
+                "are not possible; give cells of at least 8 pixels, and at least 1 for each of the others"
             )
         if kind != "moving" and not fewest <= most <= rows * columns:
             raise InputError(
-                f"scenes: {fewest} to {most} things in {rows * columns} cells; give fewest <= most, and no more than cells"
+                f"scenes: {fewest} to {most} objects in {rows * columns} cells; give fewest <= most <= number of cells"
             )
         if kind == "moving" and rows * columns < 2:
-            raise InputError("scenes: a thing needs two cells to move; raise rows or columns")
+            raise InputError("scenes: an object needs at least two cells to move; raise rows or columns")
         if row_words and rows not in ROWS:
-            raise InputError(f"scenes: row_words are known for 2 or 3 rows, not for {rows}; leave them out")
+            raise InputError(f"scenes: row_words exist for 2 or 3 rows, not for {rows}; leave row_words out")
         self.kind, self.objects, self.mnist = kind, objects, mnist
         self.rows, self.columns, self.cell = rows, columns, cell
         self.fewest, self.most = fewest, most
@@ -142,11 +142,11 @@ class Scenes(Generated[Scene]):
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """(F, Y, X, C) of every scene."""
+        """(F, Y, X, C), the shape of every scene's frames."""
         return self.frames, self.rows * self.cell, self.columns * self.cell, self.glyphs.channels
 
     def words(self) -> tuple[str, ...]:
-        """Every word that a caption may hold.
+        """All words that can occur in captions.
 
         >>> Scenes(kind="line", objects="digits").words()
         ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
@@ -158,10 +158,10 @@ class Scenes(Generated[Scene]):
         return tuple(dict.fromkeys((*names, *others)))
 
     def sample(self, rng: Random) -> Scene:
-        """A scene.
+        """One random scene of the split.
 
         Raises:
-            InputError: where there are so few arrangements that none was found in this split.
+            InputError: if there are so few arrangements that none was found in this split.
         """
         for _ in range(ATTEMPTS):
             numbers, cells = self._arranged(rng)
@@ -170,11 +170,11 @@ class Scenes(Generated[Scene]):
                     self._moving(numbers[0], cells, rng) if self.kind == "moving" else self._still(numbers, cells, rng)
                 )
         raise InputError(
-            f"scenes: no arrangement was found in the split {self.split!r}; there are too few, so give more cells or things"
+            f"scenes: no arrangement was found in the split {self.split!r}; there are too few, so give more cells or objects"
         )
 
     def _arranged(self, rng: Random) -> tuple[list[int], list[int]]:
-        """Which things, and in which cells: in reading order, or of one thing frame by frame."""
+        """The objects and their cells, in reading order; for `moving`, one object and its cell in each frame."""
         if self.kind == "moving":
             cells = [below(rng, self.rows * self.columns)]
             while len(cells) < self.frames:
@@ -189,7 +189,7 @@ class Scenes(Generated[Scene]):
         return numbers, sorted(left.pop(below(rng, len(left))) for _ in range(count))
 
     def _neighbours(self, cell: int) -> dict[str, int]:
-        """The neighbouring cells, by the direction."""
+        """The neighbouring cells of a cell, by direction."""
         row, column = divmod(cell, self.columns)
         there = {name: (row + down, column + right) for name, (down, right) in MOVES.items()}
         return {
@@ -200,19 +200,19 @@ class Scenes(Generated[Scene]):
         canvas = np.zeros(self.shape, np.uint8)
         words: list[str] = []
         named: list[Named] = []
-        rows_told: set[int] = set()
+        rows_named: set[int] = set()
         edge = below(rng, self.cell // 4)
         for number, cell in zip(numbers, cells, strict=True):
             row, column = divmod(cell, self.columns)
-            if self.row_words and row not in rows_told:
-                rows_told.add(row)
+            if self.row_words and row not in rows_named:
+                rows_named.add(row)
                 words.append(ROWS[self.rows][row])
             name = [str(number)] if self.kind == "line" else self.glyphs.names[number].split()
             left = edge if self.kind == "line" else column * self.cell + below(rng, _MARGIN + 1)
             box = self._put(canvas[0], number, row * self.cell + below(rng, _MARGIN + 1), left, rng)
             edge = box[3] - below(
                 rng, self.cell // 4
-            )  # the next digit of a line may touch this one, as handwriting does
+            )  # the next digit of a line may touch this one, as in handwriting
             named.append(Named((len(words), len(words) + len(name)), 0, box))
             words += name
         return Scene(canvas, " ".join(words), tuple(named))
@@ -232,21 +232,21 @@ class Scenes(Generated[Scene]):
         return Scene(canvas, " ".join(words), tuple(named))
 
     def _put(self, frame: np.ndarray, number: int, top: int, left: int, rng: Random) -> tuple[int, int, int, int]:
-        """Draw a thing into a frame, over what is there already; returns its box."""
-        drawn = self.glyphs.drawn(number, self.split, rng)
-        bottom, right = min(frame.shape[0], top + len(drawn)), min(frame.shape[1], left + len(drawn))
+        """Paint an object into a frame (the brighter pixel wins where objects overlap); returns its box."""
+        glyph = self.glyphs.sampled(number, self.split, rng)
+        bottom, right = min(frame.shape[0], top + len(glyph)), min(frame.shape[1], left + len(glyph))
         place = frame[top:bottom, left:right]
-        np.maximum(place, drawn[: bottom - top, : right - left], out=place)
+        np.maximum(place, glyph[: bottom - top, : right - left], out=place)
         return top, left, bottom, right
 
 
 @lru_cache(maxsize=8)
 def _glyphs(objects: str, side: int, mnist: str | None) -> Glyphs:
-    """Kept, because MNIST takes a second to read."""
+    """The images of the objects; cached, because reading MNIST takes a second."""
     return ShapeGlyphs(side) if objects == "shapes" else DigitGlyphs(side, mnist)
 
 
-# What scenes show: small images of things with names, handwritten digits or coloured shapes.
+# The objects in scenes: small images of handwritten digits or coloured shapes, with names.
 
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -261,12 +261,12 @@ SHAPES = ("circle", "square", "triangle", "cross")
 
 
 class Glyphs(ABC):
-    """Things to draw, by number.
+    """Small images of named objects, by the object's index.
 
     Arguments:
-        names: of each thing, a word or two.
-        channels: of an image: 1 for grey ones, 3 for colours.
-        side: an image is at most so many pixels high and wide.
+        names: the name of each object, one or two words.
+        channels: the number of channels: 1 for grey, 3 for colour.
+        side: height and width of an image in pixels.
     """
 
     def __init__(self, names: tuple[str, ...], channels: int, side: int) -> None:
@@ -275,19 +275,21 @@ class Glyphs(ABC):
         self.side = side
 
     @abstractmethod
-    def drawn(self, number: int, split: str, rng: Random) -> np.ndarray:
-        """An image of a thing, (side, side, channels) uint8 on black; another one each time.
+    def sampled(self, number: int, split: str, rng: Random) -> np.ndarray:
+        """A random image of an object on black, (side, side, channels) uint8.
 
         Arguments:
-            split: no two of `train`, `validation` and `test` get the same handwriting.
+            number: the index of the object.
+            split: `train`, `validation` or `test`; they have different images of digits.
+            rng: random number generator.
         """
 
 
 class DigitGlyphs(Glyphs):
-    """Handwritten digits, each as somebody wrote it: of ten writings of a digit eight are to learn from.
+    """Images of handwritten digits: 80% of them are used in `train`, 10% each in `validation` and `test`.
 
     Arguments:
-        side: as for `Glyphs`.
+        side: height and width of an image in pixels.
         mnist: a folder with MNIST's files; None for scikit-learn's digits.
 
     Raises:
@@ -306,25 +308,25 @@ class DigitGlyphs(Glyphs):
             for label in range(10)
         }
 
-    def drawn(self, number: int, split: str, rng: Random) -> np.ndarray:
-        """One of the split's writings of a digit."""
+    def sampled(self, number: int, split: str, rng: Random) -> np.ndarray:
+        """A random one of the split's images of a digit."""
         rows = self._rows[split, number]
         return self._pixels[rows[int(rng.random() * len(rows))]][..., None]
 
 
 class ShapeGlyphs(Glyphs):
-    """Shapes in plain colours, of several sizes; nothing has to be installed or read for them.
+    """Shapes in plain colours and random sizes. They need no files and no other packages.
 
     >>> glyphs = ShapeGlyphs(12)
-    >>> glyphs.names[:2], glyphs.drawn(0, "train", Random(1)).shape
+    >>> glyphs.names[:2], glyphs.sampled(0, "train", Random(1)).shape
     (('red circle', 'red square'), (12, 12, 3))
     """
 
     def __init__(self, side: int) -> None:
         super().__init__(tuple(f"{colour} {shape}" for colour in COLOURS for shape in SHAPES), 3, side)
 
-    def drawn(self, number: int, split: str, rng: Random) -> np.ndarray:
-        """The shape, somewhere between seven tenths of the side and all of it."""
+    def sampled(self, number: int, split: str, rng: Random) -> np.ndarray:
+        """The shape in a random size, from 70% to 100% of the side."""
         colour, shape = self.names[number].split()
         reach = (0.7 + 0.3 * rng.random()) * self.side / 2
         axis = (np.arange(self.side) + 0.5 - self.side / 2) / reach
@@ -339,7 +341,7 @@ class ShapeGlyphs(Glyphs):
 
 
 def _resized(pixels: np.ndarray, side: int) -> np.ndarray:
-    """(N, Y, X) uint8 to (N, side, side), a few thousand at a time."""
+    """Resize (N, Y, X) uint8 images to (N, side, side) uint8, a few thousand at a time."""
     parts = []
     for some in np.array_split(pixels, max(1, len(pixels) // 4096)):
         given = torch.from_numpy(some.astype(np.float32)).unsqueeze(1)

@@ -1,7 +1,7 @@
-"""Sequences drawn with a seed: problems whose answer is known, maps to learn in context, repeated texts, bits to copy, melodies.
+"""Synthetic sequences sampled with a seed: sequence problems, maps to learn in context, repeated texts, bits to copy, melodies.
 
-Texts are symbols with spaces between, so that a tokenizer of kind `word` reads one token for each. Nothing is
-downloaded and nothing is stored: example i is computed when it is read.
+Texts are symbols separated by spaces, so that a tokenizer of kind `word` reads each as one token. Nothing is downloaded or
+stored: example i is computed when it is read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TENTHS = {"train": 8, "validation": 1, "test": 1}
 
 
 class SequenceExample(NamedTuple):
-    """A problem and its answer, both as text."""
+    """A problem (source) and its answer (target), as texts."""
 
     source: str
     target: str
@@ -39,22 +39,21 @@ class Sequences(Generated[SequenceExample]):
     | `copy` | `s3 s1 s2` | `s3 s1 s2` |
     | `reversal` | `s3 s1 s2` | `s2 s1 s3` |
     | `sorting` | `s3 s1 s2` | `s1 s2 s3`, by number |
-    | `dictionary` | `s3 s1 s2` | each symbol's word in another language, `t...`, in order |
-    | `reversed_dictionary` | `s3 s1 s2` | the same words, the last first |
-    | `recall` | `s3 s1 s2` | `s3`: the first symbol, whatever follows it |
-    | `association` | `k2 v5 k7 v1 k2` | `v5`: the value that is next to the key asked for |
+    | `dictionary` | `s3 s1 s2` | the translation `t...` of each symbol by a fixed dictionary, in order |
+    | `reversed_dictionary` | `s3 s1 s2` | the same translations in reverse order |
+    | `recall` | `s3 s1 s2` | `s3`: the first symbol |
+    | `association` | `k2 v5 k7 v1 k2` | `v5`: the value after the key that is repeated at the end |
 
-    A source belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a hash of its text: whatever
-    the seeds, sizes and lengths, no source of one split is ever in another. Within a split sources are sampled one by one,
-    so a few may come twice.
+    A hash of its text assigns each source to a split: 80% to "train", 10% each to "validation" and "test". No source is in two
+    splits, for any seeds, sizes and lengths. Sources are sampled independently, so a split may contain a few duplicates.
 
     Arguments:
         split: "train", "validation" or "test".
         kind: the problem; see the table.
-        symbols: how many different symbols there are; for `association` so many keys, and as many values.
-        shortest, longest: the number of symbols of a source, sampled uniformly from this range, both ends included. For
-            `recall` the symbols after the first; for `association` the pairs, whose keys are all different.
-        size: number of examples; they are made when read, so any number costs nothing.
+        symbols: the number of different symbols; for `association` the number of keys, and of values.
+        shortest, longest: the number of symbols of a source is sampled uniformly from shortest to longest, inclusive. For
+            `recall` it counts the symbols after the first; for `association` the pairs, whose keys are all different.
+        size: number of examples. They are generated when read, so a large number uses no memory.
         seed: another seed gives other examples.
 
     Raises:
@@ -98,23 +97,23 @@ class Sequences(Generated[SequenceExample]):
         self.symbols = symbols
         self.shortest = shortest
         self.longest = longest
-        # By tenths the share is known without making every source; it is off by a few where there are few.
+        # The number of sources in the split is estimated by its share, without generating all sources.
         wanted = max(1, size)
         there = _sources(kind, symbols, shortest, longest, enough=10 * wanted) * _TENTHS[split] // 10
         if there < wanted:
             raise InputError(
                 f"sequences: there are only about {there} different sources of kind {kind!r} in the split {split!r}, and "
-                f"{size} are wanted; raise symbols or longest, or lower the size"
+                f"{size} are needed; raise symbols or longest, or lower the size"
             )
 
     def sample(self, rng: Random) -> SequenceExample:
-        """An example.
+        """One random example of the split.
 
         Raises:
-            InputError: where there are so few sources that none was found in this split.
+            InputError: if there are so few sources that none was found in this split.
         """
         for _ in range(ATTEMPTS):
-            source, target = self._draw(rng)
+            source, target = self._sample_any(rng)
             text = " ".join(source)
             if split_of(f"regard sequences {text}") == self.split:
                 return SequenceExample(text, " ".join(target))
@@ -124,7 +123,7 @@ class Sequences(Generated[SequenceExample]):
         )
 
     def alphabet(self) -> SequenceExample:
-        """Every symbol that a source may hold, and every one that a target may, each once.
+        """All symbols that can occur in sources, and all that can occur in targets, each once.
 
         >>> Sequences(kind="dictionary", symbols=3, longest=12).alphabet()
         SequenceExample(source='s1 s2 s3', target='t1 t2 t3')
@@ -136,21 +135,22 @@ class Sequences(Generated[SequenceExample]):
         own = " ".join(f"s{n}" for n in numbers)
         return SequenceExample(own, own.replace("s", "t") if "dictionary" in self.kind else own)
 
-    def _draw(self, rng: Random) -> tuple[list[str], list[str]]:
+    def _sample_any(self, rng: Random) -> tuple[list[str], list[str]]:
+        """The symbols of a random source of any split, and of its target."""
         length = self.shortest + below(rng, self.longest - self.shortest + 1)
         if self.kind == "association":
             return self._association(rng, length)
-        drawn = numbers(rng, self.symbols, length + (self.kind == "recall"))
-        source = [f"s{n}" for n in drawn]
+        sampled = numbers(rng, self.symbols, length + (self.kind == "recall"))
+        source = [f"s{n}" for n in sampled]
         match self.kind:
             case "reversal":
                 return source, source[::-1]
             case "sorting":
-                return source, [f"s{n}" for n in sorted(drawn)]
+                return source, [f"s{n}" for n in sorted(sampled)]
             case "dictionary":
-                return source, _looked_up(drawn, self.symbols)
+                return source, _looked_up(sampled, self.symbols)
             case "reversed_dictionary":
-                return source, _looked_up(drawn, self.symbols)[::-1]
+                return source, _looked_up(sampled, self.symbols)[::-1]
             case "recall":
                 return source, source[:1]
             case _:
@@ -166,9 +166,9 @@ class Sequences(Generated[SequenceExample]):
 
 @lru_cache(maxsize=16)
 def dictionary(symbols: int) -> tuple[int, ...]:
-    """The dictionary between two languages of `symbols` words: entry n - 1 is the number of the word for symbol n.
+    """The dictionary of the problem `dictionary`: entry n - 1 is the number of the translation of symbol n.
 
-    One and the same for every seed and split.
+    It depends on `symbols` only, not on seed and split.
 
     >>> sorted(dictionary(5)) == [1, 2, 3, 4, 5], dictionary(5) == dictionary(5)
     (True, True)
@@ -176,13 +176,13 @@ def dictionary(symbols: int) -> tuple[int, ...]:
     return tuple(_shuffled(range(1, symbols + 1), Random(hashed(f"regard dictionary {symbols}")), symbols))
 
 
-def _looked_up(drawn: Sequence[int], symbols: int) -> list[str]:
+def _looked_up(source: Sequence[int], symbols: int) -> list[str]:
     words = dictionary(symbols)
-    return [f"t{words[n - 1]}" for n in drawn]
+    return [f"t{words[n - 1]}" for n in source]
 
 
 def _shuffled(numbers: Sequence[int], rng: Random, count: int) -> list[int]:
-    """`count` of the numbers in random order, none twice."""
+    """`count` of the numbers in random order, without replacement."""
     left = list(numbers)
     for place in range(count):
         other = place + below(rng, len(left) - place)
@@ -191,7 +191,7 @@ def _shuffled(numbers: Sequence[int], rng: Random, count: int) -> list[int]:
 
 
 def _sources(kind: str, symbols: int, shortest: int, longest: int, enough: int) -> int:
-    """How many different sources there are; where there are more than `enough`, that number."""
+    """The number of different sources, at most `enough`."""
     total = 0
     for length in range(shortest, longest + 1):
         if kind == "association":
@@ -207,7 +207,7 @@ def _sources(kind: str, symbols: int, shortest: int, longest: int, enough: int) 
     return total
 
 
-# Maps, to learn in context: each text is pairs (x, f(x)) of one map f, sampled for this text alone.
+# Maps to learn in context: each text is a sequence of pairs (x, f(x)) of one map f, which is sampled for this text.
 
 
 Pair = tuple[str, str]
@@ -216,18 +216,19 @@ Pair = tuple[str, str]
 class Maps(Generated[str]):
     """`size` texts of one split; text i is a pure function of the numbers, seed, split and i.
 
-    A text is `a3 b1 a2 b5 a3 b1 ...`: symbols x sampled uniformly, each followed by its image. The map is sampled again for
-    each text, every image uniformly and apart from the others. Whoever reads can know f(x) only from an x that was there
-    before: after k pairs at most 1 - (1 - 1/n)^(k+1) of the images can be predicted, n the number of symbols.
+    A text is `a3 b1 a2 b5 a3 b1 ...`: uniformly sampled symbols x, each followed by its value f(x). Each text has its own map,
+    whose values are sampled independently and uniformly. A model can know f(x) only if x occurred before in the text: after k
+    pairs at most the share 1 - (1 - 1/n)^(k+1) of the values can be predicted (a guess included), where n is the number of
+    symbols.
 
-    A map belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a hash: whatever the seeds and sizes, no map
-    of one split is ever in another.
+    A hash assigns each map to a split: 80% to "train", 10% each to "validation" and "test". No map is in two splits, for any
+    seeds and sizes.
 
     Arguments:
         split: "train", "validation" or "test".
-        symbols: how many different x there are, and as many images; there are n^n maps.
-        pairs: in each text.
-        size: number of texts; they are made when read, so any number costs nothing.
+        symbols: n, the number of different x, and of different values; there are n^n maps.
+        pairs: the number of pairs in each text.
+        size: number of texts. They are generated when read, so a large number uses no memory.
         seed: another seed gives other texts.
 
     Raises:
@@ -253,11 +254,11 @@ class Maps(Generated[str]):
         self.pairs = pairs
 
     def sample(self, rng: Random) -> str:
-        """A text."""
+        """One random text of the split."""
         return " ".join(" ".join(pair) for pair in self._pairs(rng))
 
     def pairs_of(self, index: int) -> list[Pair]:
-        """The pairs of text `index`, in their order.
+        """The pairs (x, f(x)) of text `index`, in order.
 
         >>> Maps(symbols=3, pairs=1, size=1).pairs_of(0)[0][0][0]
         'a'
@@ -271,20 +272,20 @@ class Maps(Generated[str]):
         return [(f"a{x}", f"b{images[x - 1]}") for x in numbers(rng, self.symbols, self.pairs)]
 
 
-# Repeats: texts that say everything twice, so that what comes next is in the first half, however far back.
+# Repeats: texts whose second half repeats the first, so that it can be predicted by looking far back.
 
 
 class Repeats(Generated[str]):
-    """`size` texts of one split, each `0 w 0 w`, w a row of symbols (Kitaev et al. 2020, section 4, "duplication task").
+    """`size` texts of one split, each `0 w 0 w` with a sequence w of symbols (Kitaev et al. 2020, section 4, duplication task).
 
-    Every symbol of w is sampled uniformly from s1 .. sN. The first w cannot be predicted; the second can be predicted exactly, by
-    looking back as far as w is long. Text i is a pure function of the numbers, seed, split and i.
+    The symbols of w are sampled uniformly from s1 to sN. The first w cannot be predicted; the second can be predicted exactly
+    by attending len(w) + 1 tokens back. Text i is a pure function of the numbers, seed, split and i.
 
     Arguments:
         split: "train", "validation" or "test".
-        symbols: N, how many there are besides the 0.
-        length: of w.
-        size: number of texts; they are made when read, so any number costs nothing.
+        symbols: N, the number of symbols besides 0.
+        length: the number of symbols in w.
+        size: number of texts. They are generated when read, so a large number uses no memory.
         seed: another seed gives other texts.
 
     Raises:
@@ -309,12 +310,12 @@ class Repeats(Generated[str]):
         self.length = length
 
     def sample(self, rng: Random) -> str:
-        """A text."""
-        said = " ".join(f"s{1 + below(rng, self.symbols)}" for _ in range(self.length))
-        return f"0 {said} 0 {said}"
+        """One random text."""
+        repeated = " ".join(f"s{1 + below(rng, self.symbols)}" for _ in range(self.length))
+        return f"0 {repeated} 0 {repeated}"
 
 
-# Random bits to be copied: the first task of neural Turing machines.
+# Random bits to copy: the first task of neural Turing machines.
 
 
 WIDEST = 16
@@ -325,16 +326,15 @@ Numbers = tuple[int, ...]
 class BitCopies(Generated[Numbers]):
     """`size` sequences of one split; sequence i is a pure function of the numbers, seed, split and i.
 
-    A sequence is a tuple of numbers below 2^width, each a vector of so many bits, the lowest first. Lengths are sampled
-    uniformly from `shortest` to `longest`, and then every bit with chance one half. A sequence belongs to "train" (eight
-    tenths), "validation" or "test" (a tenth each) by a hash: for any seeds, sizes and lengths, no sequence of one split is ever
-    in another.
+    A sequence is a tuple of numbers below 2^width, each encoding a vector of `width` bits, lowest bit first. The length is
+    sampled uniformly from `shortest` to `longest`, and each bit is 1 with probability 1/2. A hash assigns each sequence to a
+    split: 80% to "train", 10% each to "validation" and "test". No sequence is in two splits, for any seeds, sizes and lengths.
 
     Arguments:
         split: "train", "validation" or "test".
-        width: bits of one vector.
-        shortest, longest: vectors of one sequence, both ends included.
-        size: number of sequences; they are made when read, so any number costs nothing.
+        width: the number of bits of a vector.
+        shortest, longest: the smallest and largest number of vectors in a sequence, inclusive.
+        size: number of sequences. They are generated when read, so a large number uses no memory.
         seed: another seed gives other sequences.
 
     Raises:
@@ -370,10 +370,10 @@ class BitCopies(Generated[Numbers]):
         self.longest = longest
 
     def sample(self, rng: Random) -> Numbers:
-        """A sequence.
+        """One random sequence of the split.
 
         Raises:
-            InputError: where there are so few sequences that none was found in this split.
+            InputError: if there are so few sequences that none was found in this split.
         """
         for _ in range(ATTEMPTS):
             length = self.shortest + below(rng, self.longest - self.shortest + 1)
@@ -387,34 +387,34 @@ class BitCopies(Generated[Numbers]):
 
 
 SCALE = (0, 2, 4, 5, 7, 9, 11, 12, 14, 16, 17, 19, 21, 23, 24)
-"""Semitones above the tonic that a motif's notes may have: a major scale of two octaves."""
+"""The notes of motifs, in semitones above the tonic: a major scale of two octaves."""
 LOWEST, HIGHEST = 52, 63
-"""Between them lies the tonic: the keys there are."""
+"""The range of the tonic in MIDI pitches, which determines the key."""
 
 
 class Motifs(Generated[str]):
-    """`size` melodies of one split, as words of a grid with one voice.
+    """`size` melodies of one split, as event tokens of a grid with one voice.
 
     Melody i is a pure function of the numbers, seed, split and i.
 
-    A melody is a motif m of a few different notes in some key, then its answer, the same motif moved by t semitones, then both
-    again to the end:
+    A melody is a motif m of a few different notes in a random key, then its answer, which is the motif transposed by t
+    semitones, and both repeat to the end:
 
         m, m + t, m, m + t, ...
 
-    After the motif and the first note of the answer all that follows can be predicted: the answer from the motif, later notes
-    from those that was there before, always the same number of notes back. With t = 0 it is one motif again and again.
+    After the motif and the first note of the answer, everything can be predicted: the rest of the answer from the motif, and
+    later notes by copying from a fixed distance back. With t = 0 the motif itself repeats.
 
-    A motif belongs to "train" (eight tenths), "validation" or "test" (a tenth each) by a hash of its shape: none of one split is
-    ever in another, in whatever key.
+    A hash of its shape assigns each motif to a split: 80% to "train", 10% each to "validation" and "test". No motif is in two
+    splits, in any key.
 
     Arguments:
         split: "train", "validation" or "test".
-        shortest, longest: how many notes a motif has; 15 at most.
-        farthest: the largest t, up and down; 0 for no answer but the motif itself.
-        notes: of the whole melody.
-        size: number of melodies; they are made when read, so any number costs nothing.
-        seed: another seed gives other ones.
+        shortest, longest: the smallest and largest number of notes in a motif, 2 to 15.
+        farthest: the largest t in either direction, in semitones; 0 repeats the motif itself.
+        notes: the number of notes in a melody.
+        size: number of melodies. They are generated when read, so a large number uses no memory.
+        seed: another seed gives other melodies.
 
     Raises:
         InputError: for an unknown split, or numbers out of range.
@@ -441,7 +441,7 @@ class Motifs(Generated[str]):
         super().__init__(split, size=size, seed=seed)
         if not 2 <= shortest <= longest <= len(SCALE):
             raise InputError(
-                f"motifs: shortest is {shortest} and longest {longest}; give 2 to {len(SCALE)}, the lesser first"
+                f"motifs: shortest is {shortest} and longest {longest}; give 2 <= shortest <= longest <= {len(SCALE)}"
             )
         if not 0 <= farthest <= 24:
             raise InputError(f"motifs: farthest is {farthest}; give 0 to 24 semitones")
@@ -453,13 +453,13 @@ class Motifs(Generated[str]):
         self.notes = notes
 
     def sample(self, rng: Random) -> str:
-        """A melody."""
+        """One random melody of the split."""
         motif, moved = self._motif(rng)
         both = [*motif, *(pitch + moved for pitch in motif)]
         return " ".join(note_name(both[place % len(both)]) for place in range(self.notes))
 
     def motif_of(self, index: int) -> tuple[list[int], int]:
-        """The motif of melody `index`, as MIDI pitches, and by how many semitones its answer is moved.
+        """The motif of melody `index` as MIDI pitches, and t, the transposition of its answer in semitones.
 
         >>> len(Motifs(shortest=4, longest=4, size=1).motif_of(0)[0])
         4
@@ -474,7 +474,7 @@ class Motifs(Generated[str]):
         return [tonic + semitones for semitones in shape], _between(rng, -self.farthest, self.farthest)
 
     def _shape(self, rng: Random) -> list[int]:
-        """Semitones above the tonic."""
+        """A random motif, in semitones above the tonic."""
         left = list(SCALE)
         count = _between(rng, self.shortest, self.longest)
         return [left.pop(_between(rng, 0, len(left) - 1)) for _ in range(count)]
@@ -485,5 +485,5 @@ def _between(rng: Random, low: int, high: int) -> int:
 
 
 def _split_of(shape: Sequence[int]) -> str:
-    apart = [semitones - shape[0] for semitones in shape]  # the same in every key
-    return split_of(f"regard motifs {' '.join(map(str, apart))}")
+    intervals = [semitones - shape[0] for semitones in shape]  # the same in every key
+    return split_of(f"regard motifs {' '.join(map(str, intervals))}")

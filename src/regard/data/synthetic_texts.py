@@ -1,4 +1,4 @@
-"""Texts drawn with a seed: documents that one cue decides, entailment pairs, triples of paraphrase and contrast."""
+"""Synthetic texts sampled with a seed: documents classified by a cue, entailment pairs, (anchor, positive, negative) triples."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = [
 ]
 
 CUE = "indeed"
-"""The word that makes a word of praise or blame in the same sentence count."""
+"""The word that marks the sentence whose opinion word is the document's class."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CueDocument:
-    """A document and what decides its class.
+    """A document, its class, and the words that determine the class.
 
     Arguments:
-        text: sentences with an empty line between two of them, words with spaces.
+        text: sentences separated by empty lines; words separated by spaces.
         label: `good` or `bad`.
-        sentence: the number of the deciding sentence, from 0.
-        words: the places of the cue and of the word that it makes count, in that sentence, from 0.
+        sentence: the index of the sentence with the cue, from 0.
+        words: the indices of the cue and of the opinion word in that sentence, from 0.
     """
 
     text: str
@@ -46,29 +46,29 @@ class CueDocument:
 class CueDocuments(Generated[CueDocument]):
     r"""`size` documents of one split; document i is a pure function of the numbers, seed, split and i.
 
-    Words are `w1`, `w2` and so on, which mean nothing; `good1` to `good5` and `bad1` to `bad5`; and the cue, `indeed`. One
-    sentence, drawn uniformly, holds the cue and, in any other place, a word of praise or blame: that is the document's class.
-    Each other sentence holds with probability 1/2 a word of praise or blame too, drawn apart from the class, and no cue. So who
-    counts words of praise and blame is right more often than not, and who looks at the sentence with the cue always.
+    The words are fillers without meaning (`w1`, `w2`, ...), opinion words (`good1` to `good5`, `bad1` to `bad5`), and the cue
+    `indeed`. One uniformly sampled sentence contains the cue and, at any other position, an opinion word, which is the
+    document's class. Each other sentence contains, with probability 1/2, an opinion word sampled independently of the class,
+    and no cue. So counting opinion words is right more often than chance, and reading the sentence with the cue is always right.
 
-    Balanced documents leave nothing to count: each of their sentences holds one word of praise and one of blame, and the cue is
-    directly before the one of them that decides.
+    In balanced documents counting is useless: each sentence contains one positive and one negative word, and the cue is
+    directly before the opinion word that is the class.
 
     Arguments:
-        split: "train", "validation" or "test"; no document of one is in another.
-        sentences: of each document.
-        words: of each sentence.
-        balanced: whether every sentence holds a word of praise and one of blame.
-        fillers: how many words there are that mean nothing.
-        size: number of documents; they are made when read.
+        split: "train", "validation" or "test"; no document is in two splits.
+        sentences: the number of sentences in a document.
+        words: the number of words in a sentence.
+        balanced: whether every sentence contains one positive and one negative word.
+        fillers: the number of different filler words.
+        size: number of documents. They are generated when read.
         seed: another seed gives other documents.
 
     Raises:
         InputError: for an unknown split, or numbers out of range.
 
     >>> document = CueDocuments("train", sentences=3, words=4, size=9)[2]
-    >>> decides = document.text.split("\n\n")[document.sentence].split()
-    >>> cue, opinion_word = (decides[place] for place in document.words)
+    >>> sentence = document.text.split("\n\n")[document.sentence].split()
+    >>> cue, opinion_word = (sentence[position] for position in document.words)
     >>> cue, opinion_word.rstrip("12345") == document.label
     ('indeed', True)
     """
@@ -91,8 +91,8 @@ class CueDocuments(Generated[CueDocument]):
         fewest = 3 if balanced else 2
         if sentences < 1 or words < fewest or fillers < 2:
             raise InputError(
-                f"cue documents: {sentences} sentences of {words} words and {fillers} fillers cannot be; give at least 1 "
-                f"sentence, {fewest} words and 2 fillers"
+                f"cue documents: {sentences} sentences of {words} words with {fillers} fillers are not possible; give at "
+                f"least 1 sentence, {fewest} words and 2 fillers"
             )
         self.sentences = sentences
         self.words = words
@@ -100,17 +100,19 @@ class CueDocuments(Generated[CueDocument]):
         self.fillers = fillers
 
     def sample(self, rng: Random) -> CueDocument:
-        """A document."""
-        while True:  # a tenth of all are in the smallest splits
-            document = self._draw(rng)
+        """One random document of the split."""
+        while True:  # at least a tenth of all samples fall into the split
+            document = self._sample_any(rng)
             if split_of(document.text) == self.split:
                 return document
 
     def labelled(self) -> list[tuple[str, str]]:
-        """Texts and their classes, as training takes them."""
+        """All documents as (text, class), the form that training takes."""
         return [(document.text, document.label) for document in self]
 
-    def _draw(self, rng: Random) -> CueDocument:
+    def _sample_any(self, rng: Random) -> CueDocument:
+        """A random document of any split."""
+
         def opinion(label: str) -> str:
             return f"{label}{1 + below(rng, 5)}"
 
@@ -152,7 +154,7 @@ QUANTIFIERS = ("all", "some", "several", "no", "not all")
 
 
 def _above() -> dict[str, tuple[str, ...]]:
-    """Each word and those of which it is a kind, itself first."""
+    """Each word with itself and its hypernyms, nearest first."""
     found: dict[str, tuple[str, ...]] = {}
     for root, middles in _KINDS.items():
         found[root] = (root,)
@@ -173,35 +175,35 @@ AKIN = {
     word: tuple(other for other in ABOVE if other != word and (other in ABOVE[word] or word in ABOVE[other]))
     for word in ABOVE
 }
-"""The words above and below each word."""
+"""The hypernyms and hyponyms of each word."""
 
 
 class Phrase(NamedTuple):
-    """A kind of things: a noun, perhaps with an adjective."""
+    """A noun phrase: a noun, optionally with an adjective."""
 
     noun: str
     adjective: str = ""
 
     @property
     def text(self) -> str:
-        """As it is written."""
+        """The phrase as text."""
         return f"{self.adjective} {self.noun}".strip()
 
     def within(self, other: Phrase) -> bool:
-        """Whether whatever is of this kind is of the other."""
+        """Whether everything that this phrase describes is also described by `other`."""
         return other.noun in ABOVE[self.noun] and other.adjective in ("", self.adjective)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Statement:
-    """A sentence: so many of a kind do, or do not do, something to some of a kind.
+    """A sentence: quantifier, subject, optional negation, verb, object.
 
     Arguments:
         quantifier: one of `QUANTIFIERS`.
-        subject: of whom it speaks.
-        negated: whether they do not.
+        subject: the noun phrase that is quantified.
+        negated: whether "do not" precedes the verb.
         verb: one of `VERBS`.
-        object: to some of which they do it.
+        object: the object, read as "some" of these.
     """
 
     quantifier: str
@@ -212,7 +214,7 @@ class Statement:
 
     @property
     def text(self) -> str:
-        """As it is written.
+        """The sentence as text.
 
         >>> Statement(quantifier="not all", subject=Phrase("dogs", "old"), negated=True, verb="guard", object=Phrase("cars")).text
         'not all old dogs do not guard cars'
@@ -222,28 +224,32 @@ class Statement:
 
     @property
     def universal(self) -> bool:
-        """Whether it says something of all of them, not of some."""
+        """Whether it is a statement about all of the subject ("all" and "no"), not about some."""
         return self.quantifier in ("all", "no")
 
     @property
     def positive(self) -> bool:
-        """Whether what it says of all, or of some, is that they do it: `no` and `not all` turn it round."""
+        """Whether it states that all, or some, do the action; the quantifiers `no` and `not all` invert it."""
         return self.negated == (self.quantifier in ("no", "not all"))
 
 
 def label_of(premise: Statement, hypothesis: Statement) -> str:
-    """What follows from the first for the second, if there are some of every kind that is named.
+    """The relation of premise and hypothesis, assuming that every noun phrase describes at least one thing.
 
-    Each says of all or of some S that they P, or that they do not. What P holds of holds of P' where the verb is a kind of the
-    other and the object too, and what does not P' does not P.
+    Each statement says that all or some S are L, where L is "do P" or "do not P". "Do P" is within "do P'" if the verb and the
+    object of P are within those of P'; then "do not P'" is within "do not P". L excludes L' if one of them is "do P", the other
+    "do not P'", and "do P" is within "do P'".
 
-        all S L    entails  all S' L'       where S' within S and L within L'
-        all S L    entails  some S' L'      where one of S, S' is within the other and L within L'
-        some S L   entails  some S' L'      where S within S' and L within L'
-        all S L    contradicts all S' L'    where one of S, S' is within the other and L excludes L'
-        all S L    contradicts some S' L'   where S' within S and L excludes L', and the other way round
+        all S L    entails  all S' L'       if S' is within S and L within L'
+        all S L    entails  some S' L'      if one of S, S' is within the other and L within L'
+        some S L   entails  some S' L'      if S is within S' and L within L'
+        all S L    contradicts all S' L'    if one of S, S' is within the other and L excludes L'
+        all S L    contradicts some S' L'   if S' is within S and L excludes L', and the same with both statements exchanged
 
-    All else is neutral. Kinds that are not within each other may have members in common, and may not.
+    Everything else is neutral. Noun phrases of which neither is within the other may or may not have members in common.
+
+    Returns:
+        "entailment", "neutral" or "contradiction".
 
     >>> dogs, pets = Phrase("dogs"), Phrase("animals")
     >>> one = Statement(quantifier="all", subject=pets, negated=False, verb="push", object=Phrase("cars"))
@@ -265,7 +271,7 @@ def label_of(premise: Statement, hypothesis: Statement) -> str:
 
 
 def _does_within(one: Statement, other: Statement) -> bool:
-    """Whether whoever does the one does the other."""
+    """Whether everyone who does the action of `one` also does the action of `other`."""
     return other.verb in ABOVE[one.verb] and one.object.within(other.object)
 
 
@@ -282,14 +288,15 @@ def _excludes(one: Statement, other: Statement) -> bool:
 
 
 class Entailment(Generated[tuple[tuple[str, str], str]]):
-    """`size` pairs of one split with their label, each label as often; pair i is a pure function of seed, split and i.
+    """`size` labelled sentence pairs of one split; pair i is a pure function of seed, split and i.
 
-    A second sentence is the first with some parts changed: the quantifier, the negation, a word for one above or below it, an
-    adjective more or less, subject and object in each other's place. So a pair's words, without their order, say less than all.
+    The labels are equally probable. The hypothesis is the premise with some parts changed: the quantifier, the negation, a word
+    replaced by a hypernym or hyponym, an adjective added or removed, or subject and object exchanged. So a bag of words does
+    not determine the label.
 
     Arguments:
-        split: "train", "validation" or "test"; no pair of one is in another.
-        size: number of pairs; they are made when read.
+        split: "train", "validation" or "test"; no pair is in two splits.
+        size: number of pairs. They are generated when read.
         seed: another seed gives other pairs.
 
     Raises:
@@ -307,27 +314,27 @@ class Entailment(Generated[tuple[tuple[str, str], str]]):
         super().__init__(split, size=size, seed=seed)
 
     def sample(self, rng: Random) -> tuple[tuple[str, str], str]:
-        """A pair with its label."""
+        """One random ((premise, hypothesis), label) of the split."""
         premise, hypothesis, label = self._statements(rng)
         return (premise.text, hypothesis.text), label
 
     def statements(self, index: int) -> tuple[Statement, Statement, str]:
-        """Premise, hypothesis and label of pair `index`, the sentences with their parts."""
+        """Premise, hypothesis and label of pair `index`, the sentences as `Statement`s."""
         return self._statements(self.chance(index))
 
     def _statements(self, rng: Random) -> tuple[Statement, Statement, str]:
-        draw = _Draw(rng)
-        wanted = draw.one(LABELS)
+        sampler = _StatementSampler(rng)
+        wanted = sampler.one(LABELS)
         while True:
-            premise = draw.statement()
-            hypothesis = draw.changed(premise)
+            premise = sampler.statement()
+            hypothesis = sampler.changed(premise)
             text = f"{premise.text} | {hypothesis.text}"
             if label_of(premise, hypothesis) == wanted and split_of(text) == self.split:
                 return premise, hypothesis, wanted
 
 
-class _Draw:
-    """Draws sentences."""
+class _StatementSampler:
+    """Samples statements and variations of them."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
@@ -351,7 +358,7 @@ class _Draw:
         )
 
     def changed(self, statement: Statement) -> Statement:
-        """Another sentence with much of the first."""
+        """A variation of a statement."""
         found = replace(
             statement,
             quantifier=statement.quantifier if self.happens(0.3) else self.one(QUANTIFIERS),
@@ -371,12 +378,12 @@ class _Draw:
         return Phrase(noun, adjective)
 
     def _akin(self, word: str) -> str:
-        """Mostly a word above or below, at times any of its sort."""
-        sort = VERBS if word in VERBS else NOUNS
-        return self.one(AKIN[word] if self.happens(0.85) else sort)
+        """Usually a hypernym or hyponym of the word, sometimes any word of its part of speech."""
+        same_part = VERBS if word in VERBS else NOUNS
+        return self.one(AKIN[word] if self.happens(0.85) else same_part)
 
 
-# Each row is one thing in three words.
+# Each row is a set of three synonyms.
 SYNONYM_NOUNS = (
     ("dog", "hound", "canine"),
     ("child", "kid", "youngster"),
@@ -416,9 +423,9 @@ class RoleTriple(NamedTuple):
     """Three sentences.
 
     Arguments:
-        anchor: who does what to whom.
-        positive: the same in other words.
-        negative: the words of `positive`, the two nouns in each other's place: whom does it to who.
+        anchor: a sentence with a subject, a verb and an object.
+        positive: a paraphrase of the anchor.
+        negative: `positive` with its subject and object nouns exchanged, so with the same words and another meaning.
     """
 
     anchor: str
@@ -429,12 +436,12 @@ class RoleTriple(NamedTuple):
 class RoleTriples(Generated[RoleTriple]):
     """`size` triples of one split; triple i is a pure function of seed, split and i.
 
-    Who, what and whom of a triple belong together to one split: what is asked in the test was never seen in training, though
-    each of its words was.
+    Each combination of subject, verb and object meanings is in one split only: no combination of the test split occurs in
+    training, although each of its words does.
 
     Arguments:
         split: "train", "validation" or "test".
-        size: number of triples; they are made when read.
+        size: number of triples. They are generated when read.
         seed: another seed gives other triples.
 
     Raises:
@@ -452,7 +459,7 @@ class RoleTriples(Generated[RoleTriple]):
         super().__init__(split, size=size, seed=seed)
 
     def sample(self, rng: Random) -> RoleTriple:
-        """A triple."""
+        """One random triple of the split."""
         while True:
             who, whom, verb = (
                 below(rng, len(SYNONYM_NOUNS)),

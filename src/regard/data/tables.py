@@ -1,6 +1,6 @@
-"""Tables of text: TSV and CSV, which of them a file is, whether its first row is a header, and which columns are meant.
+"""Tables of text: reading TSV and CSV, and detecting the format, the header and the columns.
 
-Nothing is guessed where two answers are likely: such a table is refused, with what to say instead.
+Ambiguous tables are refused with advice on what to specify; nothing is guessed between two likely answers.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from regard.errors import InputError, nearest
 Row = tuple[int, list[str]] | MalformedRow  # a line number and its cells
 
 USUAL = 0.8
-"""The share of rows that says what a separator is."""
-_WIDTH_SAMPLE = 100  # rows that say how many columns a table has
+"""The share of rows that must have the same number of cells for a separator to be accepted."""
+_WIDTH_SAMPLE = 100  # rows from which the number of columns is determined
 
 
 def tsv_rows(name: str, lines: Iterator[Line]) -> Iterator[Row]:
-    """The cells of each line: whatever tabs part, quotes being ordinary characters."""
+    """The cells of each line, separated by tabs; quotes are ordinary characters."""
     for line in lines:
         text = decoded(name, line)
         yield text if isinstance(text, MalformedRow) else (line.number, text.split("\t"))
 
 
 class _Physical:
-    """Lines for the `csv` reader, which can be given back when a quote is never closed."""
+    """Lines for the `csv` reader, which can be returned to the stream if a quote is never closed."""
 
     def __init__(self, lines: Iterator[Line]) -> None:
         self._lines = lines
@@ -47,12 +47,12 @@ class _Physical:
         return ("" if line.too_long else line.content.decode(errors="surrogateescape")) + "\n"
 
     def give_back(self) -> None:
-        """All that was taken but the first line comes again."""
+        """Return all taken lines except the first to the stream."""
         self._returned.extendleft(reversed(self.taken[1:]))
 
 
 def csv_rows(name: str, lines: Iterator[Line]) -> Iterator[Row]:
-    """The cells of each CSV record, numbered by the line it begins in; separated by commas, or by semicolons throughout."""
+    """The cells of each CSV record, with the number of its first line; the separator is a comma, or a semicolon everywhere."""
     sample = list(itertools.islice(lines, _WIDTH_SAMPLE))
     physical = _Physical(itertools.chain(sample, lines))
     reader = csv.reader(physical, strict=True, delimiter=_separator(sample))
@@ -63,7 +63,7 @@ def csv_rows(name: str, lines: Iterator[Line]) -> Iterator[Row]:
         except StopIteration:
             return
         except csv.Error as error:
-            # An unclosed quote swallows what follows; only the line it is in is lost.
+            # An unclosed quote would consume all following lines; only its own line is dropped.
             physical.give_back()
             first = physical.taken[0]
             yield malformed_row(name, first.number, "broken quoting", f"{error}: {short(first.content[:40])}")
@@ -75,9 +75,10 @@ def csv_rows(name: str, lines: Iterator[Line]) -> Iterator[Row]:
 
 
 def _separator(sample: Sequence[Line]) -> str:
-    """A semicolon where it separates the rows into equally many cells and the comma does not, or into fewer; else a comma.
+    """The separator: a semicolon if it divides the rows consistently and into more cells than a comma does; else a comma.
 
-    One row in five may have another number of cells: it is reported as such, and does not make a comma of a semicolon.
+    A separator is consistent if at least 80% of the rows have the same number of cells; the other rows are reported as
+    malformed later.
     """
     text = [line.content.decode(errors="replace") for line in sample if not line.too_long]
     widths = {}
@@ -94,11 +95,17 @@ def _separator(sample: Sequence[Line]) -> str:
 def columns_of_table(
     name: str, rows: Iterator[Row], columns: Sequence[int | str], header: bool, ragged: bool = False
 ) -> Iterator[Row]:
-    """The cells of some columns, each given by its index or by its name in the header, in the order asked for.
+    """The cells of some columns, in the order of `columns`.
 
     Arguments:
-        header: whether the first row names the columns.
-        ragged: whether rows may have more columns than most; else such a row is malformed.
+        name: the name of the file in messages.
+        rows: the rows, beginning with the header if there is one.
+        columns: the columns, each by its index from 0 or its name in the header.
+        header: whether the first row is a header.
+        ragged: whether rows may have additional columns; if False, such rows are malformed.
+
+    Raises:
+        InputError: for a negative index, or a column that the header does not have.
     """
     for column in columns:
         if isinstance(column, int) and column < 0:
@@ -128,10 +135,14 @@ def columns_of_table(
 
 
 def header_of(name: str, rows: Iterator[Row]) -> list[str]:
-    """The names in the first row, which is taken."""
+    """The column names in the first row, which is consumed.
+
+    Raises:
+        InputError: if the first row is malformed.
+    """
     row = next(rows)
     if isinstance(row, MalformedRow):
-        raise InputError(f"{row}; the first line has to name the columns, since columns are given by name")
+        raise InputError(f"{row}; the first line must be a header, because columns are given by name")
     return [cell.strip() for cell in row[1]]
 
 
@@ -146,7 +157,7 @@ def _column(name: str, header: list[str], column: int | str) -> int:
 
 
 def usual_width(sample: Sequence[Row], needed: int) -> int:
-    """How many columns a table has: what most of its first rows have, those with too few left aside."""
+    """The number of columns of a table: the most frequent one in the sample, ignoring rows with fewer than `needed`."""
     counts = Counter(len(row[1]) for row in sample if not isinstance(row, MalformedRow))
     enough = {count: rows for count, rows in counts.items() if count >= needed}
     return max(enough, key=lambda count: (enough[count], -count)) if enough else needed
@@ -165,7 +176,7 @@ _SUFFIXES = {
 
 
 def guess_format(name: str, lines: Iterator[Line]) -> tuple[str, Iterator[Line]]:
-    """The format of a file, `tsv` where nothing tells, and all its lines."""
+    """The format of a file, by its suffix or first line, and all its lines; `tsv` if neither identifies it."""
     suffixes = [suffix for suffix in Path(name.lower()).suffixes if suffix not in (".gz", ".gzip")]
     if suffixes and suffixes[-1] in _SUFFIXES:
         return _SUFFIXES[suffixes[-1]], lines
@@ -196,7 +207,7 @@ PAIR_COLUMNS = (
     ("question", "answer"),
     ("prompt", "completion"),
 )
-"""What columns are usually called, in lower case."""
+"""Usual names of columns, in lower case."""
 
 HEADER_NAMES = frozenset(
     {
@@ -231,31 +242,33 @@ HEADER_NAMES = frozenset(
     | {"query", "passage", "context", "summary", "translation", "tag", "tags"}
     | {*TEXT_COLUMNS, *LABEL_COLUMNS, *(name for pair in PAIR_COLUMNS for name in pair)}
 )
-"""Names that a header often has, and a first row of data seldom: the empty one is that of an index that pandas wrote."""
+"""Names that are common in headers and rare in a first row of data. The empty name is the index column written by pandas."""
 
 SAMPLE_ROWS = 100
-"""Rows that tell."""
+"""The number of first rows that are examined to detect the header and columns."""
 
 ROWS_THAT_TELL = 6
-"""Rows below the first that say what a column holds."""
+"""The number of rows below the first that are needed to recognise what a column contains."""
 
 _DIGIT = re.compile(r"\d")
 _NAME = re.compile(r"[^\W\d][\w .#/()-]{0,39}")
 
 
 def has_header(name: str, sample: Sequence[Row], advice: str | None) -> bool:
-    """Whether the first row names the columns.
+    """Whether the first row is a header.
 
-    It does where at least two of its cells, or all, are usual names of columns; or where all look like names and one is above
-    numbers, or without a digit above cells that all have some, such as dates and ids. It does not where a cell of it is a number,
-    or stands again below, or two are equal.
+    It is if at least two of its cells (or its only cell) are usual column names; or if all its cells look like names and one
+    column below contains only numbers, or only cells with digits (such as dates and ids) under a cell without digits. It is
+    not if one of its cells is a number, occurs again in the same column, or equals another cell of the row.
 
     Arguments:
+        name: the name of the file in messages.
         sample: the first rows.
-        advice: what to say where it is doubtful; None to take doubtful ones for data.
+        advice: the advice for the error if the first row is ambiguous; None to treat an ambiguous first row as data.
 
     Raises:
-        InputError: where it is doubtful: one usual name alone, or a last cell that is no class of the rows below.
+        InputError: if the first row is ambiguous: it has only one usual name, or the last column contains classes and its first
+            cell is not one of them.
     """
     rows = [row[1] for row in sample if not isinstance(row, MalformedRow)]
     if not rows or isinstance(sample[0], MalformedRow):
@@ -284,24 +297,29 @@ def has_header(name: str, sample: Sequence[Row], advice: str | None) -> bool:
         and min(map(last.count, last)) > 1
     )
     if advice is not None and named and (common or classes):
-        raise InputError(f"{name}: the first line, {short(rows[0])}, may name the columns or be data; {advice}")
+        raise InputError(f"{name}: the first line, {short(rows[0])}, may be a header or data; {advice}")
     return False
 
 
 def is_number_of_rows(sample: Sequence[Row], place: int) -> bool:
-    """Whether a column without a name holds a number of its own for each row, as an id does."""
+    """Whether a column contains a different whole number in each row, as a column of ids does."""
     cells = [row[1][place].strip() for row in sample if not isinstance(row, MalformedRow) and len(row[1]) > place]
     return len(cells) > 1 and all(cell.isdecimal() for cell in cells) and len(set(cells)) == len(cells)
 
 
 def place_of(header: Sequence[str], names: Sequence[str]) -> int | None:
-    """The only column that has one of some names; None where none has, or several have."""
+    """The index of the only column with one of these names; None if there is none, or several."""
     found = [place for place, cell in enumerate(header) if cell.strip().lower() in names]
     return found[0] if len(found) == 1 else None
 
 
 def columns_read(sides: Sequence[tuple[str, int | None]], header: Sequence[str] | None, width: int) -> str:
-    """What is read and what not, as a sentence without the file.
+    """A sentence that says which columns are read and which are not.
+
+    Arguments:
+        sides: the name and column index of each part.
+        header: the column names; None without a header.
+        width: the number of columns.
 
     >>> columns_read([("text", 1), ("label", 2)], ["id", "message", "kind"], 3)
     "the first line names the columns; text is 'message', label 'kind'; not read: 'id'"

@@ -1,6 +1,6 @@
-"""Sentences with a tag for each word, read in a stream: CoNLL's columns, JSONL, and texts with spans marked by characters.
+"""Reading sentences with a tag for each word: CoNLL columns, JSONL, and texts with spans given as character offsets.
 
-Annotated texts are read as these tools write them; ends are excluded.
+These forms of annotated texts are read; end offsets are exclusive.
 
 Prodigy: `{"text": ..., "spans": [{"start": 0, "end": 3, "label": "PER"}]}`.
 Doccano: `{"text": ..., "label": [[0, 3, "PER"]]}`, or `"entities": [{"start_offset": 0, "end_offset": 3, "label": "PER"}]`.
@@ -39,24 +39,24 @@ __all__ = ["FORMATS", "MalformedRow", "MalformedRows", "TaggedSentence", "read_t
 
 Span = tuple[int, int]
 
-# As BERT's tokenizer has them: the characters of Chinese, each a word of its own.
+# The ranges of Chinese characters, as in BERT's tokenizer; each character is a word.
 _CHINESE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002ceaf\U0002f800-\U0002fa1f"
 _CONTROL = "\\x00-\\x1f\\x7f-\\x9f"
 
 
 def words_of(text: str) -> list[Span]:
-    r"""Where each word of a text stands: (start, end) in characters, end excluded.
+    r"""Split a text into words; returns (start, end) character offsets, with exclusive ends.
 
     A word is
 
-    - letters, digits and what combines with them, with single marks of punctuation between: `1,000.50`, `22-year-old`, `a@b.org`;
-    - an address of the web, a mention, a hashtag: `https://example.org/?a`, `@name`, `#topic`;
-    - letters with a dot each: `U.S.`; a single capital letter with its dot, if a capital follows: `J. Smith`;
+    - letters, digits and combining marks, with single punctuation marks inside: `1,000.50`, `22-year-old`, `a@b.org`;
+    - a web address, a mention or a hashtag: `https://example.org/?a`, `@name`, `#topic`;
+    - letters with a dot after each: `U.S.`; a single capital letter with its dot, if a capital letter follows: `J. Smith`;
     - the ending `'s`;
-    - each Chinese character, and each other mark, but several dots in a row are one.
+    - each Chinese character, and each other mark; several dots in a row are one word.
 
-    Data sets of tagged words are cut in much this way, so a model meets plain text as it met them. Control characters are no part
-    of any word.
+    Data sets of tagged words are split in a similar way, so the model sees plain text as it saw its training data. Control
+    characters are not part of any word.
 
     >>> text = "U.S. officials met Angela Merkel's aide (22-year-old J. Doe)."
     >>> [text[start:end] for start, end in words_of(text)]
@@ -67,7 +67,7 @@ def words_of(text: str) -> list[Span]:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    # What is on or joins the letters of many scripts is no letter to `re`.
+    # `re` does not count combining marks and joiners, which many scripts need, as word characters.
     joined = [code for code in range(0x300, 0x10000) if unicodedata.category(chr(code)) in ("Mn", "Mc", "Me", "Cf")]
     letter = rf"(?:(?![{_CHINESE}])[\w{''.join(map(chr, joined))}])"
     return re.compile(
@@ -83,26 +83,26 @@ def _pattern() -> re.Pattern[str]:
 
 
 WORDS = ("words", "tokens")
-"""Where words are, of a text that is cut into words already."""
+"""Keys of the list of words, for texts that are already split into words."""
 
 SPANS = ("spans", "entities", "label", "labels")
-"""Where spans are, by the tool; the first that is there as a list."""
+"""Keys of the list of spans in the output of different tools; the first that holds a list is used."""
 
 _STARTS, _ENDS, _LABELS = ("start", "start_offset"), ("end", "end_offset"), ("label", "type")
 _OPENING = b'{"taggings": ['
 
 
 def is_annotated(content: Mapping[str, Any]) -> bool:
-    """Whether an object is a text with spans, or what `regard tag` said of one."""
+    """Whether an object is a text with spans, or an output of `regard tag --json`."""
     cut = any(isinstance(content.get(key), list) and content[key] and isinstance(content[key][0], str) for key in WORDS)
     marked = any(isinstance(content.get(key), list) for key in ("words", *SPANS))
     return isinstance(content.get("text"), str) and marked and not cut
 
 
 def words_and_tags(name: str, line: int, content: Mapping[str, Any]) -> list[object] | MalformedRow:
-    """The words of an annotated text and their tags (BIO), as two lists; or what is wrong with it.
+    """The words of an annotated text and their BIO tags, as two lists; or a `MalformedRow`.
 
-    A span has to begin with a word and end with one, and none may lie in another.
+    Spans must begin and end at word boundaries and must not overlap.
 
     >>> words_and_tags("a", 1, {"text": "Ann Lee ran.", "spans": [{"start": 0, "end": 7, "label": "PER"}]})
     [['Ann', 'Lee', 'ran', '.'], ['B-PER', 'I-PER', 'O', 'O']]
@@ -122,7 +122,7 @@ def words_and_tags(name: str, line: int, content: Mapping[str, Any]) -> list[obj
         if found is None:
             return malformed_row(name, line, "not a span", f"{short(span)}; a span has start, end and label")
         start, end, label = found
-        while start < end and start < len(text) and text[start].isspace():  # annotators often mark a space too
+        while start < end and start < len(text) and text[start].isspace():  # annotators often include a space
             start += 1
         while end > start and text[end - 1 : end].isspace():
             end -= 1
@@ -137,7 +137,7 @@ def words_and_tags(name: str, line: int, content: Mapping[str, Any]) -> list[obj
 
 
 def _span(span: object) -> tuple[int, int, str] | None:
-    """Start, end and label of a span, of a mapping or a list of three; None for anything else."""
+    """(start, end, label) of a span given as a mapping or a list of three; None for anything else."""
     if isinstance(span, Mapping):
         parts = [next((span[key] for key in keys if key in span), None) for keys in (_STARTS, _ENDS, _LABELS)]
     else:
@@ -148,7 +148,7 @@ def _span(span: object) -> tuple[int, int, str] | None:
 
 
 def without_frame(first: Line, lines: Iterator[Line]) -> Iterator[Line]:
-    """The lines of JSONL; those of the one object that `regard tag --json` writes are taken out of it."""
+    """The lines of JSONL; for the single object that `regard tag --json` writes, its elements as lines."""
     if not first.content.startswith(_OPENING):
         yield first
         yield from lines
@@ -160,7 +160,7 @@ def without_frame(first: Line, lines: Iterator[Line]) -> Iterator[Line]:
 
 
 FORMATS = ("auto", "columns", "jsonl")
-LONGEST_SENTENCE = 100_000  # words; more in a row without an empty line are no sentence, and must not fill the memory
+LONGEST_SENTENCE = 100_000  # words; a longer sentence is malformed, to bound memory use
 
 _DOCUMENT = "-DOCSTART-"
 _SAMPLE_LINES = 100
@@ -169,7 +169,7 @@ TAGS = ("tags", "labels", "ner_tags", "pos_tags")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaggedSentence:
-    """The words of a sentence and a tag for each, with the file and the line (from 1) of the first word.
+    """The words of a sentence and a tag for each, with the file and the line number (from 1) of the first word.
 
     >>> TaggedSentence(words=("Ann", "ran"), tags=("B-PER", "O"), file="ner.conll", line=1).tags
     ('B-PER', 'O')
@@ -195,27 +195,27 @@ def read_tagged(
     on_error: Literal["skip", "stop"] | str = "skip",
     malformed: MalformedRows | None = None,
 ) -> Iterator[TaggedSentence]:
-    r"""The sentences in a file, or in several one after another, one by one; no file is held in memory.
+    r"""The tagged sentences of one file, or of several in turn, one by one; no file is held in memory.
 
-    Files are UTF-8, plain or gzip (by content), with or without a byte-order mark, with LF or CRLF line ends. In a file of
-    columns each line is a word with its tag, empty lines part the sentences, and lines that begin with -DOCSTART- are left
-    out. Columns are parted by tabs where the first line holds one (words may then hold spaces), else by tabs or spaces.
-    A sentence with a malformed line is left out as a whole.
+    Files are UTF-8, plain or gzip (recognised by content), with or without a byte-order mark, with LF or CRLF line ends. In a
+    file of columns each line is a word with its tag, empty lines separate sentences, and lines that begin with -DOCSTART- are
+    skipped. The separator is a tab if the first line contains one (words may then contain spaces), else tabs or spaces. A
+    sentence with a malformed line is left out entirely.
 
     Arguments:
         path: a file or several; or `hub:owner/name[:configuration][@split]`, a dataset of the Hugging Face hub.
-        format: `columns`; `jsonl` (one object in each line, with a list of words and a list of tags; or a text with spans by
-            characters, as Prodigy and Doccano write them, or the output of `regard tag --json`); `auto`: by the first line.
-        word, tag: the columns of words and tags, from 0, or from the last as -1 (default 0 and -1). In JSONL and hub datasets
-            their keys (default "words" or "tokens", "tags" or "labels").
-        tagged: whether there are tags. If not, every sentence has none, and files without them can be read.
-        tags: the tags there are; a sentence with another one is malformed. None: whatever is there.
-        on_error: what a malformed sentence does: `skip` (it is recorded and left out) or `stop` (`InputError`).
+        format: `columns`; `jsonl` (one object per line: a list of words and a list of tags, or a text with spans as character
+            offsets as written by Prodigy and Doccano, or the output of `regard tag --json`); `auto`: by the first line.
+        word, tag: the columns of words and tags, counted from 0, or from the end as -1 (default 0 and -1). In JSONL and hub
+            datasets their keys (default "words" or "tokens", and "tags", "labels", "ner_tags" or "pos_tags").
+        tagged: whether tags are read. If False, sentences have no tags, and files without tags can be read.
+        tags: the allowed tags; a sentence with another tag is malformed. None to accept every tag.
+        on_error: what to do with a malformed sentence: `skip` (record it and leave it out) or `stop` (raise `InputError`).
         malformed: where malformed sentences are recorded.
 
     Raises:
-        InputError: a file as a whole cannot be used (missing, empty, binary, wrongly encoded, broken gzip, no usable sentence),
-            from the call or while reading; or a sentence is malformed and `on_error` is `stop`.
+        InputError: if a file cannot be used at all (missing, empty, binary, wrong encoding, broken gzip, no usable sentence);
+            raised by the call or while reading. Also for a malformed sentence if `on_error` is `stop`.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "ner.conll"
@@ -237,7 +237,7 @@ def read_tagged(
 
 
 def _found(name: str, format: str, word: int | str | None, tag: int | str | None, tagged: bool) -> tuple[_Found, str]:
-    """The sentences of a file of any format, and what is needed of them."""
+    """The sentences of a file of any format, and what each needs, for messages."""
     lines = None
     if not has_objects(name):
         lines = read_lines(name)
@@ -272,9 +272,9 @@ def _known(found: _Found, tags: frozenset[str]) -> _Found:
 def _from_columns(name: str, lines: Iterator[Line], word: int, tag: int | None) -> _Found:
     sample = list(itertools.islice(lines, _SAMPLE_LINES))
     filled = [line for line in sample if line.content.strip() and not line.content.startswith(_DOCUMENT.encode())]
-    parting = re.compile("\t" if filled and b"\t" in filled[0].content else "[ \t]+")
+    separator = re.compile("\t" if filled and b"\t" in filled[0].content else "[ \t]+")
     rows = [
-        (line.number, _parted(line.content.decode(errors="replace"), parting)) for line in filled if not line.too_long
+        (line.number, _split(line.content.decode(errors="replace"), separator)) for line in filled if not line.too_long
     ]
     least = max(place + 1 if place >= 0 else -place for place in (word, tag) if place is not None)
     width = usual_width(rows, max(least, 1 if tag is None else 2))
@@ -291,7 +291,7 @@ def _from_columns(name: str, lines: Iterator[Line], word: int, tag: int | None) 
             continue
         if fault is not None:
             continue
-        cells = _cells(name, line, parting, width)
+        cells = _cells(name, line, separator, width)
         if isinstance(cells, MalformedRow):
             fault = cells
             continue
@@ -308,15 +308,15 @@ def _from_columns(name: str, lines: Iterator[Line], word: int, tag: int | None) 
         tags.extend(text for _, text in held[1:])
 
 
-def _parted(text: str, parting: re.Pattern[str]) -> list[str]:
-    return parting.split(text if parting.pattern == "\t" else text.strip(" \t"))
+def _split(text: str, separator: re.Pattern[str]) -> list[str]:
+    return separator.split(text if separator.pattern == "\t" else text.strip(" \t"))
 
 
-def _cells(name: str, line: Line, parting: re.Pattern[str], width: int) -> list[str] | MalformedRow:
+def _cells(name: str, line: Line, separator: re.Pattern[str], width: int) -> list[str] | MalformedRow:
     text = decoded(name, line)
     if isinstance(text, MalformedRow):
         return text
-    cells = _parted(text, parting)
+    cells = _split(text, separator)
     if len(cells) == width:
         return cells
     return malformed_row(

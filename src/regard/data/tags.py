@@ -1,4 +1,4 @@
-"""Spans written as a tag for each word: the schemes BIO, IOB1, BIOES and BILOU, each into each."""
+"""Spans encoded as one tag per word: the schemes BIO, IOB1, BIOES and BILOU, and conversion between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCHEMES: tuple[str, ...] = get_args(Scheme)
 OUTSIDE = "O"
 
 _ALIASES = {"IOB2": "BIO", "IOBES": "BIOES"}
-# What each scheme's marks say of a word, in the letters of BIOES: begins, inside, ends, single.
+# The meaning of each scheme's marks in the letters of BIOES: begin, inside, end, single.
 _MARKS = {
     "BIO": {"B": "B", "I": "I"},
     "IOB1": {"B": "B", "I": "I"},
@@ -22,7 +22,7 @@ _MARKS = {
 
 
 class Span(NamedTuple):
-    """Some words in a row, of one type: from word `start` up to, and without, word `end`."""
+    """Consecutive words with a type: words `start` to `end`, where `end` is exclusive."""
 
     type: str
     start: int
@@ -30,27 +30,28 @@ class Span(NamedTuple):
 
 
 def spans_of(tags: Sequence[str], scheme: Scheme | str = "BIO") -> list[Span]:
-    """The spans that tags mark, in order.
+    """The spans that a sequence of tags encodes, in order.
 
-    Broken sequences are read as the CoNLL evaluation script `conlleval` reads them: a span begins at every B, and at every other
-    mark that does not continue a span of its own type (so at an I after O, or after another type); it ends before O, before
-    the next beginning, and at the end. So BIO and IOB1 are read alike. In BIOES and BILOU a span also begins and ends at S (U),
-    and ends at E (L); there the script, which does not know S and lets a B after E continue, is given the same spans by tags
-    that were converted to BIO.
+    Invalid sequences are read as by the CoNLL evaluation script `conlleval`: a span begins at every B, and at every other mark
+    that does not continue a span of its own type (such as an I after O or after another type). It ends before O, before the
+    next beginning, and at the end of the sequence. So BIO and IOB1 are read in the same way. In BIOES and BILOU a span also
+    begins and ends at S (U), and ends at E (L). `conlleval` itself does not know S and lets a B after E continue the span; it
+    finds the same spans if the tags are first converted to BIO.
 
     Arguments:
-        tags: `O`, or a mark, a hyphen and a type, such as `B-PER`; the type may hold hyphens, or be left out with its hyphen.
-        scheme: what the marks mean; `IOB2` and `IOBES` are other names of `BIO` and `BIOES`.
+        tags: each `O`, or a mark, a hyphen and a type, such as `B-PER`. The type may contain hyphens; type and hyphen may be
+            left out.
+        scheme: the scheme of the tags; `IOB2` and `IOBES` are aliases of `BIO` and `BIOES`.
 
     Raises:
-        InputError: a tag that is not of the scheme, or a scheme that does not exist.
+        InputError: for a tag that is not in the scheme, or an unknown scheme.
 
     >>> spans_of(["B-PER", "I-PER", "O", "I-LOC", "I-ORG"])
     [Span(type='PER', start=0, end=2), Span(type='LOC', start=3, end=4), Span(type='ORG', start=4, end=5)]
     """
     marks = _marks(scheme)
     spans: list[Span] = []
-    type, start = None, 0  # of the span that is open; no type: none is
+    type, start = None, 0  # of the open span; type is None if no span is open
     for place, tag in enumerate(tags):
         mark, kind = _parted(tag, marks, scheme)
         begins = mark in ("B", "S") or (mark != OUTSIDE and kind != type)
@@ -68,10 +69,10 @@ def spans_of(tags: Sequence[str], scheme: Scheme | str = "BIO") -> list[Span]:
 
 
 def tags_of(spans: Iterable[Span], length: int, scheme: Scheme | str = "BIO") -> tuple[str, ...]:
-    """The tags of `length` words that mark the spans.
+    """The tags of `length` words that encode these spans.
 
     Raises:
-        InputError: spans that overlap, hold no word or lie outside; a scheme that does not exist.
+        InputError: if spans overlap, are empty or are out of range; for an unknown scheme.
 
     >>> tags_of([Span("PER", 0, 2), Span("PER", 2, 3)], 4, "IOB1")
     ('I-PER', 'I-PER', 'B-PER', 'O')
@@ -88,14 +89,14 @@ def tags_of(spans: Iterable[Span], length: int, scheme: Scheme | str = "BIO") ->
         if "E" in written:
             roles[-1] = "S" if len(roles) == 1 else "E"
         elif _named(scheme) == "IOB1" and not (before.end == span.start > 0 and before.type == span.type):
-            roles[0] = "I"  # B is kept for a span right after another of its type
+            roles[0] = "I"  # IOB1 uses B only for a span directly after another of the same type
         tags[span.start : span.end] = [f"{written[role]}-{span.type}" if span.type else written[role] for role in roles]
         before = span
     return tuple(tags)
 
 
 def convert(tags: Sequence[str], source: Scheme | str, target: Scheme | str) -> tuple[str, ...]:
-    """The same spans in another scheme. Broken sequences come out whole, as `spans_of` reads them.
+    """The same spans in another scheme. Invalid sequences become valid ones, read as by `spans_of`.
 
     Raises:
         InputError: as `spans_of`.
@@ -107,7 +108,7 @@ def convert(tags: Sequence[str], source: Scheme | str, target: Scheme | str) -> 
 
 
 def repair(tags: Sequence[str], scheme: Scheme | str = "BIO") -> tuple[str, ...]:
-    """Tags of the same spans that keep the scheme's rules; those that keep them already come back as they are.
+    """Valid tags for the same spans; valid sequences are returned unchanged.
 
     Raises:
         InputError: as `spans_of`.
@@ -119,7 +120,7 @@ def repair(tags: Sequence[str], scheme: Scheme | str = "BIO") -> tuple[str, ...]
 
 
 def faults(tags: Sequence[str], scheme: Scheme | str = "BIO") -> list[int]:
-    """The places of the tags that break the scheme's rules: those that `repair` changes.
+    """The indices of the tags that break the scheme's rules: those that `repair` changes.
 
     Raises:
         InputError: as `spans_of`.
@@ -131,12 +132,12 @@ def faults(tags: Sequence[str], scheme: Scheme | str = "BIO") -> list[int]:
 
 
 def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme:
-    """The scheme that the tags of a data set are in: of those that have all its marks, the one whose rules are broken least.
+    """The scheme of a data set's tags: among those that have all its marks, the one with the fewest rule violations.
 
-    Where several fit alike (in data without a span, say), the first of `SCHEMES`.
+    In a tie (for example without any spans) it is the first of `SCHEMES`.
 
     Raises:
-        InputError: tags that no scheme has, such as parts of speech.
+        InputError: for tags that are in no scheme, such as parts of speech.
 
     >>> scheme_of([["I-PER", "I-PER", "O", "I-LOC"], ["O"]])
     'IOB1'
@@ -146,13 +147,13 @@ def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme:
     fitting = [scheme for scheme in get_args(Scheme) if used.keys() <= _MARKS[scheme].keys()]
     if not fitting:
         examples = ", ".join(repr(tag) for tag in list(used.values())[:8])
-        raise InputError(f"the tags ({examples}) are of no scheme of spans; choose from {', '.join(SCHEMES)}")
+        raise InputError(f"the tags ({examples}) do not encode spans in any known scheme: {', '.join(SCHEMES)}")
     broken = {scheme: sum(len(faults(tags, scheme)) for tags in sentences) for scheme in fitting}
     return min(fitting, key=broken.__getitem__)
 
 
 def types_of(sentences: Iterable[Sequence[str]], scheme: Scheme | str = "BIO") -> list[str]:
-    """The types of the spans of a data set, each once, in alphabetical order.
+    """The span types of a data set, each once, in alphabetical order.
 
     Raises:
         InputError: as `spans_of`.
@@ -161,8 +162,8 @@ def types_of(sentences: Iterable[Sequence[str]], scheme: Scheme | str = "BIO") -
     ['LOC', 'PER']
     """
     marks = _marks(scheme)
-    parted = (_parted(tag, marks, scheme) for tags in sentences for tag in tags)
-    return sorted({type for mark, type in parted if mark != OUTSIDE})
+    split = (_parted(tag, marks, scheme) for tags in sentences for tag in tags)
+    return sorted({type for mark, type in split if mark != OUTSIDE})
 
 
 def _named(scheme: str) -> str:
@@ -177,12 +178,12 @@ def _marks(scheme: str) -> dict[str, str]:
 
 
 def _parted(tag: str, marks: dict[str, str], scheme: str) -> tuple[str, str]:
-    """What a tag says of its word, in the letters of BIOES, and the type."""
+    """The mark of a tag in the letters of BIOES, and its type."""
     if tag == OUTSIDE:
         return OUTSIDE, ""
     mark, _, type = tag.partition("-")
     if mark not in marks:
         raise InputError(
-            f"tag {tag!r} is not of the scheme {scheme}; it has O, and {', '.join(marks)} with a type, as in B-PER"
+            f"tag {tag!r} is not in the scheme {scheme}, which has O, and {', '.join(marks)} with a type, as in B-PER"
         )
     return marks[mark], type

@@ -1,4 +1,4 @@
-"""The columns of a table, or keys of objects, that hold a text, its pair and its label, as they are there, not yet checked."""
+"""Finding and reading the columns (or keys of objects) of text, pair and label; the values are not yet checked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from regard.data.tables import (
 )
 from regard.errors import InputError
 
-# How text and pair are usually called; the first that are all there are meant.
+# Usual names of text and pair; the first entry whose names are all present is used.
 TEXT_NAMES: tuple[tuple[str, str | None], ...] = (
     ("text", "pair"),
     ("sentence1", "sentence2"),
@@ -49,18 +49,18 @@ LABEL_NAMES = ("label", "score", "gold_label")
 
 Column = int | str | None
 LabelColumn = Column | tuple[int | str, ...]
-"""Several, where a text has several numbers."""
+"""Several columns if the label is several numbers."""
 
 
 class Parts(NamedTuple):
-    """What is in the columns of one row."""
+    """The values in the columns of one row."""
 
     text: object
     pair: object
     label: object
     place: object
     rest: Mapping[str, Any] | None = None
-    """The other columns, where they were asked for."""
+    """The other columns, if they were requested."""
 
 
 Keys = tuple[str | None, str | None, str | tuple[str, ...] | None]
@@ -76,9 +76,15 @@ def parts_of_file(
     malformed: MalformedRows | None = None,
     rest: bool = False,
 ) -> FoundParts:
-    """The parts of each row of a file of any format; columns and keys that are not chosen are found by their usual names.
+    """The parts of each row of a file of any format.
 
     Arguments:
+        name: the path of the file.
+        format: `tsv`, `csv`, `jsonl` or `auto`.
+        chosen: the columns or keys of text, pair and label; those that are None are found by their usual names.
+        header: whether the first line of a table is a header; "auto" to detect it.
+        labelled: whether labels are read.
+        malformed: where the columns that were read are recorded.
         rest: whether the other columns are kept.
     """
     if has_objects(name):
@@ -98,7 +104,7 @@ def parts_of_file(
 
 
 def other_columns(sample: Sequence[Row], columns: Columns, headed: bool) -> list[tuple[int, str]]:
-    """Place and name of each column that holds no part; names are those of the header, else `column_2` and so on."""
+    """(index, name) of each column that is not read as a part; names come from the header, else `column_2` and so on."""
     first = next((row[1] for row in sample if not isinstance(row, MalformedRow)), [])
     header = [cell.strip() for cell in first] if headed else []
     several = columns.label if isinstance(columns.label, tuple) else ()
@@ -135,10 +141,10 @@ def _parts_of_objects(
 
 
 def parts_of_mapping(row: Mapping[str, Any], where: str, chosen: Keys, wanted: str) -> tuple[Any, Any, Any]:
-    """Text, pair and label of a mapping in memory, by the same names as those of JSONL; None for a pair or label there is not.
+    """Text, pair and label of a mapping in memory, found by the same names as in JSONL; None for a missing pair or label.
 
     Raises:
-        InputError: where it has no text, or lacks a key that was chosen.
+        InputError: if it has no text, or lacks a key that was chosen.
     """
     text, pair = _texts(row, chosen[0], chosen[1])
     label = chosen[2] or _label(row)
@@ -152,14 +158,14 @@ def parts_of_mapping(row: Mapping[str, Any], where: str, chosen: Keys, wanted: s
 def _columns(
     name: str, sample: list[Row], chosen: tuple[Column, Column, LabelColumn], header: bool | str, labelled: bool
 ) -> tuple[Columns, bool, str | None]:
-    """Which columns hold the parts, whether the first row names the columns, and what to tell of it where not all are chosen."""
+    """The columns of the parts, whether the first row is a header, and a note for the user if not all columns were chosen."""
     text, pair, label = chosen
     several = label if isinstance(label, tuple) else ()
     label = label[0] if isinstance(label, tuple) else label
     by_name = any(isinstance(column, str) for column in (text, pair, label, *several))
     if by_name and header is False:
         raise InputError(
-            f"{name}: columns are given by name, so the first line has to name them; leave out header=False"
+            f"{name}: columns are given by name, so the first line must be a header; leave out header=False"
         )
     first = sample[0]
     cells = [] if isinstance(first, MalformedRow) else [cell.strip() for cell in first[1]]
@@ -179,7 +185,7 @@ def _columns(
         text, pair = _texts(cells, text, pair) if text is not None or usual_texts(cells) else (None, pair)
         label = label if label is not None else _label(cells)
     elif open_choice and header == "auto" and usual_width(sample, 1) > 2 and is_number_of_rows(sample, 0):
-        raise InputError(f"{name}: has no header, and its first column holds a number for each row; {say}")
+        raise InputError(f"{name}: has no header, and its first column contains row numbers; {say}")
     text = 0 if text is None else text
     width = len(cells) if headed else usual_width(sample, 2 if labelled else 1)
     places = {side: _place(cells, column) for side, column in (("text", text), ("pair", pair), ("label", label))}
@@ -193,17 +199,17 @@ def _columns(
     note = None
     held = [place for place in places.values() if place is not None]
     named = by_name and chosen[0] is not None and (label is None or chosen[2] is not None)
-    clear = named or (usual and open_choice and len(held) == width)  # the usual names and no other column
+    clear = named or (usual and open_choice and len(held) == width)  # only the usual names, and no other columns
     if not clear and all(0 <= place < width for place in held):
         note = columns_read(list(places.items()), cells if headed else None, width)
     return Columns(text, pair, several or label), headed, note
 
 
 def _by_other_names(name: str, header: list[str], labelled: bool, say: str) -> tuple[int, int | None]:
-    """The places of text and label in a header without the usual names of both.
+    """The column indices of text and label in a header that does not have the usual names of both.
 
     Raises:
-        InputError: where it does not say, or says several.
+        InputError: if they cannot be identified, or several columns qualify.
     """
     text, label = place_of(header, TEXT_COLUMNS), place_of(header, LABEL_COLUMNS)
     if len(header) == 2 and labelled and (text is None) != (label is None):
@@ -229,7 +235,7 @@ Present = Sequence[str] | Mapping[str, Any]
 
 
 def _texts(present: Present, text: Column, pair: Column) -> tuple[Column, Column]:
-    """Where text and pair stand: as chosen, else by their usual names; with a text that was chosen goes no pair that was not."""
+    """The columns of text and pair: the chosen ones, else by usual names. If only the text is chosen, there is no pair."""
     if text is not None:
         return text, pair
     usual = usual_texts(present) or TEXT_NAMES[-2]
@@ -237,7 +243,7 @@ def _texts(present: Present, text: Column, pair: Column) -> tuple[Column, Column
 
 
 def usual_texts(present: Present) -> tuple[str, str | None] | None:
-    """The usual names of a text, and of its pair or None, that are there; None where none are."""
+    """The usual names of text and pair (or None) that are present; None if there are none."""
     return next(((text, pair) for text, pair in TEXT_NAMES if text in present and pair in (None, *present)), None)
 
 
@@ -253,10 +259,15 @@ def parts_of_table(
     ragged: bool = False,
     others: Sequence[tuple[int, str]] = (),
 ) -> FoundParts:
-    """The parts of each row of a table, by its columns.
+    """The parts of each row of a table.
 
     Arguments:
-        others: further columns that are kept, each with its name.
+        name: the name of the file in messages.
+        rows: the rows, beginning with the header if there is one.
+        columns: the columns of the parts.
+        header: whether the first row is a header.
+        ragged: whether rows may have additional columns.
+        others: (index, name) of other columns that are kept.
     """
     several = columns.label if isinstance(columns.label, tuple) else ()
     held = [column for column in columns if column is not None and not isinstance(column, tuple)]
@@ -276,7 +287,7 @@ def parts_of_table(
 
 
 def with_labels(name: str, rows: FoundParts, label_name: str) -> FoundParts:
-    """The rows with the lines of another file as their labels."""
+    """The rows, with line i of another file as the label of row i."""
     lines = read_lines(label_name)
 
     def joined() -> FoundParts:
@@ -301,9 +312,10 @@ def with_labels(name: str, rows: FoundParts, label_name: str) -> FoundParts:
 
 
 class Columns(NamedTuple):
-    """Where the parts of a labelled text stand: each a column's index from 0 or its name in the header, None where there is none.
+    """The columns of a labelled text, each an index from 0 or a name in the header; None if there is no such column.
 
-    `place` is the index of a word among the words between spaces: "7" in the text, or "7-2" in the text and in its pair.
+    The column `place` contains the index of a word among the words separated by spaces: "7" in the text, or "7-2" in the text
+    and in its pair.
     """
 
     text: int | str
@@ -316,7 +328,7 @@ SUFFIXES = (".csv", ".jsonl", ".ndjson", ".parquet")
 
 
 class RowText(NamedTuple):
-    """The text of a row, empty where the cell is, and the whole row by the names of its columns."""
+    """The text of a row (empty if the cell is empty), and the whole row by column name."""
 
     line: int
     text: str
@@ -324,7 +336,10 @@ class RowText(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The format of a table (`csv`, `tsv` or `jsonl`), its rows, one by one, and what is read as a sentence, if not named."""
+    """A table: its format (`csv`, `tsv` or `jsonl`), an iterator over its rows, and a note that says which columns are read.
+
+    The note is empty if the column was named.
+    """
 
     kind: str
     rows: Iterator[RowText]
@@ -332,10 +347,12 @@ class Table(NamedTuple):
 
 
 def is_table(path: Path, column: str | None, known: Sequence[str] = ()) -> bool:
-    """Whether a file is read by its columns: where one is named, by its suffix, and TSV with a header.
+    """Whether a file is read as a table: if a column is named, if its suffix says so, or if it is TSV with a header.
 
     Arguments:
-        known: names of columns that a header may have.
+        path: the path of the file.
+        column: the column that the user named; None if none.
+        known: column names; a TSV file whose first row has all of them has a header.
     """
     name = path.name.lower().removesuffix(".gz")
     if column is not None or name.endswith(SUFFIXES):
@@ -347,7 +364,7 @@ def is_table(path: Path, column: str | None, known: Sequence[str] = ()) -> bool:
 
 
 def _cells(sample: Sequence[Row]) -> list[str]:
-    """What the first row holds."""
+    """The cells of the first row."""
     return [] if not sample or isinstance(sample[0], MalformedRow) else [cell.strip() for cell in sample[0][1]]
 
 
@@ -356,17 +373,17 @@ def _named_all(known: Sequence[str], present: Container[str]) -> bool:
 
 
 def read_table(path: Path, column: str | None, *, pairs: bool = False, known: Sequence[str] = ()) -> Table:
-    """A table and the texts in it.
+    """Read the texts of a table.
 
     Arguments:
-        column: by its name, or counted from 0; where None, those of `known`, failing that by the names that columns of texts
-            usually have.
-        known: the columns that the model was trained on, text and perhaps pair; taken where the table has all of them.
-        pairs: whether two texts may be read, joined by a tab, from the two columns that usually hold such.
+        path: the path of the file.
+        column: the column of the text, by name or by index from 0; if None, the columns in `known`, else the usual names of
+            text columns.
+        known: the columns that the model was trained on (text, and pair if any); used if the table has all of them.
+        pairs: whether two texts may be read from the usual columns of text and pair; they are joined by a tab.
 
     Raises:
-        InputError: for a file that cannot be read, where it is not clear which column is meant, or there is none of that name;
-            while reading for a row that cannot be used.
+        InputError: if the file cannot be read, or the column is missing or ambiguous; while reading, for an unusable row.
     """
     name = str(path)
     if has_objects(name):
@@ -403,10 +420,10 @@ def read_table(path: Path, column: str | None, *, pairs: bool = False, known: Se
 
 
 def _note(name: str, wanted: Sequence[int | str], names: Sequence[str], headed: bool) -> str:
-    """Which columns are read, and what becomes of the first line, as a sentence."""
+    """A sentence that says which columns are read, and whether the first line is a header."""
     read = [each if isinstance(each, str) else names[each] for each in wanted]
     if not headed:
-        return f"{name}: has no header, so its first line is a text too; --text NAME where it names the columns"
+        return f"{name}: has no header, so its first line is read as a text; if it is a header, give --text NAME"
     columns = " and ".join(map(repr, read))
     return f"{name}: the first line names the columns, of which {columns} {'is' if len(read) == 1 else 'are'} read"
 
@@ -416,7 +433,7 @@ def _of_rows(rows: Iterator[Row], names: list[str], texts: int) -> Iterator[RowT
         if isinstance(row, MalformedRow):
             if row.reason == "empty line":
                 continue
-            raise InputError(f"{row}; mend the row, or take it out")
+            raise InputError(f"{row}; correct the row, or remove it")
         line, cells = row
         yield RowText(line, "\t".join(cells[:texts]), dict(zip(names, cells[texts:], strict=True)))
 
@@ -426,7 +443,7 @@ def _of_objects(
 ) -> Iterator[RowText]:
     for row in rows:
         if isinstance(row, MalformedRow):
-            raise InputError(f"{row}; mend the row, or take it out")
+            raise InputError(f"{row}; correct the row, or remove it")
         line, content = row
         usual = usual_texts(content) if column is None else None
         keys = [column] if column is not None else [usual[0]] if usual is not None else ["text"]
@@ -436,8 +453,8 @@ def _of_objects(
             keys = list(known)
         found = values_of(name, line, content, [str(key) for key in keys])
         if isinstance(found, MalformedRow):
-            raise InputError(f"{found}; say which holds the text with --text")
+            raise InputError(f"{found}; name the key of the text with --text")
         fault = first_fault(("text", each) for each in found if each != "")
         if fault is not None and not fault[0].startswith("empty"):
-            raise InputError(f"{name}, line {line}: {fault[0]} ({fault[1]}); mend the row, or take it out")
+            raise InputError(f"{name}, line {line}: {fault[0]} ({fault[1]}); correct the row, or remove it")
         yield RowText(line, "\t".join(map(str, found)), content)

@@ -1,4 +1,4 @@
-"""Sequences of token ids in memory-mapped files: training data larger than memory."""
+"""Token id sequences in memory-mapped files, for training data larger than memory."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ FORMAT_VERSION = 1
 _DESCRIPTION = "store.json"
 _OFFSET_TYPE = "<i8"
 _SUM_TYPE = "<u4"
-_CHUNK = 1 << 18  # ids gathered before they are written
-_BLOCK = 1 << 18  # ids that are checked as one; part of the format
+_CHUNK = 1 << 18  # ids collected before they are written
+_BLOCK = 1 << 18  # ids per checksum; part of the format
 _DAMAGED = "is not what was written (the checksum differs); remove the folder and write the store again"
 
 
 class TokenStore:
-    """Rows of token sequences, one sequence for each column, read from disk as they are needed.
+    """Rows with one token sequence per column, read from disk when needed.
 
-    A folder holds, for every column, `NAME.bin` (all its ids, one after another, uint16 or uint32),
-    `NAME.offsets.bin` (int64; where each sequence begins, and the end), `NAME.sums.bin` (the CRC-32 of every 262,144
-    ids) and once `store.json` (format version, number of rows, for each column its type, number of ids and the CRC-32
-    of its offsets and sums, and one of all this). `write` makes one, `open` opens it. Opening checks all but the ids;
-    these are checked when the first of a block is read, so that nothing is read for the check alone.
-    Sending a store to another process sends the path.
+    The folder contains for each column `NAME.bin` (the concatenated ids, uint16 or uint32), `NAME.offsets.bin` (int64; the
+    start of each sequence, and the end of the last) and `NAME.sums.bin` (the CRC-32 of every block of 262,144 ids). Its
+    `store.json` contains the format version, the number of rows, for each column its dtype, its number of ids and the CRC-32
+    of its offsets and sums, and a CRC-32 of this description. `write` creates a store, `open` opens it. Opening checks
+    everything except the ids; a block of ids is checked when it is first read. Pickling a store, for example for another
+    process, pickles its path.
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp()) / "train"
@@ -55,20 +55,20 @@ class TokenStore:
     def write(
         cls, folder: AnyPath, columns: Mapping[str, int], rows: Iterable[Sequence[Sequence[int] | np.ndarray]]
     ) -> TokenStore:
-        """Write `rows` to a new folder, in a stream, and open it.
+        """Write `rows` to a new folder, one by one, and open the store.
 
-        The folder appears whole or not at all: it is written under another name next to it, forced to disk and
-        then renamed. What a killed process leaves behind (`.NAME.….partial`) is never taken for a store.
+        Writing is atomic: the files are written to a temporary folder in the same parent folder, synced to disk, and renamed. The
+        folder that a killed process leaves behind (`.NAME.….partial`) is never taken for a store.
 
         Arguments:
-            folder: must not exist, or be empty.
-            columns: name of each column, and how many different ids it may hold (the size of the vocabulary):
-                up to 65,536 are stored in two bytes each, more in four.
-            rows: for each row one sequence of ids for each column, in the order of `columns`.
+            folder: the new folder; it must not exist, or must be empty.
+            columns: the name of each column and the size of its vocabulary. Ids are stored in two bytes each if the size is
+                at most 65,536, else in four.
+            rows: for each row one sequence of ids per column, in the order of `columns`.
 
         Raises:
-            InputError: the folder exists, cannot be written, the disk is full, or an id is not in its
-                column's range; nothing is left behind.
+            InputError: if the folder exists or cannot be written, the disk is full, or an id is outside its column's
+                vocabulary. No files are left behind.
         """
         target = Path(folder)
         _check_columns(columns)
@@ -100,11 +100,11 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: AnyPath) -> TokenStore:
-        """Open a store that `write` made, for reading only; the ids stay on disk.
+        """Open a store written by `write`, read-only; the ids stay on disk.
 
         Raises:
-            InputError: there is no store, it is of another version, or a file is missing, cut short or damaged. Damaged ids
-                are found when they are read.
+            InputError: if there is no store, it has another format version, or a file is missing, truncated or damaged. Damaged
+                ids are only detected when they are read.
         """
         root = Path(folder)
         description = _read_description(root)
@@ -113,7 +113,7 @@ class TokenStore:
         for name, column in columns.items():
             file, sums = root / f"{name}.bin", None
             offsets[name] = _map(root / f"{name}.offsets.bin", _OFFSET_TYPE, rows + 1)
-            if "checks" in column:  # stores of before there were any continue being read
+            if "checks" in column:  # older stores without checksums can still be read
                 sums = _map(root / f"{name}.sums.bin", _SUM_TYPE, -(-column["tokens"] // _BLOCK))
                 for ending, array in (("offsets", offsets[name]), ("sums", sums)):
                     if zlib.crc32(array.data) != column["checks"][ending]:
@@ -124,10 +124,10 @@ class TokenStore:
         return cls(root, tokens, offsets)
 
     def verify(self) -> None:
-        """Compare every id with the sums that were written with them; reading compares those that are read.
+        """Check all ids against their checksums. (Reading checks the blocks that are read.)
 
         Raises:
-            InputError: naming the first file that is not what was written.
+            InputError: for the first damaged file.
         """
         for ids in self._tokens.values():
             ids.between(0, len(ids))
@@ -138,14 +138,14 @@ class TokenStore:
         return tuple(self._tokens)
 
     def lengths(self, column: str) -> np.ndarray:
-        """The number of ids in each sequence of a column: (rows,) int64, computed again on each call."""
+        """The number of ids in each sequence of a column, (rows,) int64; computed on each call."""
         return np.diff(self._of(self._offsets, column))
 
     def numbers(self, column: str) -> np.ndarray:
-        """The ids of a column that has one in each row: (rows,) int64.
+        """The ids of a column that has exactly one id in each row, (rows,) int64.
 
         Raises:
-            InputError: a row has none, or more; the file is damaged.
+            InputError: if a row does not have exactly one id, or the file is damaged.
         """
         lengths = self.lengths(column)
         if (lengths != 1).any():
@@ -154,11 +154,11 @@ class TokenStore:
         return self._tokens[column].between(0, self._rows).astype(np.int64)
 
     def sequence(self, column: str, index: int) -> np.ndarray:
-        """The ids of one sequence: a read-only view of the file, uint16 or uint32, nothing copied.
+        """The ids of one sequence, (length,) uint16 or uint32: a read-only view of the file, without copying.
 
         Raises:
-            IndexError: there is no such row.
-            InputError: the file is damaged there.
+            IndexError: if there is no such row.
+            InputError: if the file is damaged there.
         """
         if not 0 <= index < self._rows:
             raise IndexError(f"row {index} of a store of {self._rows}")
@@ -181,12 +181,12 @@ class TokenStore:
 
 
 class Ids:
-    """All ids of a column, mapped from disk and checked block by block as they are read.
+    """All ids of a column, memory-mapped and checked block by block when they are read.
 
     Arguments:
-        file: they are from.
-        array: (n,) uint16 or uint32.
-        sums: (blocks,) uint32, the CRC-32 of each block of 262,144; None for a store without any.
+        file: the path of the file with the ids.
+        array: (n,) uint16 or uint32, the mapped ids.
+        sums: (blocks,) uint32, the CRC-32 of each block of 262,144 ids; None for a store without checksums.
     """
 
     def __init__(self, file: Path, array: np.ndarray, sums: np.ndarray | None) -> None:
@@ -196,10 +196,10 @@ class Ids:
         self._unchecked = bytearray(b"\1" * (0 if sums is None else len(sums)))
 
     def between(self, start: int, stop: int) -> np.ndarray:
-        """Those of a span, as a view.
+        """The ids from `start` to `stop` (exclusive), as a view.
 
         Raises:
-            InputError: a block that holds some of them is not what was written.
+            InputError: if a block that contains some of them is damaged.
         """
         first, last = start // _BLOCK, (stop - 1) // _BLOCK
         if self._unchecked.find(1, first, last + 1) >= 0:
@@ -221,7 +221,7 @@ class Ids:
 
 
 class _ColumnWriter:
-    """One column's two files, written a chunk at a time."""
+    """Writes the files of one column, a chunk at a time."""
 
     def __init__(self, folder: Path, name: str, size: int) -> None:
         self.name = name
@@ -231,7 +231,7 @@ class _ColumnWriter:
         self._sequences: list[np.ndarray] = []
         self._rows = 0
         self._tokens = 0
-        self._sums: list[int] = []  # of blocks, the last one perhaps begun
+        self._sums: list[int] = []  # the checksum of each block; the last block may be incomplete
         self._files: list[BinaryIO] = []
         for ending in (".bin", ".offsets.bin", ".sums.bin"):
             self._files.append((folder / f"{name}{ending}").open("xb"))
@@ -240,7 +240,7 @@ class _ColumnWriter:
 
     def gather(self, sequence: np.ndarray) -> None:
         self._sequences.append(sequence)
-        # A row counts as well, so that empty sequences are written out in time.
+        # Each row adds 1, so that many empty sequences also trigger writing.
         self.gathered += len(sequence) + 1
 
     def flush(self) -> None:
@@ -291,7 +291,7 @@ class _ColumnWriter:
             try:
                 file.close()
             except OSError:
-                continue  # what could not be written is about to be removed
+                continue  # the files are removed next
 
 
 def _check_columns(columns: Mapping[str, int]) -> None:
@@ -313,7 +313,7 @@ def _checked(row: Sequence[Sequence[int] | np.ndarray], number: int, columns: li
             ids = np.empty(0, np.int64)
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise InputError(f"row {number}, column {name!r}: a flat sequence of whole numbers is needed")
-        yield ids.astype(np.int64, copy=True)  # a copy: the caller may use his array again
+        yield ids.astype(np.int64, copy=True)  # a copy: the caller may reuse the array
 
 
 def _write_description(folder: Path, content: dict[str, Any]) -> None:
@@ -324,7 +324,7 @@ def _write_description(folder: Path, content: dict[str, Any]) -> None:
 
 
 def _settle(partial: Path, target: Path) -> None:
-    """Give the finished folder its name, so that it outlives a power cut."""
+    """Rename the finished folder and sync, so that it survives a power failure."""
     sync(partial)
     partial.rename(target)
     sync(target.parent)
@@ -347,9 +347,9 @@ def _read_description(root: Path) -> dict[str, Any]:
 
 
 def _check_of(content: Mapping[str, Any]) -> int:
-    """The CRC-32 of what a description says."""
-    said = {key: content[key] for key in ("rows", "columns")}
-    return zlib.crc32(json.dumps(said, sort_keys=True).encode())
+    """The CRC-32 of a description's contents."""
+    checked = {key: content[key] for key in ("rows", "columns")}
+    return zlib.crc32(json.dumps(checked, sort_keys=True).encode())
 
 
 def _is_sound(content: dict[str, Any]) -> bool:
@@ -379,12 +379,12 @@ def _map(file: Path, dtype: str, count: int) -> np.ndarray:
         found = file.stat().st_size
         if found != expected:
             raise InputError(
-                f"{file}: has {found:,} bytes where {expected:,} belong; it was cut short or changed, "
+                f"{file}: has {found:,} bytes instead of {expected:,}; it was truncated or changed, "
                 "so remove the folder and write the store again"
             )
         if count == 0:
             return np.empty(0, dtype)  # an empty file cannot be mapped
-        # A plain view: slicing a `memmap` object itself costs more than the sequence is worth.
+        # A plain view, because slicing a `memmap` object is slow.
         return np.asarray(np.memmap(file, dtype=dtype, mode="r", shape=(count,)))
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror or error}); write the store again") from None

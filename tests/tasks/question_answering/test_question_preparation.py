@@ -205,7 +205,7 @@ def test_answers_that_do_not_fit_their_place_are_counted_and_left_out(tmp_path, 
     assert len(found.train) > 0
     (note,) = found.notes
     assert note.startswith("3 malformed rows were left out")
-    for reason in ("answer is not the text there", "answer outside the context", "no answer"):
+    for reason in ("answer is not the text at its position", "answer outside the context", "no answer"):
         assert reason in note
 
 

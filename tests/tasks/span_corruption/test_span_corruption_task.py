@@ -274,7 +274,7 @@ def test_a_tokenizer_without_sentinels_is_refused(tmp_path):
 
 def test_too_few_sentinels_are_told_before_the_text_is_read_into_tokens(tmp_path):
     with pytest.raises(
-        InputError, match=r"spans taken out and the tokenizer has 2 sentinels; raise tokenizer\.sentinels"
+        InputError, match=r"removed spans, and the tokenizer has 2 sentinels; raise tokenizer\.sentinels"
     ):
         prepared(tmp_path, {"length": 200}, sentinels=2)
 

@@ -75,7 +75,7 @@ def test_greedy_tags_are_judged_likewise(tagger):
         ([], "there is nothing to evaluate"),
         ("Ann", "there is nothing to evaluate"),
         ([(["a"], ["B-WORK"])], "sentences: the model has none of the tags there, such as 'WORK'; it has LOC, PER"),
-        ([(["a"], ["NN"])], "are of no scheme of spans"),
+        ([(["a"], ["NN"])], "do not encode spans in any known scheme"),
         ([(["a", "b"], ["O"])], "2 words and 1 tags"),
     ],
 )

@@ -145,7 +145,7 @@ def test_bad_sentences_in_memory_are_refused(given, sentence, tmp_path):
     ("line", "settings", "sentence"),
     [
         ("Reuters NNP I-NP I-AGENCY", {}, "dev, the sentence in line 2: the word 'Reuters' has the tag 'B-AGENCY'"),
-        ("Reuters NNP I-NP S-ORG", {}, "dev, the sentence in line 2: .*'S-ORG' is not of the scheme IOB1"),
+        ("Reuters NNP I-NP S-ORG", {}, "dev, the sentence in line 2: .*'S-ORG' is not in the scheme IOB1"),
         ("Reuters FW I-NP O", {"tag": 1}, "dev, the sentence in line 2: the word 'Reuters' has the tag 'FW'"),
     ],
 )
