@@ -1,4 +1,4 @@
-"""Word vectors out of an encoder that reads words in context: averaged over contexts, alone, or its table of pieces."""
+"""Static word embeddings from a contextual encoder: averaged over contexts, of words alone, or its input embeddings."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 Layers = LayerChoice | str | int | Sequence[int]
 
 Sentence = str | Sequence[str]
-"""A string, in which the tokenizer finds words, or a list of words."""
+"""A string, which the tokenizer splits into words, or a list of words."""
 
 Progress = Callable[[int, int], None]
-"""Called with how many are done and how many there are."""
+"""Is called with the number of items that are done and their total."""
 
 
 def averaged_vectors(
@@ -39,34 +39,34 @@ def averaged_vectors(
     name: str = "averaged contexts",
     progress: Progress | None = None,
 ) -> WordVectors:
-    """The mean of a word's contextual vectors, for every word of a text that is frequent enough.
+    """The mean of the contextual embeddings of each word that is frequent enough in a text.
 
-    The vector of a word in a sentence is the mean of its pieces'. A word that is in more than `contexts` sentences is taken from
-    as many of them, spread evenly over the text, so that no one chapter says what it means; all its occurrences in a sentence
-    count. No number is sampled. The text is read twice, once to count, and only sentences from which something is taken are
-    given to the model; in memory are the counts, and for each word that is kept one sum in float64.
+    The embedding of a word in a sentence is the mean of the embeddings of its subword pieces. If a word occurs in more than
+    `contexts` sentences, that many are used, spaced evenly over the text, so that no single chapter dominates; all occurrences
+    in these sentences count. Nothing is random. The text is read twice, first for counting. Only sentences that are used are
+    given to the model. Memory holds the counts and one float64 sum per word.
 
     Arguments:
-        encoder: any model that `regard.load(folder, task="sentence_embedding")` gives.
-        sentences: strings, whose words are found as the model's tokenizer finds them, or lists of words. Something that can be
-            gone through twice, such as a list; empty ones are left out.
-        layers: as for `features`, such as `last`, `embeddings`, `sum_last_four`, `concatenate_last_four`, or numbers.
-        contexts: the most sentences that a word is taken from.
+        encoder: a model loaded with `regard.load(folder, task="sentence_embedding")`.
+        sentences: strings, which the model's tokenizer splits into words, or lists of words. The iterable must be readable
+            twice, such as a list. Empty sentences are skipped.
+        layers: as for `features`, such as `last`, `embeddings`, `sum_last_four`, `concatenate_last_four`, or layer numbers.
+        contexts: the most sentences per word.
         minimum_count: words that occur less often are left out.
-        lowercase: whether a word and the same in capitals are one. The model reads the sentence as it stands.
-        precision: to compute in: `float32`, `bfloat16` or `int8`; the model's own where None.
-        name: what messages and tables call the vectors.
-        progress: is called with how many sentences were gone through.
+        lowercase: whether words that differ only in case are counted as one. The model always reads the original sentence.
+        precision: precision of the computation: `float32`, `bfloat16` or `int8`; None for the model's own.
+        name: the name of the vectors in messages and tables.
+        progress: is called with the number of sentences read so far and their total.
 
     Returns:
-        The words, the commonest first, with their counts in the whole text.
+        The word embeddings, the most frequent words first, with their counts in the whole text.
 
     Raises:
-        InputError: for sentences that can be gone through only once, sizes below 1, no word that is frequent enough, and layers
-            that the model does not have.
+        InputError: if sentences can be read only once, a number is below 1, no word is frequent enough, or the model does not
+            have a layer.
     """
     if isinstance(sentences, str) or iter(sentences) is sentences:
-        raise InputError("sentences: are read twice, to count and to average; give a list of them")
+        raise InputError("sentences: are read twice, to count and to average; give a list of sentences")
     if contexts < 1:
         raise InputError(f"contexts is {contexts}; give 1 or more")
     choice, width = chosen(encoder, layers)
@@ -110,7 +110,7 @@ def _wanted(
     contexts: int,
     lowercase: bool,
 ) -> Iterator[tuple[list[tuple[Sentence, set[str]]], int]]:
-    """Sentences with the words that are taken from them, some at a time, and how many sentences were gone through."""
+    """Batches of (sentence, words to average in it), each with the number of sentences that were read for it."""
     seen = np.zeros(len(rows), dtype=np.int64)
     for some in pieces_of(sentences):
         chosen_here: list[tuple[Sentence, set[str]]] = []
@@ -129,7 +129,7 @@ def _wanted(
 
 
 def taken(number: int, of: int, contexts: int) -> bool:
-    """Whether the sentence of this number, from 0, is among so many that are spread evenly over all that hold a word.
+    """Whether sentence `number` (from 0) of the `of` sentences with a word is one of `contexts` evenly spaced ones.
 
     >>> [number for number in range(10) if taken(number, 10, 4)]
     [0, 3, 5, 8]
@@ -137,10 +137,10 @@ def taken(number: int, of: int, contexts: int) -> bool:
     return of <= contexts or number * contexts % of < contexts
 
 
-# Words alone: the vector of a word that is a text of its own.
+# Words alone: the embedding of a text that consists of one word.
 
 WORDS_TOGETHER = 1024
-"""Words whose vectors are in memory at once, next to the table."""
+"""The number of words that are encoded at a time."""
 
 
 def vectors_alone(
@@ -153,19 +153,19 @@ def vectors_alone(
     name: str = "words alone",
     progress: Callable[[int, int], None] | None = None,
 ) -> WordVectors:
-    """What an encoder makes of each word as a text of its own: the mean of its pieces' vectors between the special tokens.
+    """The embedding of each word when it is the whole text: the mean over its subword pieces, without special tokens.
 
     Arguments:
-        encoder: any model that `regard.load(folder, task="sentence_embedding")` gives.
-        words: all different.
+        encoder: a model loaded with `regard.load(folder, task="sentence_embedding")`.
+        words: different words.
         layers: as for `features`.
-        counts: how often each occurs somewhere, (N,) int64, to be kept with them; None for nothing.
-        precision: to compute in; the model's own where None.
-        name: what messages and tables call the vectors.
-        progress: is called with how many words are done, and of how many.
+        counts: (N,) int64, the frequency of each word, which is stored with the vectors; None if unknown.
+        precision: precision of the computation; None for the model's own.
+        name: the name of the vectors in messages and tables.
+        progress: is called with the number of words that are done and their total.
 
     Raises:
-        InputError: for no word, a word given twice, and layers that the model does not have.
+        InputError: for no words, a word given twice, or layers that the model does not have.
     """
     if isinstance(words, str) or not words:
         raise InputError("words: none are given; give a list of one or more")
@@ -186,23 +186,23 @@ def vectors_alone(
     )
 
 
-# Pieces: the table of an encoder's input embeddings, and words as means of their pieces.
+# Pieces: the input embeddings of an encoder, and words as means of their pieces.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PieceMean:
-    """A word's vector as the mean of its pieces'.
+    """Computes the vector of a word as the mean of the vectors of its subword pieces.
 
     Arguments:
-        tokenizer: parts words into pieces.
-        matrix: (V, W), a vector for each piece by its number.
+        tokenizer: splits words into pieces.
+        matrix: (V, W) float32, the vector of each piece by token id.
     """
 
     tokenizer: Tokenizer
     matrix: Matrix
 
     def vector(self, word: str) -> Matrix | None:
-        """Of width (W,) float32; None for a word of which nothing is left, or that has an unknown piece."""
+        """The vector of a word, (W,) float32; None if it has no pieces or an unknown piece."""
         ids = self.tokenizer.encode_words([word])[0]
         if not ids or self.tokenizer.unknown_id in ids:
             return None
@@ -210,17 +210,18 @@ class PieceMean:
 
 
 def piece_vectors(encoder: SentenceEncoder, *, name: str = "pieces") -> WordVectors:
-    """The rows that an encoder looks its tokens up in, before positions and layer norm; other words are means of pieces.
+    """The input embeddings of an encoder's tokens, before positions and layer norm.
 
-    Words inside a word are called as in the vocabulary, such as "##ing".
+    Vectors of words that are not tokens are means of the vectors of their pieces. Pieces are named as in the vocabulary, such
+    as "##ing".
 
     Arguments:
-        encoder: any model that `regard.load(folder, task="sentence_embedding")` gives.
-        name: what messages and tables call the vectors.
+        encoder: a model loaded with `regard.load(folder, task="sentence_embedding")`.
+        name: the name of the vectors in messages and tables.
     """
     tokenizer = encoder.task.tokenizer
     weight = encoder.model.embedding.tokens.weight.detach().float().cpu().numpy()
-    size = min(tokenizer.size, len(weight))  # some tables are longer than the vocabulary, for speed
+    size = min(tokenizer.size, len(weight))  # some tables are padded beyond the vocabulary for speed
     matrix = np.array(weight[:size])
     return WordVectors(
         words=tuple(tokenizer.tokens(range(size))),
@@ -231,21 +232,21 @@ def piece_vectors(encoder: SentenceEncoder, *, name: str = "pieces") -> WordVect
     )
 
 
-# The words of a text as the tokenizer finds them, and how often each occurs.
+# The words of a text, as split by the tokenizer, and their counts.
 
 
 SENTENCES_TOGETHER = 256
-"""Sentences that are in memory at once."""
+"""The number of sentences that are in memory at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WordCounts:
-    """What a text is made of.
+    """The word counts of a text.
 
     Arguments:
-        words: how often each word occurs.
-        holding: in how many sentences.
-        sentences: how many there are, empty ones left out.
+        words: the number of occurrences of each word.
+        holding: the number of sentences that contain each word.
+        sentences: the number of sentences, without empty ones.
     """
 
     words: Counter[str]
@@ -253,29 +254,29 @@ class WordCounts:
     sentences: int
 
     def frequent(self, minimum: int) -> tuple[tuple[str, ...], Counts]:
-        """The words that occur so often, the commonest first, those alike by the alphabet, and their counts.
+        """The words with at least `minimum` occurrences and their counts, sorted by falling count, then alphabetically.
 
         Raises:
-            InputError: for a minimum below 1, and where no word is so frequent.
+            InputError: for a minimum below 1, or if no word is that frequent.
         """
         if minimum < 1:
             raise InputError(f"minimum_count is {minimum}; give 1 or more")
         found = sorted((-count, word) for word, count in self.words.items() if count >= minimum)
         if not found:
             raise InputError(
-                f"sentences: hold {self.words.total():,} words, none of them {minimum} times; lower minimum_count or give more "
-                "text"
+                f"sentences: contain {self.words.total():,} words, and none occurs {minimum} times; lower minimum_count or give "
+                "more text"
             )
         return tuple(word for _, word in found), np.array([-count for count, _ in found], dtype=np.int64)
 
 
 def counted(tokenizer: Tokenizer, sentences: Iterable[Sentence], *, lowercase: bool = False) -> WordCounts:
-    """How often each word occurs.
+    """Count the words of a text.
 
     Arguments:
-        tokenizer: finds the words of sentences that are strings.
-        sentences: strings, or lists of words; read one after another.
-        lowercase: whether a word and the same in capitals are one.
+        tokenizer: splits sentences that are strings into words.
+        sentences: strings, or lists of words.
+        lowercase: whether words that differ only in case are counted as one.
     """
     words, holding, total = Counter[str](), Counter[str](), 0
     for some in pieces_of(sentences):
@@ -288,7 +289,7 @@ def counted(tokenizer: Tokenizer, sentences: Iterable[Sentence], *, lowercase: b
 
 
 def words_in(tokenizer: Tokenizer, sentences: Sequence[Sentence]) -> list[Sequence[str]]:
-    """The words of each sentence, as `features(...).merged().words` has them; lists of words are their own."""
+    """The words of each sentence, the same as `features(...).merged().words`; lists of words are returned unchanged."""
     encoded = iter(tokenizer.encode_batch_with_spans([each for each in sentences if isinstance(each, str)]))
     found: list[Sequence[str]] = []
     for sentence in sentences:
@@ -303,14 +304,14 @@ def words_in(tokenizer: Tokenizer, sentences: Sequence[Sentence]) -> list[Sequen
 
 
 def pieces_of(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
-    """Sentences that are not empty, some at a time."""
+    """Sentences that are not empty, in batches."""
     filled = (each for each in sentences if (each.strip() if isinstance(each, str) else each))
     while some := list(islice(filled, SENTENCES_TOGETHER)):
         yield some
 
 
 def key(word: str, lowercase: bool) -> str:
-    """What a word is counted as."""
+    """The form under which a word is counted."""
     return word.lower() if lowercase else word
 
 
@@ -318,15 +319,15 @@ def key(word: str, lowercase: bool) -> str:
 
 
 def chosen(encoder: SentenceEncoder, layers: Layers) -> tuple[LayerChoice, int]:
-    """The choice of layers, and the width of the vectors it gives.
+    """The choice of layers, and the width of the resulting vectors.
 
     Raises:
-        InputError: for a layer that the model does not have, and for layers that are kept apart.
+        InputError: for a layer that the model does not have, and for `stack`, which does not combine layers.
     """
     choice = layer_choice(layers, len(encoder.model.layers))
     if choice.combine == "stack":
         raise InputError(
-            "one vector of a word is wanted, and the layers chosen are kept apart; sum or concatenate them"
+            "each word needs one vector, and the chosen layers are not combined; sum or concatenate them"
         )
     wide = len(choice.layers) if choice.combine == "concatenate" else 1
     return choice, wide * int(encoder.model.config.width)

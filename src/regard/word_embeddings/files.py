@@ -1,4 +1,4 @@
-"""Read word vectors in any of the known formats, and write them in one."""
+"""Read word embeddings in any of the known formats, and write them in one."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from regard.word_embeddings.store import WordVectors
 
 
 def read_vectors(path: str | os.PathLike[str], *, limit: int | None = None, say: Say | None = None) -> WordVectors:
-    r"""Word embeddings from a file or folder; its content, not its name, says in which format they are.
+    r"""Read word embeddings from a file or folder. The format is recognised by the content, not by the name.
 
-        regard's own folder    mapped into memory
-        word2vec text          which is fastText's .vec; plain or gzip
+        regard's own folder    memory-mapped
+        word2vec text          the same as fastText's .vec; plain or gzip
         GloVe text             plain or gzip
         word2vec binary        plain or gzip
-        fastText .bin          with vectors for unknown words, from their n-grams
+        fastText .bin          with vectors for unknown words, computed from their n-grams
 
-    A word that is in a file twice keeps its first vector, as in gensim; how many were left out is said.
+    If a word occurs twice in a file, its first vector is kept, as in gensim, and the number of dropped vectors is reported.
 
     Arguments:
-        path: where they are.
-        limit: only so many vectors from the top, in most files those of the commonest words.
-        say: gets a sentence about words that were left out; None for a Python warning.
+        path: the path of the file or folder.
+        limit: the number of vectors to read from the beginning, which in most files are the most frequent words; None for all.
+        say: is called with a sentence about dropped words; None to issue a Python warning.
 
     Returns:
-        The vectors; their metadata have the `format` and the `source`.
+        The vectors; their metadata has the `format` and the `source`.
 
     Raises:
-        InputError: for a file that is missing, damaged or something else: what is wrong with it and in which line or byte.
+        InputError: if the file is missing, damaged or something else; the message names the line or byte.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "vectors.txt"
@@ -82,7 +82,7 @@ def _read(place: Path, limit: int | None, say: Say) -> WordVectors:
         return read_glove(source, width, limit, say)
 
 
-# What a file is that holds no word vectors.
+# Messages for files that do not contain word embeddings.
 
 KNOWN = (
     "give word vectors: a folder that regard wrote, word2vec's text or binary, GloVe's text, or fastText's .vec or .bin"
@@ -112,14 +112,14 @@ _SAFETENSORS = re.compile(rb'.{5}\0\0\0\{\s*"', re.DOTALL)
 
 
 def refusal(path: Path, head: bytes) -> InputError:
-    r"""The sentence about a file that begins so.
+    r"""The error for a file that does not contain word embeddings, by its first bytes.
 
     >>> str(refusal(Path("a.bin"), b"PK\x03\x04"))
     'a.bin: is a zip archive, not word vectors; unpack it and give the file of vectors in it'
     """
     if _PICKLE.match(head):
         return InputError(
-            f"{path}: is a pickle, as gensim saves, and reading it may run any program; "
+            f"{path}: is a pickle, as saved by gensim, and reading it could run arbitrary code; "
             "open it in gensim and write it with save_word2vec_format, or save_facebook_model for fastText"
         )
     for beginning, (what, hint) in _BEGINNINGS.items():
@@ -142,11 +142,11 @@ def refusal(path: Path, head: bytes) -> InputError:
 
 
 Kind = Literal["folder", "word2vec", "word2vec-binary", "glove", "fasttext"]
-"""What vectors are written as:
+"""The formats for writing vectors:
 
-`folder`           regard's own: mapped into memory when read, with all that is known.
-`word2vec`         text with a header, which is fastText's .vec too.
-`word2vec-binary`  a header, then bytes.
+`folder`           regard's own: memory-mapped when read, with counts, n-grams and metadata.
+`word2vec`         text with a header, the same as fastText's .vec.
+`word2vec-binary`  a header, then binary numbers.
 `glove`            text without a header.
 `fasttext`         fastText's .bin, with counts and n-grams.
 """
@@ -163,19 +163,19 @@ _WRITERS = {
 
 
 def write_vectors(vectors: WordVectors, path: str | os.PathLike[str], kind: Kind | None = None) -> None:
-    r"""Write vectors to a file or folder, which appears whole or not at all; what it replaces stays until then.
+    r"""Write vectors to a file or folder, atomically: a previous file is replaced only when the new one is complete.
 
-    Text has the fewest digits that read back as the same 32 bits. A file ending in .gz is packed. Counts are kept by
-    `folder` and `fasttext` alone, metadata by `folder` alone.
+    Numbers in text formats have the fewest digits that read back as the same float32. A file whose name ends in .gz is
+    compressed. Only `folder` and `fasttext` keep counts, and only `folder` keeps metadata.
 
     Arguments:
-        path: where to.
-        kind: in which format; None for what the name ends in (.txt and .vec: word2vec, .bin: word2vec-binary, each
-            with .gz after it or not; nothing: folder).
+        vectors: the vectors.
+        path: the path of the new file or folder.
+        kind: the format; None to choose it by the ending of the name (.txt and .vec: word2vec; .bin: word2vec-binary; each
+            optionally followed by .gz; no ending: folder).
 
     Raises:
-        InputError: for a kind that does not exist, a word that the format cannot hold, or a place that cannot be
-            written to.
+        InputError: for an unknown kind, a word that the format cannot represent, or a path that cannot be written to.
 
     >>> import tempfile
     >>> import numpy as np
@@ -189,7 +189,7 @@ def write_vectors(vectors: WordVectors, path: str | os.PathLike[str], kind: Kind
     place = Path(path)
     chosen = checked_kind(place, kind)
     if vectors.width == 0:
-        raise InputError(f"{place}: the vectors are of width 0, which nothing reads; give vectors of 1 number or more")
+        raise InputError(f"{place}: the vectors have width 0, which cannot be written; give vectors of width 1 or more")
     if chosen == "folder":
         write_folder(vectors, place)
         return
@@ -198,10 +198,10 @@ def write_vectors(vectors: WordVectors, path: str | os.PathLike[str], kind: Kind
 
 
 def checked_kind(path: Path, kind: str | None) -> Kind:
-    """The kind, or what the name says where there is none; and that such a thing can be put there.
+    """The kind, or the kind by the ending of the name if it is None, after checking that it can be written to this path.
 
     Raises:
-        InputError: as for `write_vectors`.
+        InputError: as `write_vectors`.
 
     >>> checked_kind(Path("vectors"), "glove")
     'glove'
@@ -214,12 +214,12 @@ def checked_kind(path: Path, kind: str | None) -> Kind:
     elif path.is_dir():
         raise InputError(f"{path}: is a folder; give the path of a file")
     elif not path.parent.is_dir():
-        raise InputError(f"{path}: there is no folder {path.parent}; make it, or give another path")
+        raise InputError(f"{path}: there is no folder {path.parent}; create it, or give another path")
     return chosen
 
 
 def kind_like(path: Path, kind: str | None, vectors: WordVectors) -> Kind:
-    """As `checked_kind`, but a .txt of vectors that were read from GloVe's text is GloVe's again, without a header.
+    """As `checked_kind`, but vectors that were read from GloVe text are written to a .txt as GloVe text, without a header.
 
     >>> import numpy as np
     >>> read = WordVectors(words=("a",), matrix=np.ones((1, 2), dtype=np.float32), metadata={"format": "glove"})
@@ -233,10 +233,10 @@ def kind_like(path: Path, kind: str | None, vectors: WordVectors) -> Kind:
 
 
 def kind_of(path: Path) -> Kind:
-    """What a name says about the format.
+    """The format by the ending of a file name.
 
     Raises:
-        InputError: for an ending that says nothing.
+        InputError: for an unknown ending.
 
     >>> kind_of(Path("vectors.txt.gz")), kind_of(Path("vectors"))
     ('word2vec', 'folder')
@@ -245,7 +245,7 @@ def kind_of(path: Path) -> Kind:
     ending = (path.with_suffix("") if packed else path).suffix
     if ending not in _ENDINGS or (packed and not ending):
         raise InputError(
-            f"{path}: its ending does not say how to write vectors; end it in .txt, .vec or .bin, or in nothing for a "
-            f"folder, or give a kind: {', '.join(KINDS)}"
+            f"{path}: its ending does not determine a format; end it in .txt, .vec or .bin, use no ending for a folder, "
+            f"or give a kind: {', '.join(KINDS)}"
         )
     return _ENDINGS[ending]

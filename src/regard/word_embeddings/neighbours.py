@@ -40,7 +40,7 @@ def cosines(vectors: WordVectors, queries: Matrix) -> NDArray[np.float32]:
     """
     if queries.ndim != 2 or queries.shape[1] != vectors.width:
         raise InputError(
-            f"{vectors.name}: a query of the shape {queries.shape} is compared with vectors of {vectors.width}"
+            f"{vectors.name}: the queries have the shape {queries.shape}; give (Q, {vectors.width})"
         )
     wanted = unit(np.asarray(queries, dtype=np.float32))
     found = np.empty((len(queries), len(vectors)), dtype=np.float32)
@@ -153,7 +153,7 @@ def odd_one_out(vectors: WordVectors, words: Sequence[str]) -> list[Neighbour]:
     'car'
     """
     if len(words) < 3:
-        raise InputError(f"{len(words)} words are given; give three at least, of which one does not belong")
+        raise InputError(f"{len(words)} words are given; give at least three, one of which does not belong")
     units = unit(vectors.of(words))
     found = units @ unit(units.mean(axis=0, keepdims=True))[0]
     order = np.argsort(found, kind="stable")
@@ -170,7 +170,7 @@ def _best(
         raise InputError(f"among is {among}; give 1 or more, or none")
     scores = scores[:among] if among is not None else scores
     wanted = min(count + len(leave_out), len(scores))
-    if wanted < len(scores):  # the few that may be among the best, then their order
+    if wanted < len(scores):  # select the candidates first, then sort only them
         least = np.partition(scores, len(scores) - wanted)[len(scores) - wanted] if wanted else np.inf
         candidates = np.flatnonzero(scores >= least)
     else:

@@ -92,7 +92,7 @@ class WordVectors:
 
     @property
     def width(self) -> int:
-        """W."""
+        """W, the dimension of the vectors."""
         return self.matrix.shape[1]
 
     def __len__(self) -> int:
@@ -106,7 +106,7 @@ class WordVectors:
         """The vector of a word, (W,): its row, or computed from its subwords.
 
         Raises:
-            InputError: for a word without a vector, with the nearest spelling.
+            InputError: for a word without a vector; the message names the most similar word.
         """
         found = self.get(word)
         if found is None:
@@ -128,7 +128,7 @@ class WordVectors:
         """The vectors of some words, (n, W).
 
         Raises:
-            InputError: as for one of them.
+            InputError: for a word without a vector.
         """
         found = [self[word] for word in words]
         return np.stack(found) if found else np.empty((0, self.width), dtype=np.float32)
@@ -231,7 +231,7 @@ def ngram_rows(words: Sequence[str], buckets: int, minimum: int = 3, maximum: in
     maximum = max(1, min(maximum, int(lengths.max())))
     ends = np.cumsum(lengths)
     letters = np.frombuffer("".join(marked).encode("utf-32-le", errors="surrogatepass"), dtype="<u4")
-    left = np.repeat(ends, lengths) - np.arange(len(letters))  # letters from each to the end of its word
+    left = np.repeat(ends, lengths) - np.arange(len(letters))  # the number of characters from each to the end of its word
     size, utf_8 = _signed_utf_8(letters)
     hashes = np.zeros((len(letters), maximum), dtype=np.uint32)
     asked = np.zeros((len(letters), maximum), dtype=bool)
@@ -254,7 +254,7 @@ def ngram_rows(words: Sequence[str], buckets: int, minimum: int = 3, maximum: in
 
 
 def _signed_utf_8(letters: NDArray[np.uint32]) -> tuple[NDArray[np.int64], list[NDArray[np.uint32]]]:
-    """How many bytes each letter has in UTF-8, and its first, second, third and fourth, with their sign extended."""
+    """The number of UTF-8 bytes of each character, and its first, second, third and fourth byte, sign-extended."""
     size = 1 + (letters > 0x7F).astype(np.int64) + (letters > 0x7FF) + (letters > 0xFFFF)
     marks = np.array([0, 0, 0xC0, 0xE0, 0xF0], dtype=np.uint32)[size]
     found = []
@@ -295,7 +295,8 @@ class NgramSubwords:
             )
         if not 1 <= self.minimum <= self.maximum <= LONGEST:
             raise InputError(
-                f"n-grams of {self.minimum} to {self.maximum} characters cannot be; give 1 to {LONGEST}, the smaller first"
+                f"n-grams of {self.minimum} to {self.maximum} characters are not possible; "
+                f"give 1 <= minimum <= maximum <= {LONGEST}"
             )
 
     def rows(self, word: str) -> Rows:
@@ -320,7 +321,7 @@ class NgramSubwords:
         some = np.flatnonzero(counts)
         ends = np.cumsum(counts[some])
         first = 0
-        while first < len(some):  # as many words at once as have not too many rows
+        while first < len(some):  # process as many words at once as have at most TOGETHER rows
             before = ends[first] - counts[some[first]]
             beyond = max(int(np.searchsorted(ends, before + TOGETHER, side="right")), first + 1)
             here = rows[before : ends[beyond - 1]]

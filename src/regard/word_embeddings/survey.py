@@ -1,6 +1,6 @@
-"""A survey of people about several tables of vectors: the questions and their page, the answers, and what these say.
+"""A survey that lets people compare several word embeddings: questions, the HTML page, answers, and their evaluation.
 
-The page does not say which word is of which table (Schnabel et al. 2015).
+The survey is blind: the page does not reveal which word comes from which embeddings (Schnabel et al. 2015).
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ RANKS = (1, 5, 50)
 FORMAT = "regard judging key 1"
 
 SHORTEST = 3
-"""Letters of a query; shorter words are mostly abbreviations."""
+"""The fewest letters of a query; shorter words are mostly abbreviations."""
 COMMONEST = 100
-"""Words at the top of a table, most of which have a function and no meaning."""
+"""The number of most frequent words that are not used as queries, since most are function words."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Item:
-    """One question: words to choose from.
+    """One question with several words to choose from.
 
     Arguments:
-        name: opaque.
-        kind: `neighbour`: which word is nearest in meaning to the query; `intruder`: which does not belong to the others.
-        query: the word asked about; None where none is shown.
-        options: the words, in the order they are shown.
-        owners: of each option the tables for which it speaks when it is chosen.
-        tables: which the item is about.
-        rank: of the neighbours; None for intruders.
+        name: an id without meaning.
+        kind: `neighbour`: which word is closest in meaning to the query? `intruder`: which word does not belong to the others?
+        query: the query word; None for intruders.
+        options: the words, in display order.
+        owners: for each option the names of the embeddings that score when it is chosen.
+        tables: the names of the embeddings that the question compares.
+        rank: the rank of the neighbours; None for intruders.
     """
 
     name: str
@@ -65,12 +65,12 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Questionnaire:
-    """Items and the tables they are about; what a key file holds.
+    """The questions of a survey; the content of a key file.
 
     Arguments:
-        tables: their names.
-        items: in the order they are asked.
-        seed: that drew them.
+        tables: the names of the embeddings.
+        items: the questions, in display order.
+        seed: the seed that the questions were sampled with.
     """
 
     tables: tuple[str, ...]
@@ -79,15 +79,15 @@ class Questionnaire:
 
     @property
     def page(self) -> str:
-        """What page and answers call this questionnaire: a digest of all of it."""
+        """The id of this questionnaire in page and answers: a hash of its content."""
         return hashlib.sha256(json.dumps(asdict(self), ensure_ascii=False).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
-        """As the key file has it; `read_key` reads it back."""
+        """The content of the key file, which `read_key` reads."""
         return {"format": FORMAT, "page": self.page, **asdict(self)}
 
     def shown(self) -> dict[str, Any]:
-        """As the page has it: nothing says which word is whose."""
+        """The data in the page, which does not reveal the source of the words."""
         items = [
             {"name": item.name, "kind": item.kind, "query": item.query, "options": item.options} for item in self.items
         ]
@@ -103,46 +103,47 @@ def make_questionnaire(
     words: Sequence[str] | None = None,
     seed: int = 0,
 ) -> Questionnaire:
-    """Questions on the nearest neighbours of words in several tables (Schnabel et al. 2015, sections 3.2 and 4).
+    """Sample questions on the nearest neighbours of words in several embeddings (Schnabel et al. 2015, sections 3.2 and 4).
 
-    All tables are reduced to the words that they have in common. Of a query the words at one rank among its neighbours are shown,
-    one of each table, in an order that is sampled; a word that two tables have there is shown once and speaks for both, and
-    where all have the same nothing is asked. Intruders are asked about one table at a time: a word, its two nearest neighbours,
-    and a stranger.
+    All embeddings are reduced to their common words. A neighbour question shows a query and, in random order, the word at one
+    rank among its neighbours in each of the embeddings. A word that has this rank in two embeddings is shown once and counts
+    for both; if all have the same word, there is no question. An intruder question is about one of the embeddings: it shows a
+    word, its two nearest neighbours, and an unrelated word.
 
     Arguments:
-        tables: two or more, with names of their own.
-        queries: words whose neighbours are shown, sampled so that about as many are of each order of magnitude in frequency, by
-            their place in the first table; the hundred commonest, mostly function words, are left out (of small tables a tenth).
-        intruders: words of these whose neighbours get an intruder, in each table; 0 for none.
-        ranks: of the neighbours, from 1.
-        words: to take instead of sampled queries.
-        seed: of all that is sampled.
+        tables: two or more word embeddings with different names.
+        queries: the number of query words. They are sampled so that each order of magnitude of frequency rank, by the order in
+            the first embeddings, has about the same number. The hundred most frequent words (in small vocabularies the first
+            tenth), which are mostly function words, are left out.
+        intruders: the number of these queries that also get an intruder question for each of the embeddings; 0 for none.
+        ranks: the ranks of the neighbours to ask about, from 1.
+        words: query words to use instead of sampled ones.
+        seed: random seed.
 
     Raises:
-        InputError: for fewer than two tables, two of one name, no word in common, or words that are not in all tables.
+        InputError: for fewer than two embeddings, equal names, no common word, or query words that are not in all embeddings.
 
-    >>> draw = np.random.default_rng(0)
+    >>> rng = np.random.default_rng(0)
     >>> words = tuple(f"word{number}" for number in range(90))
-    >>> one, other = (WordVectors(words=words, name=name, matrix=draw.normal(size=(90, 5)).astype(np.float32)) for name in "ab")
+    >>> one, other = (WordVectors(words=words, name=name, matrix=rng.normal(size=(90, 5)).astype(np.float32)) for name in "ab")
     >>> made = make_questionnaire([one, other], queries=4, intruders=2)
     >>> [item.kind for item in made.items].count("intruder"), made.items[0].rank in (1, 5, 50)
     (4, True)
     """
     names = tuple(table.name for table in tables)
     if len(names) < 2 or len(set(names)) < len(names):
-        raise InputError("people compare two or more vectors, each with a different name; give others too")
+        raise InputError("a survey compares two or more word embeddings with different names; give more")
     if not ranks or min(ranks) < 1:
-        raise InputError(f"ranks are {tuple(ranks)}; give one at least, from 1")
-    fair = in_common(tables)
-    draw = np.random.default_rng([seed, 0x1D6E])
-    asked = _checked(fair[0], words) if words is not None else _drawn(fair[0], queries, draw)
-    comparing = [item for query in asked for item in _comparing(fair, query, sorted(set(ranks)), draw)]
-    finding = [item for table in fair for item in _finding(table, asked[:intruders], draw, seed)] if intruders else []
-    ordered = [part[row] for part in (comparing, finding) for row in draw.permutation(len(part)).tolist()]
+        raise InputError(f"ranks are {tuple(ranks)}; give at least one, from 1")
+    common = in_common(tables)
+    rng = np.random.default_rng([seed, 0x1D6E])
+    asked = _checked(common[0], words) if words is not None else _sampled_queries(common[0], queries, rng)
+    comparing = [item for query in asked for item in _neighbour_items(common, query, sorted(set(ranks)), rng)]
+    finding = [item for table in common for item in _intruder_items(table, asked[:intruders], rng, seed)] if intruders else []
+    ordered = [part[row] for part in (comparing, finding) for row in rng.permutation(len(part)).tolist()]
     if not ordered:
-        raise InputError("there is nothing to ask: the vectors have the same neighbours; give others, or more words")
-    numbers = draw.choice(16**6, size=len(ordered), replace=False).tolist()
+        raise InputError("there are no questions: the vectors have the same neighbours; give others, or more words")
+    numbers = rng.choice(16**6, size=len(ordered), replace=False).tolist()
     items = (Item(name=f"{number:06x}", **item) for number, item in zip(numbers, ordered, strict=True))
     return Questionnaire(tables=names, items=tuple(items), seed=seed)
 
@@ -151,11 +152,11 @@ def read_key(path: Path | str) -> Questionnaire:
     """A questionnaire from its key file.
 
     Raises:
-        InputError: for a file that cannot be read, or is no key, or was changed.
+        InputError: if the file cannot be read, is not a key file, or was changed.
     """
     values = read_json(path, "give the key that was written with the page")
     if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
-        raise InputError(f"{path}: is no key of a judging page; give the .key.json that was written with the page")
+        raise InputError(f"{path}: is not the key of a survey page; give the .key.json that was written with the page")
     page = values.pop("page", None)
     values["items"] = values.get("items") or []
     found = from_mapping(Questionnaire, values, str(path))
@@ -164,15 +165,15 @@ def read_key(path: Path | str) -> Questionnaire:
     return found
 
 
-def _drawn(table: WordVectors, count: int, draw: np.random.Generator) -> list[str]:
+def _sampled_queries(table: WordVectors, count: int, rng: np.random.Generator) -> list[str]:
     first = min(COMMONEST, len(table) // 10)
     fit = [(row, word) for row, word in enumerate(table.words) if row >= first and _fits(word)]
     if not fit:
         raise InputError(
-            "none of the words in common is in small letters and three letters long; name words to ask about"
+            "none of the common words is in lower case and has at least three letters; name the query words"
         )
-    weights = 1 / (1 + np.array([row for row, _ in fit]))  # as many from 100 to 1000 as from 1000 to 10,000
-    chosen = draw.choice(len(fit), size=min(count, len(fit)), replace=False, p=weights / weights.sum())
+    weights = 1 / (1 + np.array([row for row, _ in fit]))  # as many from ranks 100 to 1,000 as from 1,000 to 10,000
+    chosen = rng.choice(len(fit), size=min(count, len(fit)), replace=False, p=weights / weights.sum())
     return [fit[place][1] for place in chosen.tolist()]
 
 
@@ -183,12 +184,12 @@ def _fits(word: str) -> bool:
 def _checked(table: WordVectors, words: Sequence[str]) -> list[str]:
     missing = [word for word in words if word not in table]
     if missing:
-        raise InputError(f"{missing[0]!r} is not in all vectors; leave it out")
+        raise InputError(f"{missing[0]!r} is not in all word embeddings; leave it out")
     return list(dict.fromkeys(words))
 
 
-def _comparing(
-    tables: Sequence[WordVectors], query: str, ranks: Sequence[int], draw: np.random.Generator
+def _neighbour_items(
+    tables: Sequence[WordVectors], query: str, ranks: Sequence[int], rng: np.random.Generator
 ) -> Iterator[dict[str, Any]]:
     found = [neighbours(table, query, ranks[-1]) for table in tables]
     for rank in ranks:
@@ -197,7 +198,7 @@ def _comparing(
             if rank <= len(near):
                 owners.setdefault(near[rank - 1].word, []).append(table.name)
         if len(owners) > 1:
-            options = [list(owners)[place] for place in draw.permutation(len(owners)).tolist()]
+            options = [list(owners)[place] for place in rng.permutation(len(owners)).tolist()]
             yield {
                 "kind": "neighbour",
                 "query": query,
@@ -208,11 +209,11 @@ def _comparing(
             }
 
 
-def _finding(
-    table: WordVectors, queries: Sequence[str], draw: np.random.Generator, seed: int
+def _intruder_items(
+    table: WordVectors, queries: Sequence[str], rng: np.random.Generator, seed: int
 ) -> Iterator[dict[str, Any]]:
     for item in intruder_items(table, queries, seed=seed):
-        options = [item.words[place] for place in draw.permutation(len(item.words)).tolist()]
+        options = [item.words[place] for place in rng.permutation(len(item.words)).tolist()]
         yield {
             "kind": "intruder",
             "query": None,
@@ -222,17 +223,17 @@ def _finding(
         }
 
 
-# The answers that people saved from a judging page.
+# The answers that people saved from the survey page.
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a judge chose.
+    """One answer of a judge.
 
     Arguments:
-        judge: who.
-        item: which question.
-        choice: the place of the option, from 0; None where the judge did not know the words.
+        judge: the name of the judge.
+        item: the question.
+        choice: the index of the chosen option, from 0; None if the judge did not know the words.
     """
 
     judge: str
@@ -243,12 +244,12 @@ class Answer:
 def read_answers(
     questionnaire: Questionnaire, paths: Iterable[Path | str], malformed: MalformedRows | None = None
 ) -> list[Answer]:
-    """The answers in JSONL files; of several by one judge to one question the last.
+    """Read the answers in JSONL files. If a judge answered a question several times, the last answer is used.
 
     Arguments:
-        questionnaire: that they answer.
-        paths: one or more files, each of one judge or several.
-        malformed: where to count lines that are no answers, or answers to something else.
+        questionnaire: the questionnaire that was answered.
+        paths: one or more files, each with the answers of one or more judges.
+        malformed: where lines are recorded that are not answers to this questionnaire.
 
     Raises:
         InputError: for a file that cannot be read.
@@ -271,7 +272,7 @@ def read_answers(
 
 
 def _answer(content: bytes, items: dict[str, Item], page: str) -> Answer | str:
-    """The answer on a line, or why it is none."""
+    """The answer on a line, or the reason why it is malformed."""
     try:
         values = json_value(content)
     except ValueError:
@@ -297,10 +298,10 @@ def _answer(content: bytes, items: dict[str, Item], page: str) -> Answer | str:
 
 
 def html_page(questionnaire: Questionnaire) -> str:
-    """The page that asks people: one question at a time, answered with the pointer or the number keys.
+    """The survey page: one question at a time, answered with the pointer or the number keys.
 
-    One file without any link to another; the browser is told so by a content security policy. It does not hold which word is of
-    which table, keeps answers in the browser, and saves them as JSONL.
+    The page is one self-contained file; a content security policy forbids loading anything else. It does not contain the source
+    of the words, keeps answers in the browser, and saves them as JSONL.
 
     >>> owners = (("x",), ("y",))
     >>> item = Item(name="1a", kind="neighbour", query="</script>", options=("b", "c"), owners=owners, tables=("x", "y"))
@@ -312,21 +313,21 @@ def html_page(questionnaire: Questionnaire) -> str:
     return page("questionnaire", parts, data=questionnaire.shown(), styles=("questionnaire.css",))
 
 
-# What the answers say.
+# Evaluation of the answers.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Share:
-    """How often answers spoke for a table.
+    """The share of answers in favour of one of the embeddings.
 
     Arguments:
-        table: its name.
-        kind: of the questions.
-        rank: of the neighbours; None for all ranks together, and for intruders.
-        won: answers that chose its word; for intruders, that found the intruder.
-        answered: answers to questions about it, without those that did not know the words.
-        share: won over answered; None where there is none.
-        interval: of the share, questions being sampled again, each with all its answers; None likewise.
+        table: the name of the embeddings.
+        kind: the kind of questions.
+        rank: the rank of the neighbours; None for all ranks together, and for intruders.
+        won: the number of answers that chose its word; for intruders, that found the intruder.
+        answered: the number of answers to questions about it, without those where the judge did not know the words.
+        share: won / answered; None without answers.
+        interval: bootstrap interval of the share over questions, each with all its answers; None without answers.
     """
 
     table: str
@@ -340,15 +341,15 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Agreement:
-    """How far judges agree.
+    """The agreement of the judges.
 
     Arguments:
-        kind: of the questions.
-        judges: who agree or not.
-        items: questions that all of them answered, with a word.
-        agreed: the share of these on which two judges chose the same, a mean over pairs of judges; None without such questions.
-        statistic: Cohen's kappa for two judges, Fleiss' for more.
-        kappa: of the places that were chosen; the order of the words was sampled, so that chance is guessing. None where it is
+        kind: the kind of questions.
+        judges: the names of the judges.
+        items: the number of questions for which all judges chose a word.
+        agreed: the share of these questions on which two judges agree, averaged over pairs of judges; None without questions.
+        statistic: "Cohen's kappa" for two judges, "Fleiss' kappa" for more.
+        kappa: kappa of the chosen display positions. Their order is random, so chance agreement is that of guessing. None if
             undefined.
     """
 
@@ -362,13 +363,13 @@ class Agreement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judgement:
-    """What `judge` found.
+    """The result of `judge`.
 
     Arguments:
-        answers: how many each judge gave.
-        unknown: of these, to which the judge did not know the words.
-        shares: by kind and rank, for each table.
-        agreement: by kind; none where fewer than two people judged.
+        answers: the number of answers of each judge.
+        unknown: the number of these in which the judge did not know the words.
+        shares: for each kind and rank of questions, the share of each of the embeddings.
+        agreement: one for each kind of questions; empty with fewer than two judges.
     """
 
     answers: dict[str, int]
@@ -384,14 +385,16 @@ class Judgement:
 def judge(
     questionnaire: Questionnaire, answers: Sequence[Answer], *, resamples: int = 1000, seed: int = 0
 ) -> Judgement:
-    """How often each table's neighbours were preferred, how many of its intruders were found, and how far the judges agree.
+    """How often each embedding's neighbours were preferred, how many intruders were found, and how much the judges agree.
 
-    Chance is one over the options shown: for two tables one half, for intruders one quarter. A word of two tables counts for
-    both, so that shares may add up to more than one.
+    The chance level is 1 / number of options: 1/2 when comparing two embeddings, 1/4 for intruders. A word of two embeddings
+    counts for both, so the shares may sum to more than 1.
 
     Arguments:
-        resamples: for the intervals.
-        seed: of these.
+        questionnaire: the questionnaire.
+        answers: the answers of all judges.
+        resamples: the number of bootstrap resamples for the intervals; 0 for none.
+        seed: seed of the bootstrap.
 
     Raises:
         InputError: for no answers.
@@ -432,7 +435,7 @@ def _share(answers: Iterable[Answer], table: str, kind: Kind, rank: int | None, 
     interval = None
     if answered and resamples:
         interval = bootstrap_interval(
-            rows, lambda drawn: float(drawn[:, 0].sum() / drawn[:, 1].sum()), resamples=resamples, seed=seed
+            rows, lambda sample: float(sample[:, 0].sum() / sample[:, 1].sum()), resamples=resamples, seed=seed
         )
     return Share(
         table=table,
@@ -469,16 +472,17 @@ def _agreement(answers: Iterable[Answer], kind: Kind) -> Agreement | None:
     )
 
 
-# Agreement beyond what chance would give: Cohen's kappa of two judges, Fleiss' of more.
+# Agreement beyond chance: Cohen's kappa for two judges, Fleiss' kappa for more.
 
 
 def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
-    """Cohen's kappa of two judges: (p - e) / (1 - e), p the share of items on which they agree (Cohen 1960).
+    """Cohen's kappa of two judges: (p - e) / (1 - e), where p is the share of items on which they agree (Cohen 1960).
 
-    e is what two who choose by chance, each as often as they do, would agree on. It is nan where both choose one thing always.
+    e is the expected agreement of two judges who choose at random with the same frequencies. The result is nan if both judges
+    always choose the same single option.
 
     Raises:
-        InputError: nothing to compare, or different numbers of items.
+        InputError: for no items, or different numbers of items.
 
     >>> cohen_kappa(["a", "a", "b", "b"], ["a", "a", "b", "a"])
     0.5
@@ -492,23 +496,23 @@ def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
 
 
 def fleiss_kappa(items: Sequence[Sequence[Hashable]]) -> float:
-    """Fleiss' kappa of several judges, all of whom judged every item (Fleiss 1971).
+    """Fleiss' kappa of several judges who all judged every item (Fleiss 1971).
 
-    (P - e) / (1 - e) with P the mean share of pairs of judges that agree on an item, and e the sum of the squared shares of the
-    choices over all items. It is nan where only one choice occurs.
+    (P - e) / (1 - e), where P is the mean share of pairs of judges that agree on an item, and e is the sum of the squared
+    relative frequencies of the choices over all items. The result is nan if only one choice occurs.
 
     Arguments:
-        items: of each the judges' choices, as many for all.
+        items: for each item the choices of all judges.
 
     Raises:
-        InputError: no items, fewer than two judges, or not as many everywhere.
+        InputError: for no items, fewer than two judges, or items with different numbers of judges.
 
     >>> round(fleiss_kappa([["a", "a", "a"], ["b", "b", "a"], ["b", "b", "b"]]), 3)
     0.55
     """
     judges = {len(item) for item in items}
     if len(judges) != 1 or min(judges) < 2:
-        raise InputError("agreement is of items that the same judges judged, two at least; give others")
+        raise InputError("agreement needs items that were all judged by the same judges, at least two; give such items")
     count = judges.pop()
     pairs = count * (count - 1)
     agreed = sum(sum(n * (n - 1) for n in Counter(item).values()) / pairs for item in items) / len(items)

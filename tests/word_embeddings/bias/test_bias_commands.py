@@ -244,7 +244,7 @@ def test_what_came_from_glove_goes_back_as_glove(place, planted):
     ("words", "says"),
     [
         (["debias", "made.vec", "out", "--pairs", "pairs.json", "--format", "gloves"], "there is no kind 'gloves'"),
-        (["debias", "made.vec", "out.csv", "--pairs", "pairs.json"], "its ending does not say how to write"),
+        (["debias", "made.vec", "out.csv", "--pairs", "pairs.json"], "its ending does not determine a format"),
         (["bias", "made.vec", "--weat", "nowhere.json"], "no such file"),
         (["bias", "made.vec", "--pairs", "tests"], "is a folder, not a file"),
         (["bias", "nowhere.vec"], "nowhere.vec"),

@@ -92,9 +92,9 @@ def test_words_without_a_vector_are_made_of_subwords_or_left_out_of_the_mean():
     assert made.means([["A", "ccc"]]).tolist() == [[2.0, 1.5]]
     assert left.means([["A", "ccc"]]).tolist() == [[1.0, 0.0]]
     assert (made.coverage([["A", "ccc"]]).made, left.coverage([["A", "ccc"]]).known) == (1, 1)
-    redrawn = left.redrawn(1)
-    assert redrawn.matrix[1].tolist() == [0.0, 0.0], "what is unknown stays so"
-    assert redrawn.matrix[0].tolist() != [1.0, 0.0]
+    random = left.with_random_vectors(1)
+    assert random.matrix[1].tolist() == [0.0, 0.0], "what is unknown stays so"
+    assert random.matrix[0].tolist() != [1.0, 0.0]
 
 
 def test_text_that_is_parted_already_stays():

@@ -89,7 +89,7 @@ def test_classes_of_pairs_are_logistic_regressions(vectors):
 def test_single_texts_and_labels_of_the_wrong_kind_are_refused(vectors):
     rated, classed = pairs(30, 1, rated=True), pairs(30, 1, rated=False)
     alone = LabelledText(text="w1", label=1.0, file="a.tsv", line=7)
-    with pytest.raises(InputError, match=r"a.tsv, line 7: has one text only"):
+    with pytest.raises(InputError, match=r"a.tsv, line 7: has only one text"):
         evaluate_cosines(vectors, [alone])
     with pytest.raises(InputError, match="not a number"):
         evaluate_cosines(vectors, classed)

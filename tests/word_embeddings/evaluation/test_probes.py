@@ -34,7 +34,7 @@ def test_cosines_and_what_was_expected():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("first: [a, b]\n", "holds no list of probes"),
+        ("first: [a, b]\n", "is not a list of probes"),
         ("- {first: [a, b], second: [c]}", "probe 1"),
         ("- {first: [a, b], second: [c, d], expects: first}", "did you mean 'expected'"),
         ("- {first: [a, b], second: [c, d], expected: third}", "probe 1.expected"),

@@ -173,5 +173,5 @@ def test_settings_that_cannot_be_are_refused(given, says):
 def test_settings_are_those_of_the_method():
     assert "negative" not in VectorSettings(method="glove").to_json()
     assert VectorSettings(method="fasttext").to_json()["noise_exponent"] == 0.5
-    with pytest.raises(InputError, match="buckets means nothing to cbow; leave it out, or choose fasttext"):
+    with pytest.raises(InputError, match="cbow has no setting buckets; leave it out, or choose fasttext"):
         settings_of("cbow", buckets=3)

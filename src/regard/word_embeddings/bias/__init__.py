@@ -1,4 +1,4 @@
-"""The audit of word vectors for bias: association tests, directions, debiasing, and what all of it does not show."""
+"""Bias audits of word embeddings: association tests, bias directions, debiasing, and the limits of these methods."""
 
 from regard.word_embeddings.bias.association import (
     Association,

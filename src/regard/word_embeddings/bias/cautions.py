@@ -1,4 +1,4 @@
-"""What the numbers of an audit do not show, as sentences that are next to them."""
+"""Cautions that are shown with the results of an audit: what the numbers do not show."""
 
 from __future__ import annotations
 
@@ -45,4 +45,4 @@ EQUALISED = (
 )
 
 OF_EVERY_TEST = (NO_ABSENCE, ABOUT_WORDS, SENTENCES)
-"""What is said of association tests as such; other sentences are next to the name of the test that they are about."""
+"""The cautions about association tests in general; other cautions are shown with the name of the test that they are about."""

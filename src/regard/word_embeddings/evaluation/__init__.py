@@ -1,4 +1,4 @@
-"""How good word embeddings are without a task: similarity, analogies, categories, coherence, robustness, frequency."""
+"""Intrinsic evaluation of word embeddings: similarity, analogies, categories, coherence, robustness, frequency."""
 
 from regard.word_embeddings.evaluation.analogies import AnalogyResult, AnalogySet, evaluate_analogies, read_analogies
 from regard.word_embeddings.evaluation.battery import Battery, Report, evaluate

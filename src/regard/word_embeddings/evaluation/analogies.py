@@ -1,4 +1,4 @@
-"""Analogies by the sections of their file: man is to king as woman is to what."""
+"""Evaluation by analogies, by section of their file: man is to king as woman is to which word?"""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from regard.word_embeddings.neighbours import Method, analogy_scores
 from regard.word_embeddings.store import WordVectors
 
 SYNTACTIC = "gram"
-"""How the names of sections begin that are about forms of words."""
+"""The prefix of the names of syntactic sections."""
 
 SCORES = 1 << 23
-"""Scores that are in memory together."""
+"""The number of scores that are in memory at a time."""
 
 
 class Question(NamedTuple):
-    """`a` is to `b` as `c` is to `d`."""
+    """An analogy: `a` is to `b` as `c` is to `d`."""
 
     a: str
     b: str
@@ -41,7 +41,7 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What was answered: a word, or None where a word of the question has no vector; and whether it is right."""
+    """The answer to a question: a word (None if a word of the question has no vector), and whether it is right."""
 
     section: str
     question: Question
@@ -51,7 +51,11 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnalogySet:
-    """Questions by section, under a name.
+    """A named set of questions, grouped by section.
+
+    Arguments:
+        name: the name of the set.
+        sections: (section name, questions) in order.
 
     Raises:
         InputError: for no questions.
@@ -67,14 +71,14 @@ class AnalogySet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SectionScore:
-    """How many questions of a section, or of several, were answered rightly.
+    """The accuracy on one section, or on several together.
 
     Arguments:
-        name: of the section.
-        correct: right answers.
-        asked: questions that count.
-        unknown: questions with a word that has no vector.
-        accuracy: correct over asked; None where nothing was asked.
+        name: the name of the section.
+        correct: the number of right answers.
+        asked: the number of questions that count.
+        unknown: the number of questions with a word that has no vector.
+        accuracy: correct / asked; None without questions.
     """
 
     name: str
@@ -86,17 +90,18 @@ class SectionScore:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnalogyResult:
-    """What `evaluate_analogies` found.
+    """The result of `evaluate_analogies`.
 
     Arguments:
-        name: of the set.
-        method, with_given: how it was asked.
-        sections: in the order of the file.
-        semantic, syntactic: sections together; those whose name begins with "gram" are syntactic. None where there are none such.
-        total: all.
-        interval: of the accuracy over questions sampled again. Questions of one section share their words, so that with other
-            words it would move further.
-        answers: each, in the order of the file; not in the JSON.
+        name: the name of the set.
+        method, with_given: the settings.
+        sections: the score of each section, in the order of the file.
+        semantic, syntactic: the scores over all semantic and all syntactic sections; the names of syntactic sections begin with
+            "gram". None without such sections.
+        total: the score over all questions.
+        interval: bootstrap interval of the total accuracy over questions. Questions of a section share words, so the accuracy
+            on other words varies more than the interval shows.
+        answers: all answers, in the order of the file; not in the JSON.
     """
 
     name: str
@@ -114,19 +119,19 @@ class AnalogyResult:
         names = ("name", "method", "with_given")
         parts = {"sections": [asdict(each) for each in self.sections]}
         scores = {name: getattr(self, name) for name in ("semantic", "syntactic", "total", "interval")}
-        told = {name: None if each is None else asdict(each) for name, each in scores.items()}
-        return {name: getattr(self, name) for name in names} | parts | told
+        totals = {name: None if each is None else asdict(each) for name, each in scores.items()}
+        return {name: getattr(self, name) for name in names} | parts | totals
 
 
 def read_analogies(path: Path | str, malformed: MalformedRows | None = None) -> AnalogySet:
-    r"""Questions in the format of word2vec's questions-words.txt: ": NAME" begins a section, then four words on each line.
+    r"""Read questions in the format of word2vec's questions-words.txt: ": NAME" begins a section, then four words per line.
 
     Arguments:
-        path: the file, gzip or not; its name without ending is the set's.
-        malformed: where to count lines without four words.
+        path: the path of the file, plain or gzip; its name without ending becomes the name of the set.
+        malformed: where lines without four words are recorded.
 
     Raises:
-        InputError: for a file that cannot be read, or has no question.
+        InputError: if the file cannot be read, or has no question.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "small.txt"
@@ -164,23 +169,25 @@ def evaluate_analogies(
     resamples: int = 1000,
     seed: int = 0,
 ) -> AnalogyResult:
-    """The share of analogies whose fourth word is the first answer, by section (Mikolov et al. 2013; Levy and Goldberg 2014).
+    """The accuracy of the best answer to analogies, by section (Mikolov et al. 2013; Levy and Goldberg 2014).
 
-    Answers are words of the table, the three of the question left out; where the case of letters is ignored, in all their forms.
-    With the defaults the figures are those of gensim's `evaluate_word_analogies` (which looks at the five best answers only: it
-    differs where all five are forms of the three words).
+    Answers are words of the table without the three words of the question (if case is ignored, without all their spellings).
+    With the defaults the figures equal those of gensim's `evaluate_word_analogies`, except that gensim considers only the five
+    best words, which differs if all five are spellings of the three words.
 
     Arguments:
+        vectors: the word embeddings.
+        analogies: the questions.
         method: 3CosAdd (`add`) or 3CosMul (`multiply`), see `regard.word_embeddings.analogy`.
-        unknown: what becomes of a question with a word that the table does not have.
-        case, among: how words are found, and among how many answers are looked for; see `Lookup`.
-        with_given: let the three words be answers too. Accuracy then falls to almost nothing, since the nearest is mostly b or c
-            (Linzen 2016): so much of it is owed to the exclusion.
-        resamples: how often questions are sampled again for the interval; 0 for none.
-        seed: of this sampling.
+        unknown: how a question with a word that is not in the table is treated, see `UNKNOWN`.
+        case, among: how words are looked up, and the number of words that can be answers; see `Lookup`.
+        with_given: also allow the three words of the question as answers. Accuracy then drops to almost zero, because the best
+            word is usually b or c (Linzen 2016); this shows how much of the accuracy is due to their exclusion.
+        resamples: the number of bootstrap resamples for the interval; 0 for none.
+        seed: seed of the bootstrap.
 
     Raises:
-        InputError: for a way that does not exist.
+        InputError: for an unknown value of `method`, `unknown` or `case`.
 
     >>> table = WordVectors(words=("man", "king", "woman", "queen"), matrix=np.array(
     ...     [[1, 0, 0], [1, 0, 1], [0, 1, 0], [0, 1, 1]], dtype=np.float32))
@@ -209,7 +216,7 @@ def evaluate_analogies(
 
 
 def _best(lookup: Lookup, triples: np.ndarray, method: Method, with_given: bool) -> Iterator[np.ndarray]:
-    """The row of the best answer to each question, by pieces."""
+    """The row of the best answer to each question, in batches."""
     vectors = lookup.vectors if lookup.size == len(lookup.vectors) else lookup.vectors.first(lookup.size)
     together = max(1, SCORES // len(vectors)) if len(vectors) else 1
     for start in range(0, len(triples), together):
@@ -223,7 +230,7 @@ def _best(lookup: Lookup, triples: np.ndarray, method: Method, with_given: bool)
 
 
 def _with_forms(lookup: Lookup, triples: np.ndarray) -> tuple[list[int], list[int]]:
-    """Where the words of questions have other forms in the table: which question, and which group of rows."""
+    """The question numbers and group numbers for all words of questions that have other spellings in the table."""
     if not lookup.members:
         return [], []
     groups = lookup.groups[triples]

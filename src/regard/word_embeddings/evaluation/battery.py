@@ -1,4 +1,4 @@
-"""All tests at once: the battery, and the report of what it found of one table of vectors."""
+"""All intrinsic tests at once: the battery of tests, and the report on one set of word embeddings."""
 
 from __future__ import annotations
 
@@ -52,25 +52,26 @@ if TYPE_CHECKING:
 
 
 FEWEST = 4
-"""Words a table has at least for its neighbours to have intruders."""
+"""The fewest words of a table for intruder items."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Battery:
-    """What is asked of vectors, and how.
+    """The tests of an evaluation and their settings.
 
     Arguments:
-        similarity, analogies: sets; none unless given.
-        categories: sets; the built-in one unless given.
-        probes: pairs of pairs.
-        words: whose neighbours get intruders, and whose variants are looked for; None: common nouns.
-        unknown, case, among: how words without a vector are treated, how words are found, and among how many; see `Lookup`.
-        method, with_given: of analogies, see `evaluate_analogies`.
-        resamples: for the intervals; 0 for none.
-        seed: of all that is sampled.
+        similarity, analogies: test sets; none by default.
+        categories: test sets; the builtin one by default.
+        probes: pairs of word pairs to compare, see `Probe`.
+        words: the words for intruder items and for variants (typos, plurals, ...); None for common nouns.
+        unknown: how words without a vector are treated, see `UNKNOWN` in `similarity`.
+        case, among: how words are looked up, and in how many words of the table, see `Lookup`.
+        method, with_given: how analogies are answered, see `evaluate_analogies`.
+        resamples: the number of bootstrap resamples for the intervals; 0 for none.
+        seed: random seed.
 
     Raises:
-        InputError: for a way that does not exist.
+        InputError: for an unknown value of `unknown`, `case` or `method`.
     """
 
     similarity: Sequence[SimilaritySet] = ()
@@ -99,14 +100,16 @@ def read_battery(
     malformed: MalformedRows | None = None,
     **settings: Any,
 ) -> Battery:
-    """A battery of files; of a folder every *.txt is taken.
+    """A battery with test sets from files; of a folder, every *.txt and *.txt.gz file is read.
 
     Arguments:
-        malformed: where to count lines that could not be used.
+        similarity, analogies: paths of files or folders.
+        categories: the path of a file; None for the builtin categories.
+        malformed: where malformed lines are recorded.
         settings: the other fields of `Battery`.
 
     Raises:
-        InputError: for a file that cannot be read, or is something else.
+        InputError: for a file that cannot be read, or has another content.
     """
     own = {} if categories is None else {"categories": (read_categories(categories, malformed),)}
     return Battery(
@@ -118,13 +121,15 @@ def read_battery(
 
 
 def evaluate(vectors: WordVectors, battery: Battery, judges: Sequence[WordVectors] = ()) -> Report:
-    """All tests of a battery, those without files too: categories, coherence, robustness, probes and frequency.
+    """Run all tests of a battery, including those that need no files: categories, coherence, robustness, probes, frequency.
 
     Arguments:
-        judges: other tables, which look for the intruders among the neighbours of this one's words; the table itself does too.
+        vectors: the word embeddings to evaluate.
+        battery: the tests and their settings.
+        judges: other embeddings that also look for intruders among this one's neighbours, see `evaluate_coherence`.
 
     Raises:
-        InputError: for settings that do not exist, or where scikit-learn is missing.
+        InputError: for unknown settings, or if scikit-learn is not installed.
 
     >>> import numpy as np
     >>> table = WordVectors(words=("man", "woman", "car"), matrix=np.array([[1, 0], [1, 0.1], [0, 1]], dtype=np.float32))
@@ -133,7 +138,7 @@ def evaluate(vectors: WordVectors, battery: Battery, judges: Sequence[WordVector
     ('first', 99)
     """
     found: dict[str, Any] = {"case": battery.case, "among": battery.among}
-    drawn: dict[str, Any] = {"resamples": battery.resamples, "seed": battery.seed}
+    random: dict[str, Any] = {"resamples": battery.resamples, "seed": battery.seed}
     asked: dict[str, Any] = {"unknown": battery.unknown, "method": battery.method, "with_given": battery.with_given}
     here = vectors if battery.among is None else vectors.first(Lookup(vectors=vectors, among=battery.among).size)
     words = NOUNS if battery.words is None else battery.words
@@ -143,11 +148,11 @@ def evaluate(vectors: WordVectors, battery: Battery, judges: Sequence[WordVector
         words=len(vectors),
         width=vectors.width,
         subwords=vectors.subwords is not None,
-        settings=found | asked | drawn,
+        settings=found | asked | random,
         similarity=tuple(
-            evaluate_similarity(vectors, each, unknown=battery.unknown, **found, **drawn) for each in battery.similarity
+            evaluate_similarity(vectors, each, unknown=battery.unknown, **found, **random) for each in battery.similarity
         ),
-        analogies=tuple(evaluate_analogies(vectors, each, **asked, **found, **drawn) for each in battery.analogies),
+        analogies=tuple(evaluate_analogies(vectors, each, **asked, **found, **random) for each in battery.analogies),
         categories=tuple(evaluate_categories(vectors, each, **found, seed=battery.seed) for each in battery.categories),
         coherence=tuple(evaluate_coherence(items, judge) for judge in (vectors, *judges)) if items else (),
         robustness=evaluate_robustness(here, battery.words, seed=battery.seed),
@@ -157,10 +162,10 @@ def evaluate(vectors: WordVectors, battery: Battery, judges: Sequence[WordVector
 
 
 def in_common(tables: Sequence[WordVectors]) -> list[WordVectors]:
-    """The tables with only the words that all of them have, in the order of the first; nothing is made of subwords.
+    """The embeddings restricted to their common words, in the order of the first; subwords are dropped.
 
     Raises:
-        InputError: where they have no word in common.
+        InputError: if they have no word in common.
 
     >>> import numpy as np
     >>> one, other = (WordVectors(words=tuple(words), matrix=np.eye(3, dtype=np.float32)) for words in ("abc", "cad"))
@@ -171,7 +176,7 @@ def in_common(tables: Sequence[WordVectors]) -> list[WordVectors]:
         return []
     words = [word for word in tables[0].words if all(word in table for table in tables[1:])]
     if not words:
-        raise InputError("the vectors have no word in common; give vectors of one language, spelt alike")
+        raise InputError("the vectors have no word in common; give vectors of one language with the same spelling")
     return [_restricted(table, words) for table in tables]
 
 
@@ -180,25 +185,25 @@ def _restricted(table: WordVectors, words: Sequence[str]) -> WordVectors:
     return chosen.with_matrix(chosen.matrix)
 
 
-# The report: all figures as JSON, and the main ones as text.
+# The report: all figures as JSON, and the main figures as text.
 
 ABSENT = "-"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """All that `evaluate` found of one table.
+    """The results of `evaluate` for one set of word embeddings.
 
     Arguments:
-        name: of the table.
-        words, width: its size.
-        subwords: whether it makes vectors for other words.
-        settings: of the evaluation, as JSON values.
-        similarity, analogies, categories: a result for each set.
-        coherence: one for each table that looked for the intruders.
-        robustness: one for each kind of variant.
-        probes: one for each.
-        frequency: what the vectors tell of frequency; None where it was not asked for.
+        name: the name of the embeddings.
+        words, width: the number of words, and the dimension of the vectors.
+        subwords: whether vectors of unknown words are computed from subwords.
+        settings: the settings of the evaluation, as JSON values.
+        similarity, analogies, categories: one result for each test set.
+        coherence: one result for each judge.
+        robustness: one result for each kind of variant.
+        probes: one result for each probe.
+        frequency: the result of the frequency probe; None if it was not run.
     """
 
     name: str
@@ -215,7 +220,7 @@ class Report:
     frequency: FrequencyProbe | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """All figures as JSON values; those that do not exist are null or NaN."""
+        """All figures as JSON values; undefined ones are null or NaN."""
         size = {name: getattr(self, name) for name in ("name", "words", "width", "subwords")}
         parts = ("similarity", "analogies", "categories", "coherence", "robustness", "probes")
         results = {part: [each.to_json() for each in getattr(self, part)] for part in parts}
@@ -223,7 +228,7 @@ class Report:
         return size | {"settings": dict(self.settings)} | results | {"frequency": frequency}
 
     def figures(self) -> dict[str, str]:
-        """The main figures as text, by what they measure."""
+        """The main figures as text, by the name of the measure."""
         return dict(self._figures())
 
     def _figures(self) -> Iterator[tuple[str, str]]:
@@ -232,7 +237,9 @@ class Report:
             note = f"{_interval(each.interval)} {each.used}/{each.pairs}"
             yield f"{each.name}, Spearman", f"{_number(each.spearman)} {note.strip()}"
         for each in self.analogies:
-            way = (" 3CosMul" if each.method == "multiply" else "") + (", the three let in" if each.with_given else "")
+            way = (" 3CosMul" if each.method == "multiply" else "") + (
+                ", question words allowed" if each.with_given else ""
+            )
             for part in (each.semantic, each.syntactic, each.total):
                 if part is not None:
                     name = f"{each.name}{way}" + ("" if part is each.total else f", {part.name}")
@@ -247,7 +254,7 @@ class Report:
             yield f"{each.kind}: has a vector", f"{_percent(each.coverage)} {each.covered}/{each.words}"
             yield f"{each.kind}: word among its 10 nearest", f"{_percent(each.hit_rate)} {each.hits}/{each.covered}"
         if self.frequency is not None:
-            yield "frequent or rare, told by the vector", _percent(self.frequency.accuracy)
+            yield "frequent or rare, predicted from the vector", _percent(self.frequency.accuracy)
         for each in self.probes:
             signs = {True: " as expected", False: " not as expected", None: ""}
             one, other = map(_number, each.cosines)
@@ -256,7 +263,7 @@ class Report:
 
 
 def table(reports: Sequence[Report]) -> Table:
-    """The main figures of several tables side by side; square brackets hold 95 % intervals, a/b is of so many."""
+    """The main figures of several reports in one table; square brackets contain 95% intervals, a/b are counts."""
     from rich.table import Table
     from rich.text import Text
 
@@ -271,7 +278,7 @@ def table(reports: Sequence[Report]) -> Table:
 
 
 def _merged(found: Sequence[Mapping[str, str]]) -> list[str]:
-    """The names of all figures; one that an earlier table has not is where its own table has it."""
+    """The names of all figures in order; names that only later reports have keep their relative position."""
     names: list[str] = []
     for figures in found:
         place = 0

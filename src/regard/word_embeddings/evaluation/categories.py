@@ -1,4 +1,4 @@
-"""Words that belong together: clusters of the vectors of known categories, and strangers among neighbours."""
+"""Evaluation by groups of words: clustering words of known categories, and finding intruders among neighbours."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ from regard.word_embeddings.evaluation.similarity import Case, Lookup, record_li
 from regard.word_embeddings.neighbours import neighbours, odd_one_out
 from regard.word_embeddings.store import WordVectors
 
-STARTS: Any = 10  # scikit-learn's stubs want a word here
+STARTS: Any = 10  # scikit-learn's type stubs accept only a string here
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CategorySet:
-    """Words by the category they belong to, under a name.
+    """A named set of words grouped by category.
+
+    Arguments:
+        name: the name of the set.
+        categories: the words of each category.
 
     Raises:
         InputError: for fewer than two categories, or one without words.
@@ -43,15 +47,15 @@ class CategorySet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CategoryResult:
-    """What `evaluate_categories` found.
+    """The result of `evaluate_categories`.
 
     Arguments:
-        name: of the set.
-        categories: of which a word has a vector, and so clusters.
-        words: in the set.
-        unknown: without a vector.
-        purity: of the clusters; None where fewer than two categories have words.
-        clusters: the words that came together.
+        name: the name of the set.
+        categories: the number of categories with a known word, which is also the number of clusters.
+        words: the number of words in the set.
+        unknown: the number of words without a vector.
+        purity: the purity of the clusters; None if fewer than two categories have known words.
+        clusters: the words of each cluster.
     """
 
     name: str
@@ -72,14 +76,14 @@ def builtin_categories() -> CategorySet:
 
 
 def read_categories(path: Path | str, malformed: MalformedRows | None = None) -> CategorySet:
-    r"""Words with their categories from a file: a word, a tab, its category on each line; gzip or not.
+    r"""Read words with their categories from a file with a word, a tab and its category on each line; plain or gzip.
 
     Arguments:
-        path: the file; its name without ending is the set's.
-        malformed: where to count other lines.
+        path: the path of the file; its name without ending becomes the name of the set.
+        malformed: where malformed lines are recorded.
 
     Raises:
-        InputError: for a file that cannot be read, or has fewer than two categories.
+        InputError: if the file cannot be read, or has fewer than two categories.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "small.tsv"
@@ -97,18 +101,23 @@ def read_categories(path: Path | str, malformed: MalformedRows | None = None) ->
         found.setdefault(parts[1], []).append(parts[0])
     if len(found) < 2:
         raise InputError(
-            f"{path}: has {len(found)} categories; give lines of a word, a tab and its category, of two at least"
+            f"{path}: has {len(found)} categories; give lines of a word, a tab and its category, with at least two categories"
         )
     return CategorySet(name=set_name(path), categories={name: tuple(words) for name, words in found.items()})
 
 
 def purity(clusters: ArrayLike, classes: ArrayLike) -> float:
-    """The share of items that are of the class most frequent in their cluster: 1/n sum_k max_c |cluster k and class c|.
+    """The purity of a clustering: 1/n sum_k max_c |cluster k and class c|.
 
-    It is 1 where every cluster is of one class, and cannot fall below the share of the largest class.
+    It is the share of items whose class is the most frequent one in their cluster. It is 1 if every cluster contains one class,
+    and at least the share of the largest class.
+
+    Arguments:
+        clusters: (n,), the cluster of each item.
+        classes: (n,), the class of each item.
 
     Raises:
-        InputError: for nothing to compare, or different numbers of items.
+        InputError: for no items, or different numbers of items.
 
     >>> purity([0, 0, 0, 1], ["a", "a", "b", "b"])
     0.75
@@ -127,16 +136,19 @@ def evaluate_categories(
     among: int | None = None,
     seed: int = 0,
 ) -> CategoryResult:
-    """The purity of k-means clusters of unit vectors, as many as there are categories (Schnabel et al. 2015, section 3).
+    """The purity of k-means clusters of the words' unit vectors (Schnabel et al. 2015, section 3).
 
-    Of ten starts the one with the least inertia is taken. Words without a vector are left out and counted.
+    There are as many clusters as categories. The best of ten random initialisations (the one with the least inertia) is used.
+    Words without a vector are left out and counted.
 
     Arguments:
-        case, among: how words are found, see `Lookup`.
-        seed: of the starts.
+        vectors: the word embeddings.
+        categories: the words and their categories.
+        case, among: how words are looked up, see `Lookup`.
+        seed: seed of the initialisations.
 
     Raises:
-        InputError: where scikit-learn is missing.
+        InputError: if scikit-learn is not installed.
 
     >>> table = WordVectors(words=("dog", "cat", "red", "blue"), matrix=np.array(
     ...     [[1, 0], [1, 0.1], [0, 1], [0.1, 1]], dtype=np.float32))
@@ -168,31 +180,36 @@ def evaluate_categories(
 
 
 def k_means(points: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """The cluster of each point, (N,): the best of ten starts.
+    """The cluster of each point, (N,) integers: the best k-means clustering of ten random initialisations.
+
+    Arguments:
+        points: (N, W).
+        count: the number of clusters.
+        seed: seed of the initialisations.
 
     Raises:
-        InputError: where scikit-learn is missing.
+        InputError: if scikit-learn is not installed.
     """
     try:
         from sklearn.cluster import KMeans
         from sklearn.exceptions import ConvergenceWarning
     except ImportError as error:
-        raise InputError("clusters are made by scikit-learn: pip install 'regard[eval]'") from error
+        raise InputError("clustering needs scikit-learn: pip install 'regard[eval]'") from error
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # words with the very same vector
+        warnings.simplefilter("ignore", ConvergenceWarning)  # occurs if words have identical vectors
         return KMeans(count, n_init=STARTS, random_state=seed).fit_predict(points)
 
 
-# Coherence: a stranger among a word's neighbours should be easy to find.
+# Coherence: an unrelated word among a word's neighbours should be easy to find.
 
 NEIGHBOURS = 2
 WINDOW = 100
-"""How many places of the table apart a query and its intruder may stand: they are about as frequent."""
+"""The largest difference of frequency rank between a query and its intruder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IntruderItem:
-    """A word, its two nearest neighbours, and one word that is none.
+    """A query word, its two nearest neighbours, and an intruder, which is not a neighbour.
 
     >>> IntruderItem(query="cat", neighbours=("dog", "horse"), intruder="tax").words
     ('cat', 'dog', 'horse', 'tax')
@@ -210,14 +227,14 @@ class IntruderItem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CoherenceResult:
-    """What `evaluate_coherence` found.
+    """The result of `evaluate_coherence`.
 
     Arguments:
-        judge: whose vectors looked for the intruders.
-        items: that were made.
-        used: of which the judge has all words.
-        found: intruders it found.
-        accuracy: found over used, where guessing gives 1/4; None where none is used.
+        judge: the name of the embeddings that looked for the intruders.
+        items: the number of items.
+        used: the number of items whose words the judge all has.
+        found: the number of intruders that the judge found.
+        accuracy: found / used; guessing gives 1/4. None if no item is used.
     """
 
     judge: str
@@ -234,15 +251,16 @@ class CoherenceResult:
 def intruder_items(
     vectors: WordVectors, queries: Sequence[str], *, among: int | None = None, seed: int = 0
 ) -> list[IntruderItem]:
-    """For each word its two nearest neighbours and an intruder that is about as frequent (Schnabel et al. 2015, section 4).
+    """For each query its two nearest neighbours and an intruder of similar frequency (Schnabel et al. 2015, section 4).
 
-    The intruder is sampled from the words at most 100 places before or after the query in the table, none of them among its
-    hundred nearest neighbours (in a small table, among the nearest quarter of all words).
+    The intruder is sampled from the words whose rank in the table differs from the query's by at most 100, without the query's
+    hundred nearest neighbours (in a small table, without the nearest quarter of all words).
 
     Arguments:
-        queries: words of the table; others are left out.
-        among: neighbours and intruders are among so many words from the top; None for all.
-        seed: of what is sampled.
+        vectors: the word embeddings, with frequent words first.
+        queries: the query words; words that are not in the table are skipped.
+        among: the number of words from the beginning of the table that neighbours and intruders are taken from; None for all.
+        seed: seed of the sampling.
 
     Raises:
         InputError: for a table of fewer than four words.
@@ -254,33 +272,33 @@ def intruder_items(
     """
     size = len(vectors) if among is None else min(among, len(vectors))
     if size <= NEIGHBOURS + 1:
-        raise InputError(f"{vectors.name}: {size} words are too few for intruders; give four at least")
-    draw = np.random.default_rng([seed, 0x0DD])
+        raise InputError(f"{vectors.name}: {size} words are too few for intruders; give at least four")
+    rng = np.random.default_rng([seed, 0x0DD])
     items = []
     for query in dict.fromkeys(query for query in queries if query in vectors):
         near = [each.word for each in neighbours(vectors, query, min(100, max(NEIGHBOURS, size // 4)), among=size)]
         row = min(vectors.rows[query], size - 1)
         around = range(max(0, row - WINDOW), min(size, row + WINDOW + 1))
         strangers = [vectors.words[at] for at in around if vectors.words[at] not in {query, *near}]
-        if not strangers:  # a table of which all around is near
+        if not strangers:  # in a small table all words of similar rank may be neighbours
             strangers = [word for word in vectors.words[:size] if word not in {query, *near[:NEIGHBOURS]}]
         items.append(
             IntruderItem(
-                query=query, neighbours=(near[0], near[1]), intruder=strangers[int(draw.integers(len(strangers)))]
+                query=query, neighbours=(near[0], near[1]), intruder=strangers[int(rng.integers(len(strangers)))]
             )
         )
     return items
 
 
 def evaluate_coherence(items: Sequence[IntruderItem], judge: WordVectors) -> CoherenceResult:
-    """The share of items whose intruder is the word that by a judge's vectors belongs least to the four.
+    """The share of items whose intruder is the odd one out of the four words by the judge's vectors (see `odd_one_out`).
 
-    People are the judges in Schnabel et al.; here it is a table of vectors. Those that made the items mostly find their own
-    intruders, so that another table tells more: whether what is near in one is near in the other.
+    In Schnabel et al. people are the judges; here word embeddings are. The embeddings that the items were made from usually find
+    their own intruders, so other embeddings are more informative: they show whether both agree on what is near.
 
     Arguments:
-        items: made from the vectors that are evaluated.
-        judge: other vectors, or the same.
+        items: items made from the embeddings that are evaluated.
+        judge: other embeddings, or the same ones.
 
     >>> table = WordVectors(words=("cat", "dog", "cow", "tax"), name="small", matrix=np.array(
     ...     [[1, 0], [1, 0.1], [1, 0.2], [0, 1]], dtype=np.float32))
@@ -294,11 +312,11 @@ def evaluate_coherence(items: Sequence[IntruderItem], judge: WordVectors) -> Coh
     )
 
 
-# Words to try vectors on where the user has no test set: common ones, so that vectors of little text have them too.
+# Builtin test words: frequent ones, so that embeddings trained on little text have them too.
 
 
 def word_list(text: str) -> tuple[str, ...]:
-    """The words between spaces."""
+    """The words of a text that is separated by spaces."""
     return tuple(text.split())
 
 
@@ -322,4 +340,4 @@ NOUNS: tuple[str, ...] = (
     *(word for name, words in CATEGORIES.items() if name not in ("colours", "countries") for word in words),
     *word_list("king city river book game story child woman man war village company army bridge country"),
 )
-"""Nouns whose variants are looked for."""
+"""The nouns that coherence and robustness are evaluated on by default."""

@@ -1,6 +1,6 @@
-"""Tasks on frozen word vectors: classify texts and score pairs of texts by linear models of the means of their words' vectors.
+"""Extrinsic tasks on frozen word embeddings: linear models of mean word vectors that classify texts or score pairs of texts.
 
-Unknown words are dealt with in `gathered` alone.
+Unknown words are handled only in `gathered`.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from regard.word_embeddings.store import Matrix, WordVectors
 
 Unknown = Literal["subwords", "zero"]
 UNKNOWN: tuple[Unknown, ...] = get_args(Unknown)
-"""What becomes of a word that the table does not have: `subwords` asks these for a vector, where the vectors have any; `zero`
-does not. A word without a vector is a vector of zeros to a tagger, and is left out of a text's mean; a text of such words
-alone has a mean of zeros."""
+"""How words that are not in the table are treated: `subwords` computes their vectors from subwords, if the embeddings have
+subwords; `zero` does not. A word without a vector is a zero vector for a tagger, and is left out of the mean of a text; the mean
+of a text without known words is zero."""
 
 Words = Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TaskWords:
-    """Every word of a task once.
+    """The vectors of all words of a task.
 
     Arguments:
-        words: all different.
-        matrix: (V, W) float32, zeros for a word without a vector.
-        known: (V,) bool, whether it has one.
-        made: (V,) bool, whether it is made of subwords.
-        name: of the vectors.
+        words: the V different words.
+        matrix: (V, W) float32, zeros for words without a vector.
+        known: (V,) bool, True = the word has a vector.
+        made: (V,) bool, True = the vector was computed from subwords.
+        name: the name of the embeddings.
     """
 
     words: tuple[str, ...]
@@ -57,11 +57,11 @@ class TaskWords:
         return {word: row for row, word in enumerate(self.words)}
 
     def numbers(self, text: Words) -> NDArray[np.int64]:
-        """The rows of a text's words, (L,)."""
+        """The rows of a text's words, (L,) int64."""
         return np.array([self.rows[word] for word in text], dtype=np.int64)
 
     def means(self, texts: Sequence[Words]) -> Matrix:
-        """Of each text the mean of the vectors of its words that have one, (N, W); zeros where none has."""
+        """The mean of the vectors of each text's known words, (N, W) float32; zeros for a text without known words."""
         found = np.zeros((len(texts), self.matrix.shape[1]), dtype=np.float32)
         for number, text in enumerate(texts):
             rows = self.numbers(text)
@@ -71,7 +71,7 @@ class TaskWords:
         return found
 
     def coverage(self, texts: Iterable[Words]) -> Coverage:
-        """How many words of some texts have a vector."""
+        """How many words of these texts have a vector."""
         counts = np.zeros(len(self.words), dtype=np.int64)
         for text in texts:
             np.add.at(counts, self.numbers(text), 1)
@@ -84,24 +84,25 @@ class TaskWords:
             made=int(counts[self.made].sum()),
         )
 
-    def redrawn(self, seed: int = 0) -> TaskWords:
-        """The same words with vectors sampled from a normal distribution, for just those that have one."""
-        drawn = np.random.default_rng(seed).standard_normal(self.matrix.shape, dtype=np.float32)
-        return replace(self, matrix=np.where(self.known[:, None], drawn, np.float32(0)), name="random vectors")
+    def with_random_vectors(self, seed: int = 0) -> TaskWords:
+        """The same words, with the vectors of known words sampled from a standard normal distribution."""
+        sampled = np.random.default_rng(seed).standard_normal(self.matrix.shape, dtype=np.float32)
+        return replace(self, matrix=np.where(self.known[:, None], sampled, np.float32(0)), name="random vectors")
 
 
 def gathered(
     vectors: WordVectors, texts: Iterable[Words], *, unknown: Unknown = "subwords", case: Case = "lower"
 ) -> TaskWords:
-    """The vectors of all words in some texts.
+    """The vectors of all words in these texts.
 
     Arguments:
+        vectors: the word embeddings.
         texts: lists of words.
-        unknown: what becomes of a word that the table does not have, see `UNKNOWN`.
-        case: how words are found; `lower`: as they stand, or else in small letters.
+        unknown: how words that are not in the table are treated, see `UNKNOWN`.
+        case: how words are looked up; `lower`: unchanged, or else in lower case.
 
     Raises:
-        InputError: for a way that does not exist, and where no word at all has a vector.
+        InputError: for an unknown value of `unknown` or `case`, and if no word has a vector.
 
     >>> table = WordVectors(words=("a", "b"), matrix=np.array([[1, 0], [0, 3]], dtype=np.float32))
     >>> gathered(table, [["A", "c"], ["b"]]).means([["A", "b", "c"], ["c"]]).tolist()
@@ -120,7 +121,7 @@ def gathered(
             matrix[number], known[number], made[number] = vector, True, not own
     if not known.any():
         shown = ", ".join(map(repr, words[:3]))
-        raise InputError(f"{vectors.name}: has no vector of any word of the task, such as {shown}; take other vectors")
+        raise InputError(f"{vectors.name}: has no vector for any word of the task, such as {shown}; use other vectors")
     return TaskWords(words=words, matrix=matrix, known=known, made=made, name=vectors.name)
 
 
@@ -130,7 +131,9 @@ _WORD = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b|\w+(?:[.,]\d+)*|[^
 
 
 def words_of(text: str) -> list[str]:
-    """Words, numbers and marks, English contractions parted as in the Penn Treebank; text that is parted so already stays.
+    """Split a text into words, numbers and punctuation marks, with English contractions split as in the Penn Treebank.
+
+    Text that is already tokenized in this way is not changed.
 
     >>> words_of("It's 3.5 km, and he can't. He could n't!")
     ['It', "'s", '3.5', 'km', ',', 'and', 'he', 'ca', "n't", '.', 'He', 'could', "n't", '!']
@@ -138,25 +141,25 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text.replace("\u2019", "'"))
 
 
-Parting = Callable[[str], Sequence[str]]
-"""From a text to its words, such as `words_of`, or `str.split` for text that is parted already."""
+WordSplitter = Callable[[str], Sequence[str]]
+"""A function from a text to its words, such as `words_of`, or `str.split` for tokenized text."""
 
 
 def classes(examples: Sequence[LabelledText], where: str) -> list[str]:
-    """The labels, as names of classes.
+    """The labels of the examples as class names; `where` names the examples in messages.
 
     Raises:
-        InputError: for no examples, and one without a label.
+        InputError: for no examples, and for an example without a label.
     """
     _check(examples, where)
     return [str(each.label) for each in examples]
 
 
 def numbers(examples: Sequence[LabelledText], where: str) -> np.ndarray:
-    """The labels, as numbers (N,).
+    """The labels of the examples as numbers, (N,) float64; `where` names the examples in messages.
 
     Raises:
-        InputError: for no examples, and one whose label is none.
+        InputError: for no examples, and for an example whose label is not a number.
     """
     _check(examples, where)
     wrong = next((each for each in examples if not isinstance(each.label, int | float)), None)
@@ -166,51 +169,51 @@ def numbers(examples: Sequence[LabelledText], where: str) -> np.ndarray:
 
 
 def usual(train: Sequence[str]) -> str:
-    """The commonest class; of those alike the first by name.
+    """The most frequent class; in a tie the first in alphabetical order.
 
     Raises:
-        InputError: where there is but one.
+        InputError: if there is only one class.
     """
     counts = Counter(train)
     if len(counts) < 2:
-        raise InputError(f"train: all examples are of the class {next(iter(counts))!r}; give two classes at least")
+        raise InputError(f"train: all examples have the class {next(iter(counts))!r}; give at least two classes")
     return min(counts, key=lambda name: (-counts[name], name))
 
 
-def both(examples: Sequence[LabelledText], words: Parting) -> tuple[list[Sequence[str]], list[Sequence[str]]]:
-    """The words of the first texts and of the second.
+def both(examples: Sequence[LabelledText], words: WordSplitter) -> tuple[list[Sequence[str]], list[Sequence[str]]]:
+    """The words of the first text and of the second text of each example.
 
     Raises:
-        InputError: for an example with one text.
+        InputError: for an example with only one text.
     """
     single = next((each for each in examples if each.pair is None), None)
     if single is not None:
-        raise InputError(f"{single.file}, line {single.line}: has one text only; give pairs of texts")
+        raise InputError(f"{single.file}, line {single.line}: has only one text; give pairs of texts")
     return [words(each.text) for each in examples], [words(each.pair or "") for each in examples]
 
 
 def _check(examples: Sequence[LabelledText], where: str) -> None:
     if not examples:
-        raise InputError(f"{where}: holds no examples; give one at least")
+        raise InputError(f"{where}: holds no examples; give at least one")
     without = next((each for each in examples if each.label is None), None)
     if without is not None:
         raise InputError(f"{without.file}, line {without.line}: has no label; read the file with labels")
 
 
-# The linear models that vectors are judged with.
+# The linear models on top of the vectors.
 
 RIDGES = (0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0)
-"""Penalties of which ridge regression takes the best on the training data, each example left out once."""
+"""The penalties that ridge regression chooses from, by leave-one-out cross-validation on the training data."""
 
 
 def logistic(c: float) -> Any:
-    """Logistic regression on features of mean 0 and variance 1, so that no method's scale counts.
+    """Logistic regression on features that are standardized to mean 0 and variance 1, so that their scale has no effect.
 
     Arguments:
-        c: one over the weight of the penalty, as scikit-learn's C.
+        c: the inverse of the regularization strength, as scikit-learn's C.
 
     Raises:
-        InputError: where scikit-learn is missing, or C is not above 0.
+        InputError: if scikit-learn is not installed, or c is not above 0.
     """
     if not c > 0:
         raise InputError(f"c is {c}; give a number above 0")
@@ -218,16 +221,16 @@ def logistic(c: float) -> Any:
 
 
 def ridge() -> Any:
-    """Ridge regression on features of mean 0 and variance 1, with the best of `RIDGES`.
+    """Ridge regression on features that are standardized to mean 0 and variance 1, with the best penalty of `RIDGES`.
 
     Raises:
-        InputError: where scikit-learn is missing.
+        InputError: if scikit-learn is not installed.
     """
     return _scaled("RidgeCV", alphas=RIDGES)
 
 
 def _scaled(model: str, **settings: Any) -> Any:
-    """One of scikit-learn's linear models, behind its scaler."""
+    """One of scikit-learn's linear models after standardization of the features."""
     try:
         from sklearn import linear_model
         from sklearn.pipeline import make_pipeline
@@ -242,12 +245,12 @@ def _scaled(model: str, **settings: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Coverage:
-    """How much of a text has vectors.
+    """How many words of a text have a vector.
 
     Arguments:
-        tokens, known: words in a row, and those with a vector.
-        types, known_types: different words, and those with a vector.
-        made: of the tokens known, those whose vector was made of subwords.
+        tokens, known: the number of words, and of those with a vector.
+        types, known_types: the number of different words, and of those with a vector.
+        made: the number of known tokens whose vector was computed from subwords.
 
     >>> Coverage(tokens=10, known=9, types=5, known_types=4, made=0).share
     0.9
@@ -261,7 +264,7 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """Of the tokens that have a vector."""
+        """The share of tokens with a vector."""
         return self.known / self.tokens if self.tokens else 0.0
 
     def to_json(self) -> dict[str, Any]:
@@ -271,18 +274,17 @@ class Coverage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExtrinsicResult:
-    """How well a small model does on top of some vectors.
+    """The scores of a small model on top of word embeddings.
 
     Arguments:
-        task: what was done: `classification`, `tagging`, `cosines of pairs`, `features of pairs`.
-        vectors: their name.
-        scores: by the metric's name, each with its bootstrap interval over the test examples.
-        floors: the same of what needs no such vectors, by its name: vectors random for the same words, and the best
-            that can be said without looking.
-        coverage: of the test texts.
-        train, test: how many examples.
-        unknown: what became of words without a vector of their own.
-        settings: of the model.
+        task: `classification`, `tagging`, `cosines of pairs` or `features of pairs`.
+        vectors: the name of the embeddings.
+        scores: for each metric the score with its bootstrap interval over the test examples.
+        floors: the scores of baselines, by name: random vectors for the same words, and a prediction that ignores the input.
+        coverage: how many words of the test texts have a vector.
+        train, test: the number of examples.
+        unknown: how words that are not in the table were treated.
+        settings: the settings of the model.
     """
 
     task: str
@@ -296,7 +298,7 @@ class ExtrinsicResult:
     settings: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values; a score that is not defined is None."""
+        """As JSON values; an undefined score is None."""
         return {
             "task": self.task,
             "vectors": self.vectors,
@@ -325,29 +327,30 @@ def evaluate_classification(
     train: Sequence[LabelledText],
     test: Sequence[LabelledText],
     *,
-    words: Parting = words_of,
+    words: WordSplitter = words_of,
     c: float = 0.1,
     unknown: Unknown = "subwords",
     case: Case = "lower",
     resamples: int = 1000,
     seed: int = 0,
 ) -> ExtrinsicResult:
-    """The accuracy of logistic regression on the mean text embeddings (an extrinsic task of Schnabel et al. 2015).
+    """The accuracy of logistic regression on mean word vectors of texts (an extrinsic task of Schnabel et al. 2015).
 
-    The vectors are frozen; each of the mean's numbers is brought to mean 0 and variance 1 over the training texts. Floors:
-    vectors random for the same words, which still distinguish words, and the commonest class of the training texts.
+    The word vectors are frozen; the features of the means are standardized over the training texts. The baselines are random
+    vectors for the same words, which still distinguish words, and the most frequent class of the training texts.
 
     Arguments:
-        train, test: as `regard.data.labelled.read_labelled` gives them.
-        words: parts a text into words.
-        c: one over the weight of the penalty.
-        unknown, case: how words are found, see `gathered`.
-        resamples: of the bootstrap, over test texts.
-        seed: of the bootstrap and the random vectors.
+        vectors: the word embeddings.
+        train, test: labelled texts, as from `regard.data.labelled.read_labelled`.
+        words: a function that splits a text into words.
+        c: the inverse of the regularization strength.
+        unknown, case: how words are looked up, see `gathered`.
+        resamples: the number of bootstrap resamples of the test texts.
+        seed: seed of the bootstrap and of the random vectors.
 
     Raises:
-        InputError: for data without examples, labels or a second class; where no word has a vector; and where scikit-learn is
-            missing.
+        InputError: for data without examples, without labels or with a single class; if no word has a vector; and if
+            scikit-learn is not installed.
     """
     gold = classes(train, "train"), classes(test, "test")
     commonest = usual(gold[0])
@@ -363,7 +366,7 @@ def evaluate_classification(
         vectors=vectors.name,
         scores=accuracy(_predicted(task, texts, gold[0], c)),
         floors={
-            "random vectors": accuracy(_predicted(task.redrawn(seed), texts, gold[0], c)),
+            "random vectors": accuracy(_predicted(task.with_random_vectors(seed), texts, gold[0], c)),
             "commonest class": accuracy([commonest] * len(test)),
         },
         coverage=task.coverage(texts[1]),
@@ -379,7 +382,7 @@ def _predicted(task: TaskWords, texts: tuple[Any, Any], gold: Sequence[str], c: 
     return [str(each) for each in model.predict(task.means(texts[1]))]
 
 
-# Pairs: the cosine alone, and a linear model of what the two texts have in common.
+# Pairs of texts: their cosine, and a linear model of their mean vectors.
 
 Scores = dict[str, Interval]
 
@@ -388,22 +391,23 @@ def evaluate_cosines(
     vectors: WordVectors,
     test: Sequence[LabelledText],
     *,
-    words: Parting = words_of,
+    words: WordSplitter = words_of,
     unknown: Unknown = "subwords",
     case: Case = "lower",
     resamples: int = 1000,
     seed: int = 0,
 ) -> ExtrinsicResult:
-    """Pearson's and Spearman's correlation of cos(u, v) with what people say, u and v the mean vectors; nothing is trained.
+    """Pearson's and Spearman's correlation of cos(u, v) with people's scores, where u and v are mean word vectors.
 
-    The floor is vectors random for the same words: what the share of common words says.
+    Nothing is trained. The baseline is random vectors for the same words, whose cosine measures the overlap of words.
 
     Arguments:
-        test: pairs with a number, as `regard.data.labelled.read_labelled` gives them.
+        vectors: the word embeddings.
+        test: pairs of texts with a number, as from `regard.data.labelled.read_labelled`.
         words, unknown, case, resamples, seed: as for `evaluate_classification`.
 
     Raises:
-        InputError: for data without examples, pairs or numbers, and where no word has a vector.
+        InputError: for data without examples, pairs or numbers, and if no word has a vector.
     """
     gold = numbers(test, "test")
     texts = both(test, words)
@@ -417,7 +421,7 @@ def evaluate_cosines(
         task="cosines of pairs",
         vectors=vectors.name,
         scores=scores(task),
-        floors={"random vectors": scores(task.redrawn(seed))},
+        floors={"random vectors": scores(task.with_random_vectors(seed))},
         coverage=task.coverage([*texts[0], *texts[1]]),
         train=0,
         test=len(test),
@@ -431,7 +435,7 @@ def evaluate_pairs(
     train: Sequence[LabelledText],
     test: Sequence[LabelledText],
     *,
-    words: Parting = words_of,
+    words: WordSplitter = words_of,
     c: float = 0.1,
     positive: str | None = None,
     unknown: Unknown = "subwords",
@@ -439,20 +443,21 @@ def evaluate_pairs(
     resamples: int = 1000,
     seed: int = 0,
 ) -> ExtrinsicResult:
-    """A linear model on |u - v| and u * v, u and v the mean vectors of two texts.
+    """The scores of a linear model on |u - v| and u * v, where u and v are the mean word vectors of two texts.
 
-    Where the labels are numbers it is ridge regression, judged by Pearson's and Spearman's correlation; where they are classes,
-    logistic regression, judged by accuracy, and by the F1 of one of them where it is named. Floors: random vectors for the same
-    words, and the commonest class.
+    If the labels are numbers, the model is ridge regression, evaluated by Pearson's and Spearman's correlation. If they are
+    classes, it is logistic regression, evaluated by accuracy and, if `positive` is given, by the F1 of that class. The
+    baselines are random vectors for the same words and, for classes, the most frequent class.
 
     Arguments:
-        train, test: pairs, as `regard.data.labelled.read_labelled` gives them.
-        positive: the class whose F1 is told, such as MRPC's "equivalent"; None for none.
+        vectors: the word embeddings.
+        train, test: labelled pairs of texts, as from `regard.data.labelled.read_labelled`.
+        positive: the class whose F1 is computed, such as MRPC's "equivalent"; None for no F1.
         words, c, unknown, case, resamples, seed: as for `evaluate_classification`.
 
     Raises:
-        InputError: for data without examples, pairs or labels; a class that does not exist; where no word has a vector; and where
-            scikit-learn is missing.
+        InputError: for data without examples, pairs or labels; for an unknown class; if no word has a vector; and if scikit-learn
+            is not installed.
     """
     texts = both(train, words), both(test, words)
     rated = bool(train) and not isinstance(train[0].label, str | None)
@@ -468,7 +473,7 @@ def evaluate_pairs(
         task="features of pairs",
         vectors=vectors.name,
         scores=scores(task),
-        floors={"random vectors": scores(task.redrawn(seed)), **model.floors},
+        floors={"random vectors": scores(task.with_random_vectors(seed)), **model.floors},
         coverage=task.coverage([*texts[1][0], *texts[1][1]]),
         train=len(train),
         test=len(test),
@@ -480,7 +485,7 @@ def evaluate_pairs(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Model:
-    """What is fitted to which labels, and how its answers are judged."""
+    """A model, the labels it is fitted to, and the function that scores its predictions."""
 
     name: str
     make: Callable[[], Any]
@@ -495,7 +500,7 @@ def _of_numbers(train: Sequence[LabelledText], test: Sequence[LabelledText], res
         name="ridge regression",
         make=ridge,
         gold=numbers(train, "train"),
-        judged=lambda said: _correlations(right, said, resamples, seed),
+        judged=lambda predicted: _correlations(right, predicted, resamples, seed),
         floors={},
     )
 
@@ -513,8 +518,8 @@ def _of_classes(
     if positive is not None and positive not in gold:
         raise InputError(f"there is no class {positive!r}; {nearest(positive, sorted(set(gold)))}")
 
-    def judged(said: NDArray) -> Scores:
-        return _class_scores(right, [str(each) for each in said], positive, resamples, seed)
+    def judged(predicted: NDArray) -> Scores:
+        return _class_scores(right, [str(each) for each in predicted], positive, resamples, seed)
 
     return _Model(
         name="logistic regression",
@@ -530,27 +535,29 @@ def _features(task: TaskWords, texts: tuple[Sequence[Any], Sequence[Any]]) -> Ma
     return np.concatenate([np.abs(left - right), left * right], axis=1)
 
 
-def _correlations(gold: NDArray, said: NDArray, resamples: int, seed: int) -> Scores:
-    rows = np.stack([gold, np.asarray(said, dtype=np.float64)], axis=1)
+def _correlations(gold: NDArray, predicted: NDArray, resamples: int, seed: int) -> Scores:
+    rows = np.stack([gold, np.asarray(predicted, dtype=np.float64)], axis=1)
     return {
         name: bootstrap_interval(
-            rows, lambda drawn, of=of: of(drawn[:, 0], drawn[:, 1]), resamples=resamples, seed=seed
+            rows, lambda sample, of=of: of(sample[:, 0], sample[:, 1]), resamples=resamples, seed=seed
         )
         for name, of in (("pearson", pearson), ("spearman", spearman))
     }
 
 
-def _class_scores(gold: list[str], said: list[str], positive: str | None, resamples: int, seed: int) -> Scores:
-    right = np.array([a == b for a, b in zip(gold, said, strict=True)], dtype=np.float64)
+def _class_scores(gold: list[str], predicted: list[str], positive: str | None, resamples: int, seed: int) -> Scores:
+    right = np.array([a == b for a, b in zip(gold, predicted, strict=True)], dtype=np.float64)
     found = {"accuracy": bootstrap_interval(right, resamples=resamples, seed=seed)}
     if positive is not None:
-        rows = np.array([[a == positive, b == positive, a == b == positive] for a, b in zip(gold, said, strict=True)])
+        rows = np.array(
+            [[a == positive, b == positive, a == b == positive] for a, b in zip(gold, predicted, strict=True)]
+        )
         found["f1"] = bootstrap_interval(rows, count_f1, resamples=resamples, seed=seed)
     return found
 
 
 def count_f1(rows: NDArray) -> float:
-    """F1 of rows (N, 3) of how many are gold, predicted, and both.
+    """F1 from counts, (N, 3): the numbers of gold items, of predicted items, and of items that are both, summed over rows.
 
     >>> count_f1(np.array([[1, 1, 1], [1, 0, 0]]))
     0.6666666666666666

@@ -1,4 +1,4 @@
-"""Probes without a test set: which of two pairs is nearer, how frequent a word is, and misspelt or inflected variants."""
+"""Tests without a test set: which of two word pairs is closer, predicting frequency, and misspelt or inflected variants."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from regard.word_embeddings.store import WordVectors
 
 Which = Literal["first", "second"]
 LARGEST = LARGEST_YAML
-"""Bytes of a file of probes."""
+"""The most bytes of a file of probes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Probe:
-    """Two pairs of words, and perhaps which is expected to be nearer.
+    """Two pairs of words, and optionally which pair is expected to have the larger cosine.
 
     >>> Probe(first=("driver", "car"), second=("king", "queen"), expected="second").name
     'driver-car, king-queen'
@@ -40,7 +40,7 @@ class Probe:
 
     @property
     def name(self) -> str:
-        """The two pairs."""
+        """The two pairs as text."""
         return f"{'-'.join(self.first)}, {'-'.join(self.second)}"
 
 
@@ -56,19 +56,19 @@ PROBES: tuple[Probe, ...] = (
     Probe(first=("big", "large"), second=("big", "small")),
     Probe(first=("coffee", "tea"), second=("coffee", "cup")),
 )
-"""Words that stand for one another (king and queen) are expected nearer than words that are next to one another (driver and
-car), and either nearer than words that have nothing to do with one another; of the last two nothing is expected."""
+"""Words that can replace each other (king and queen) are expected to be closer than words that occur together (driver and car),
+and both closer than unrelated words. The last two probes have no expectation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeResult:
-    """What a probe found.
+    """The result of a probe.
 
     Arguments:
-        probe: what was asked.
-        cosines: of the first and the second pair; None for a pair with a word that has no vector.
-        nearer: which pair; None where one has no cosine, or both have the same.
-        as_expected: whether it is the one expected; None where nothing is expected or known.
+        probe: the probe.
+        cosines: the cosines of the first and of the second pair; None for a pair with a word that has no vector.
+        nearer: the pair with the larger cosine; None if a cosine is missing or both are equal.
+        as_expected: whether it is the expected pair; None without an expectation or a result.
     """
 
     probe: Probe
@@ -83,10 +83,10 @@ class ProbeResult:
 
 
 def read_probes(path: Path | str) -> tuple[Probe, ...]:
-    r"""Probes from a YAML or JSON file: a list of `first`, `second` and perhaps `expected`.
+    r"""Read probes from a YAML or JSON file: a list of objects with `first`, `second` and optionally `expected`.
 
     Raises:
-        InputError: for a file that cannot be read, or holds something else.
+        InputError: if the file cannot be read or has another content.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "small.yaml"
@@ -105,7 +105,7 @@ def read_probes(path: Path | str) -> tuple[Probe, ...]:
     values = parse_yaml(text, str(path), "give a list of probes")
     if not isinstance(values, list) or not values or not all(isinstance(each, dict) for each in values):
         raise InputError(
-            f"{path}: holds no list of probes; give lines such as - {{first: [tea, milk], second: [tea, iron]}}"
+            f"{path}: is not a list of probes; give lines such as - {{first: [tea, milk], second: [tea, iron]}}"
         )
     return tuple(from_mapping(Probe, each, f"{path}: probe {number}") for number, each in enumerate(values, 1))
 
@@ -113,7 +113,12 @@ def read_probes(path: Path | str) -> tuple[Probe, ...]:
 def run_probes(
     vectors: WordVectors, probes: Sequence[Probe] = PROBES, *, case: Case = "ignore"
 ) -> tuple[ProbeResult, ...]:
-    """The cosines of the pairs, and which of two is nearer.
+    """The cosines of both pairs of each probe, and which pair is closer.
+
+    Arguments:
+        vectors: the word embeddings.
+        probes: the probes.
+        case: how words are looked up, see `Lookup`.
 
     >>> table = WordVectors(words=("tea", "milk", "iron"), matrix=np.array([[1, 0], [1, 0.2], [0, 1]], dtype=np.float32))
     >>> run_probes(table, [Probe(first=("tea", "milk"), second=("tea", "iron"), expected="first")])[0].as_expected
@@ -137,23 +142,23 @@ def _cosine(lookup: Lookup, pair: tuple[str, str]) -> float | None:
     return None if first is None or second is None else float(np.dot(unit(first), unit(second)))
 
 
-# The probe of frequency.
+# The frequency probe.
 
 FOLDS = 5
 FEWEST = 10
-"""Words of each class below which nothing is trained."""
+"""The fewest words per class for training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FrequencyProbe:
-    """What `frequency_probe` found.
+    """The result of `frequency_probe`.
 
     Arguments:
-        accuracy: on the words that were held out, where guessing gives 0.5; None where there are too few words.
-        folds: the accuracy on each fifth of the words.
-        words: frequent and rare ones together, as many of each.
-        by: what says how frequent a word is: its count, or its place in the table.
-        share: of the words that are called frequent.
+        accuracy: accuracy on held-out words; guessing gives 0.5. None with too few words.
+        folds: the accuracy on each of the five folds.
+        words: the number of words, half of them frequent and half rare.
+        by: how frequency is measured: "counts", or "order" for the order of words in the table.
+        share: the share of all words that counts as frequent.
     """
 
     accuracy: float | None
@@ -168,18 +173,19 @@ class FrequencyProbe:
 
 
 def frequency_probe(vectors: WordVectors, *, share: float = 0.1, most: int = 20_000, seed: int = 0) -> FrequencyProbe:
-    """How well logistic regression tells frequent from rare words by their unit vectors (Schnabel et al. 2015, section 5).
+    """The accuracy of predicting from a unit vector whether its word is frequent or rare (Schnabel et al. 2015, section 5).
 
-    The most frequent words, a tenth of them by default, are held against as many sampled from the others; five
-    folds, each held out once; scikit-learn's regression with its own settings.
+    The classes are the most frequent words (by default the first tenth) and equally many words sampled from the others. The
+    accuracy is from five-fold cross-validation of scikit-learn's logistic regression with its default regularization.
 
     Arguments:
-        share: of all words, how many are frequent.
-        most: words of each class, sampled where there are more.
-        seed: of what is sampled, and of the folds.
+        vectors: the word embeddings.
+        share: the share of all words that counts as frequent, in (0, 0.5].
+        most: the most words per class; larger classes are sampled.
+        seed: seed of the sampling and of the folds.
 
     Raises:
-        InputError: for a share that is none, or where scikit-learn is missing.
+        InputError: for a share outside (0, 0.5], or if scikit-learn is not installed.
 
     >>> matrix = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32)
     >>> matrix[:40, 0] += 6
@@ -188,13 +194,13 @@ def frequency_probe(vectors: WordVectors, *, share: float = 0.1, most: int = 20_
     True
     """
     if not 0 < share <= 0.5:
-        raise InputError(f"share is {share}; it must lie above 0 and be at most 0.5, such as 0.1")
+        raise InputError(f"share is {share}; give a number above 0 and at most 0.5, such as 0.1")
     counted = vectors.counts is not None
     order = np.argsort(-vectors.counts, kind="stable") if vectors.counts is not None else np.arange(len(vectors))
-    draw = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     border = round(share * len(order))
     size = min(border, most)
-    rows = np.concatenate([draw.permutation(part)[:size] for part in (order[:border], order[border:])])
+    rows = np.concatenate([rng.permutation(part)[:size] for part in (order[:border], order[border:])])
     labels = np.repeat([1, 0], size)
     folds = _folds(unit(np.asarray(vectors.matrix[rows])), labels, seed) if size >= FEWEST else ()
     return FrequencyProbe(
@@ -211,33 +217,34 @@ def _folds(points: np.ndarray, labels: np.ndarray, seed: int) -> tuple[float, ..
         from sklearn.linear_model import LogisticRegression
         from sklearn.model_selection import StratifiedKFold, cross_val_score
     except ImportError as error:
-        raise InputError("the probe is trained by scikit-learn: pip install 'regard[eval]'") from error
+        raise InputError("the frequency probe needs scikit-learn: pip install 'regard[eval]'") from error
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     found: Iterable[float] = cross_val_score(LogisticRegression(max_iter=1000), points, labels, cv=folds)
     return tuple(float(each) for each in found)
 
 
-# Variants: whether they have a vector, and one near the word's own.
+# Variants of words: whether they have a vector, and whether it is close to the word's vector.
 
 
 Kind = Literal["typo", "plural", "capitalised", "upper case", "British spelling"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""Of variants of a word."""
+"""The kinds of variants of a word."""
 
 COSINES = 1 << 23
-"""That are in memory together."""
+"""The number of cosines that are in memory at a time."""
 NEAR = 10
+"""A variant is a hit if the word is among this many nearest neighbours."""
 
 
 class VariantFound(NamedTuple):
-    """A word and its variant.
+    """A word and a variant of it that has a vector.
 
     Arguments:
-        word: that has a row in the table.
-        variant: of it.
-        made: whether its vector is one of subwords.
-        cosine: of the two.
-        rank: of the word among the variant's neighbours, from 1.
+        word: the word, which is in the table.
+        variant: the variant.
+        made: whether the variant's vector was computed from subwords.
+        cosine: the cosine of their vectors.
+        rank: the rank of the word among the variant's neighbours, from 1.
     """
 
     word: str
@@ -249,19 +256,19 @@ class VariantFound(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RobustnessResult:
-    """What `evaluate_robustness` found of one kind of variant.
+    """The result of `evaluate_robustness` for one kind of variant.
 
     Arguments:
-        kind: of the variants.
-        words: with a row in the table, and a variant of that kind.
-        unknown: words without a row, which are left out.
-        covered: whose variant has a vector, a row of the table or one made of subwords.
-        made: of these, made of subwords.
-        cosine: mean, over those covered; None where there are none.
-        median_rank: of the word among the neighbours of its variant; likewise.
-        hits: words among the ten nearest neighbours of their variant.
-        hit_rate: hits over covered; likewise.
-        found: each that is covered; not in the JSON.
+        kind: the kind of variants.
+        words: the number of words that are in the table and have a variant of this kind.
+        unknown: the number of words that are not in the table; they are left out.
+        covered: the number of words whose variant has a vector, from the table or from subwords.
+        made: the number of these whose variant's vector was computed from subwords.
+        cosine: the mean cosine of word and variant over the covered words; None if there are none.
+        median_rank: the median rank of the word among its variant's neighbours; None if no word is covered.
+        hits: the number of words that are among the ten nearest neighbours of their variant.
+        hit_rate: hits / covered; None if no word is covered.
+        found: the details of each covered word; not in the JSON.
     """
 
     kind: Kind
@@ -277,7 +284,7 @@ class RobustnessResult:
 
     @property
     def coverage(self) -> float | None:
-        """Covered over words."""
+        """covered / words; None without words."""
         return self.covered / self.words if self.words else None
 
     def to_json(self) -> dict[str, Any]:
@@ -290,18 +297,20 @@ class RobustnessResult:
 def evaluate_robustness(
     vectors: WordVectors, words: Sequence[str] | None = None, *, kinds: Sequence[Kind] = KINDS, seed: int = 0
 ) -> tuple[RobustnessResult, ...]:
-    """How variants of words fare, kind by kind: typing errors, plurals, capitals, British spellings.
+    """How well variants of words are represented: typos, plurals, capitals, British spellings.
 
-    A table alone has no vector for most typing errors; one with subwords makes one for nearly all, and it may be near the word's.
-    A typing error that is a row of the table counts as covered, be it a word of its own or an error the training text had too.
+    For each kind, this measures how many variants have a vector, and how close it is to the word's vector. Embeddings without
+    subwords have no vector for most typos; with subwords nearly all variants have one. A typo that happens to be in the table
+    counts as covered, whether it is another word or a typo in the training text.
 
     Arguments:
-        words: in small letters; None: common nouns, and for spellings a list of words that differ.
-        kinds: of variants.
-        seed: of the typing errors.
+        vectors: the word embeddings.
+        words: words in lower case; None for common nouns, and for British spellings a list of words whose spellings differ.
+        kinds: the kinds of variants.
+        seed: seed of the typos.
 
     Raises:
-        InputError: for a kind that does not exist.
+        InputError: for an unknown kind.
 
     >>> table = WordVectors(words=("dog", "dogs", "red"), matrix=np.array([[1, 0], [1, 0.2], [0, 1]], dtype=np.float32))
     >>> found = evaluate_robustness(table, ["dog", "cat"], kinds=["plural"])[0]
@@ -313,8 +322,8 @@ def evaluate_robustness(
         if kind not in KINDS:
             raise InputError(f"there is no kind of variant {kind!r}; choose from {', '.join(KINDS)}")
         own = words if words is not None else NOUNS if kind != "British spelling" else tuple(SPELLINGS)
-        draw = np.random.default_rng([seed, KINDS.index(kind)])
-        forms = [(word, variant(word, kind, draw)) for word in dict.fromkeys(own)]
+        rng = np.random.default_rng([seed, KINDS.index(kind)])
+        forms = [(word, variant(word, kind, rng)) for word in dict.fromkeys(own)]
         asked = [(word, form) for word, form in forms if form is not None]
         results.append(_result(vectors, kind, asked))
     return tuple(results)
@@ -355,17 +364,17 @@ def _found(vectors: WordVectors, pairs: Sequence[tuple[str, str]]) -> Iterator[V
 
 
 def _rank(vectors: WordVectors, scores: NDArray[np.float32], word: str, form: str) -> int:
-    """How many words are nearer than the word, the variant itself left out, and one."""
+    """The rank of the word: 1 plus the number of words with a larger cosine, without the variant itself."""
     nearer = int((scores > scores[vectors.rows[word]]).sum())
     own = vectors.rows.get(form)
     return 1 + nearer - int(own is not None and scores[own] > scores[vectors.rows[word]])
 
 
-# Variants: forms of a word that a reader takes for the same.
+# Generating variants of words.
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SHORTEST = 4
-"""Letters of a word that gets a typing error; of shorter ones too little is left."""
+"""The fewest letters of a word that gets a typo; shorter words would not be recognisable."""
 
 
 IRREGULAR_PLURALS: Mapping[str, str] = MappingProxyType(
@@ -394,35 +403,35 @@ SPELLINGS: Mapping[str, str] = MappingProxyType(
         )
     )
 )
-"""The same word as it is spelt in America, and in Britain."""
+"""American spellings and the British spellings of the same words."""
 
 
-def variant(word: str, kind: Kind, draw: np.random.Generator) -> str | None:
-    """A word's variant of a kind; None where it has none, or it is the word itself.
+def variant(word: str, kind: Kind, rng: np.random.Generator) -> str | None:
+    """The variant of a word of this kind; None if there is none, or it equals the word.
 
-    >>> draw = np.random.default_rng(0)
-    >>> [variant("city", kind, draw) for kind in ("plural", "capitalised", "upper case", "British spelling")]
+    >>> rng = np.random.default_rng(0)
+    >>> [variant("city", kind, rng) for kind in ("plural", "capitalised", "upper case", "British spelling")]
     ['cities', 'City', 'CITY', None]
     """
-    made = _VARIANTS[kind](word, draw)
+    made = _VARIANTS[kind](word, rng)
     return made if made != word else None
 
 
-def typo(word: str, draw: np.random.Generator) -> str | None:
-    """The word with one letter wrong: one too many, one missing, another one, or two exchanged; the first letter is right.
+def typo(word: str, rng: np.random.Generator) -> str | None:
+    """The word with one random typo: a letter inserted, deleted or replaced, or two swapped. The first letter is kept.
 
     Returns:
-        None for words of fewer than four letters.
+        The misspelt word; None for words of fewer than four letters.
 
     >>> [typo("house", np.random.default_rng(seed)) for seed in range(3)]
     ['housq', 'houes', 'housge']
     """
     if len(word) < SHORTEST:
         return None
-    place = int(draw.integers(1, len(word)))
-    letter = LETTERS[int(draw.integers(len(LETTERS)))]
-    kind = int(draw.integers(4))
-    if kind == 3:  # two neighbours that differ, if there are such
+    place = int(rng.integers(1, len(word)))
+    letter = LETTERS[int(rng.integers(len(LETTERS)))]
+    kind = int(rng.integers(4))
+    if kind == 3:  # swap two adjacent letters that differ, if there are any
         places = [at for at in range(1, len(word) - 1) if word[at] != word[at + 1]]
         if places:
             at = places[place % len(places)]
@@ -438,7 +447,7 @@ def typo(word: str, draw: np.random.Generator) -> str | None:
 
 
 def plural(word: str) -> str:
-    """The plural of an English noun by the common rules, and of a few that follow none.
+    """The plural of an English noun by the common rules, with a few exceptions.
 
     >>> plural("city"), plural("church"), plural("boy"), plural("man")
     ('cities', 'churches', 'boys', 'men')

@@ -1,4 +1,4 @@
-"""Look words of a test set up in a table, read test sets, and correlate cosines with people's judgements of pairs."""
+"""Looking up test words in word embeddings, reading test sets, and correlating cosines with human similarity scores."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from regard.word_embeddings.store import Matrix, WordVectors
 
 Case = Literal["exact", "lower", "ignore"]
 CASES: tuple[Case, ...] = get_args(Case)
-"""`exact`: the word as it stands; `lower`: or else in small letters; `ignore`: the first in the table that is the same
-in capital letters, as gensim does by default."""
+"""How words are looked up. `exact`: unchanged. `lower`: unchanged, else in lower case. `ignore`: as the first word of the table
+that is equal in upper case, as gensim does by default."""
 
 Unknown = Literal["skip", "zero"]
 UNKNOWN: tuple[Unknown, ...] = get_args(Unknown)
-"""What becomes of an item with a word that has no vector: `skip` leaves it out and counts it; `zero` takes it as a similarity of
-0, or a wrong answer (gensim's `dummy4unknown`)."""
+"""How an item is treated if one of its words has no vector: `skip` leaves it out and counts it; `zero` counts it as similarity 0,
+or as a wrong answer (gensim's `dummy4unknown`)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lookup:
-    """A table as a test set looks into it.
+    """Looks up the words of a test set in word embeddings.
 
     Arguments:
-        vectors: the table.
-        case: how words are found.
-        among: only the first so many words, in most files the commonest; None for all.
+        vectors: the word embeddings.
+        case: how words are looked up, see `CASES`.
+        among: only use this many words from the beginning of the table, in most files the most frequent; None for all.
 
     Raises:
-        InputError: for a way that does not exist, or no words at all.
+        InputError: for an unknown case, or `among` below 1.
 
     >>> table = WordVectors(words=("Rome", "rome"), matrix=np.eye(2, dtype=np.float32))
     >>> [Lookup(vectors=table, case=case).row("ROME") for case in CASES]
@@ -57,12 +57,12 @@ class Lookup:
 
     @property
     def size(self) -> int:
-        """How many words there are to find."""
+        """The number of words that can be found."""
         return len(self.vectors) if self.among is None else min(self.among, len(self.vectors))
 
     @cached_property
     def groups(self) -> NDArray[np.int64]:
-        """Of each row the first row that counts as the same word, (size,)."""
+        """For each row the first row with the same word (by `case`), (size,) int64."""
         if self.case != "ignore":
             return np.arange(self.size)
         return np.fromiter((self._first[word.upper()] for word in self.vectors.words[: self.size]), np.int64, self.size)
@@ -76,7 +76,7 @@ class Lookup:
         return {group: rows for group, rows in found.items() if len(rows) > 1}
 
     def row(self, word: str) -> int | None:
-        """The word's row; None where the table does not have it."""
+        """The row of a word; None if it is not in the table."""
         if self.case == "ignore":
             return self._first.get(word.upper())
         forms = (word,) if self.case == "exact" else (word, word.lower())
@@ -84,11 +84,11 @@ class Lookup:
         return next((row for row in found if row is not None and row < self.size), None)
 
     def vector(self, word: str) -> Matrix | None:
-        """The word's row, or what subwords make of a word that the table does not have; None for neither."""
+        """The vector of a word, (W,) float32, from the table or else from its subwords; None if it has none."""
         row = self.row(word)
         if row is not None:
             return np.asarray(self.vectors.matrix[row])
-        if self.vectors.subwords is None or word in self.vectors:  # a word beyond the first `among` is left out
+        if self.vectors.subwords is None or word in self.vectors:  # words beyond the first `among` are not used
             return None
         return self.vectors.subwords.vector(word)
 
@@ -101,10 +101,10 @@ class Lookup:
 
 
 def known_case(case: str) -> Case:
-    """One of `CASES`, by its name.
+    """Check that this is one of `CASES`, and return it.
 
     Raises:
-        InputError: for another name, with the nearest.
+        InputError: for an unknown case; the message names the most similar one.
     """
     for known in CASES:
         if case == known:
@@ -113,10 +113,10 @@ def known_case(case: str) -> Case:
 
 
 def check_unknown(unknown: str) -> None:
-    """Refuse what is no way to treat unknown words.
+    """Check that this is one of `UNKNOWN`.
 
     Raises:
-        InputError: with the nearest.
+        InputError: for another value; the message names the most similar one.
     """
     if unknown not in UNKNOWN:
         raise InputError(f"there is no way {unknown!r} to treat unknown words; {nearest(unknown, UNKNOWN)}")
@@ -126,14 +126,14 @@ def check_unknown(unknown: str) -> None:
 
 
 class Text(NamedTuple):
-    """A line that is not empty, without the space around it."""
+    """A line that is not empty, with its number from 1."""
 
     number: int
     text: str
 
 
 def text_lines(path: Path, malformed: MalformedRows) -> Iterator[Text]:
-    """The lines of a file that hold something, comments (#) left out; those that are no text are counted.
+    """The lines of a file without empty lines and comments (#); lines that are not UTF-8 or too long are recorded as malformed.
 
     Raises:
         InputError: for a file that cannot be read.
@@ -149,12 +149,12 @@ def text_lines(path: Path, malformed: MalformedRows) -> Iterator[Text]:
 
 
 def record_line(malformed: MalformedRows, path: Path, number: int, line: str, reason: str) -> None:
-    """Count a line that could not be used, with its beginning."""
+    """Record a malformed line, with its beginning."""
     malformed.record(MalformedRow(file=str(path), line=number, reason=reason, detail=repr(line[:60])))
 
 
 def fields(line: str) -> list[str]:
-    r"""The columns of a line: between tabs, else commas or semicolons, else spaces.
+    r"""The columns of a line, separated by tabs, else by commas or semicolons, else by spaces.
 
     >>> fields("New York\tcity\t3"), fields("a,b,1"), fields("a  b 1")
     (['New York', 'city', '3'], ['a', 'b', '1'], ['a', 'b', '1'])
@@ -166,7 +166,7 @@ def fields(line: str) -> list[str]:
 
 
 def set_name(path: Path) -> str:
-    """What tables call a test set: its file's name without the endings.
+    """The name of a test set: the name of its file without endings.
 
     >>> set_name(Path("sets/EN-RG-65.txt.gz"))
     'EN-RG-65'
@@ -176,7 +176,7 @@ def set_name(path: Path) -> str:
 
 
 def set_files(paths: Iterable[Path]) -> list[Path]:
-    """Files as they are given; of a folder every *.txt (or .txt.gz), by name.
+    """The given files, with folders replaced by their *.txt and *.txt.gz files, sorted by name.
 
     Raises:
         InputError: for a folder without such files.
@@ -193,15 +193,15 @@ def set_files(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-# Pairs of words that people judged.
+# Pairs of words with human similarity scores.
 
 
 FEWEST = 5
-"""Pairs below which there is no interval: many of its samples would have no correlation."""
+"""The fewest pairs for an interval; with fewer, many bootstrap samples have no correlation."""
 
 
 class JudgedPair(NamedTuple):
-    """Two words and how alike, or how related, people say they are; on whatever scale."""
+    """Two words and their similarity or relatedness as judged by people, on any scale."""
 
     first: str
     second: str
@@ -210,7 +210,7 @@ class JudgedPair(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SimilaritySet:
-    """Judged pairs under a name.
+    """A named set of judged pairs.
 
     Raises:
         InputError: for no pairs.
@@ -226,16 +226,16 @@ class SimilaritySet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SimilarityResult:
-    """What `evaluate_similarity` found.
+    """The result of `evaluate_similarity`.
 
     Arguments:
-        name: of the set.
-        pairs: in the set.
-        used: that the correlations are of.
-        unknown: of which a word has no vector.
-        made: of which a vector was made of subwords.
-        spearman, pearson: with people's scores; nan where fewer than two pairs are used, or all cosines are the same.
-        interval: of Spearman's, over pairs sampled again; None where few pairs are used, or a sample has none.
+        name: the name of the set.
+        pairs: the number of pairs in the set.
+        used: the number of pairs in the correlations.
+        unknown: the number of pairs with a word that has no vector.
+        made: the number of pairs with a vector that was computed from subwords.
+        spearman, pearson: correlations with the human scores; nan with fewer than two pairs, or if all cosines are equal.
+        interval: bootstrap interval of Spearman's correlation over pairs; None with few pairs, or if it is undefined.
     """
 
     name: str
@@ -253,17 +253,17 @@ class SimilarityResult:
 
 
 def read_similarity(path: Path | str, malformed: MalformedRows | None = None) -> SimilaritySet:
-    r"""Pairs from a file with two words and a score on each line, between tabs, commas or spaces; gzip or not.
+    r"""Read pairs from a file with two words and a score per line, separated by tabs, commas or spaces; plain or gzip.
 
-    The score is the first column after the words that holds a number in the first line that has one; what is above is the
-    header. Other lines without two words and a number there are malformed.
+    The column of the score is the first column after the words that contains a number, in the first line with such a number. A
+    first line without one is the header. Other lines without two words and a score are malformed.
 
     Arguments:
-        path: the file; its name without ending is the set's.
-        malformed: where to count such lines.
+        path: the path of the file; its name without ending becomes the name of the set.
+        malformed: where malformed lines are recorded.
 
     Raises:
-        InputError: for a file that cannot be read, or has no pair.
+        InputError: if the file cannot be read, or has no pair.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "small.csv"
@@ -300,18 +300,20 @@ def evaluate_similarity(
     resamples: int = 1000,
     seed: int = 0,
 ) -> SimilarityResult:
-    """Spearman's and Pearson's correlation of cosines with people's scores (Schnabel et al. 2015, section 3).
+    """Spearman's and Pearson's correlation of cosines with human similarity scores (Schnabel et al. 2015, section 3).
 
-    With the defaults the figures are those of gensim's `evaluate_word_pairs`.
+    With the defaults the figures equal those of gensim's `evaluate_word_pairs`.
 
     Arguments:
-        unknown: what becomes of a pair with a word that has no vector.
-        case, among: how words are found, see `Lookup`.
-        resamples: how often pairs are sampled again for the interval; 0 for none.
-        seed: of this sampling.
+        vectors: the word embeddings.
+        judged: the pairs with human scores.
+        unknown: how a pair with a word that has no vector is treated, see `UNKNOWN`.
+        case, among: how words are looked up, see `Lookup`.
+        resamples: the number of bootstrap resamples for the interval; 0 for none.
+        seed: seed of the bootstrap.
 
     Raises:
-        InputError: for a way that does not exist.
+        InputError: for an unknown value of `unknown` or `case`.
 
     >>> table = WordVectors(words=("a", "b", "c"), matrix=np.array([[1, 0], [1, 1], [0, 1]], dtype=np.float32))
     >>> judged = SimilaritySet(name="three", pairs=[JudgedPair("a", "b", 9), JudgedPair("b", "c", 8), JudgedPair("a", "c", 1)])
@@ -340,7 +342,7 @@ def evaluate_similarity(
 
 
 def _cosine(lookup: Lookup, pair: JudgedPair) -> float:
-    """In double precision, so that it does not depend on which word comes first; nan for an unknown word."""
+    """The cosine of a pair; nan for an unknown word. In float64, so that it does not depend on the order of the words."""
     first, second = lookup.vector(pair.first), lookup.vector(pair.second)
     if first is None or second is None:
         return math.nan
@@ -358,8 +360,8 @@ def _correlation(rows: NDArray[np.float64], kind: Any) -> float:
 
 
 def _interval(rows: NDArray[np.float64], resamples: int, seed: int) -> Interval | None:
-    """None where a sample has no correlation, such as one of zeros alone."""
-    found = bootstrap_interval(rows, lambda drawn: _correlation(drawn, spearman), resamples=resamples, seed=seed)
+    """The bootstrap interval; None if the correlation of a sample is undefined, for example if all its cosines are equal."""
+    found = bootstrap_interval(rows, lambda sample: _correlation(sample, spearman), resamples=resamples, seed=seed)
     return None if math.isnan(found.low) else found
 
 

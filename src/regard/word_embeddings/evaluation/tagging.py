@@ -1,4 +1,4 @@
-"""A tagger of words on their vectors and those of their neighbours: logistic regression, trained on all words at once."""
+"""A tagger on frozen word embeddings: logistic regression on the vectors of a word and its neighbours, trained in one batch."""
 
 from __future__ import annotations
 
@@ -34,23 +34,24 @@ def evaluate_tagging(
     resamples: int = 1000,
     seed: int = 0,
 ) -> ExtrinsicResult:
-    """The F1 of spans of logistic regression on a word's vector next to its neighbours'.
+    """Span F1 and accuracy of a tagger: logistic regression on the vectors of a word and its neighbours.
 
-    An extrinsic task as those of Schnabel et al. (2015). The vectors are frozen, and brought to mean 0 and variance 1 over the
-    training words that have one; words that have none, and places beyond the ends of a sentence, are zeros. Every word is tagged
-    by itself. F1 is conlleval's, where the tags mark spans; else, as of parts of speech, the accuracy is all there is. Floors:
-    vectors random for the same words, and the tag that each word has most often in training, for an unseen one the
-    commonest.
+    This is an extrinsic task as in Schnabel et al. (2015). The vectors are frozen, and standardized over the known training
+    words; words without a vector and positions beyond the ends of a sentence are zeros. Each word is tagged independently. If
+    the tags encode spans, F1 is that of conlleval; for other tags, such as parts of speech, there is only the accuracy. The
+    baselines are random vectors for the same words, and each word's most frequent training tag (for unseen words the most
+    frequent tag overall).
 
     Arguments:
-        train, test: as `regard.data.tagged.read_tagged` gives them.
-        reach: neighbours on each side.
-        c: one over the weight of the penalty.
-        unknown, case, resamples, seed: as for `evaluate_classification`; the bootstrap samples sentences.
+        vectors: the word embeddings.
+        train, test: tagged sentences, as from `regard.data.tagged.read_tagged`.
+        reach: the number of neighbours on each side.
+        c: the inverse of the regularization strength.
+        unknown, case, resamples, seed: as for `evaluate_classification`; the bootstrap resamples sentences.
 
     Raises:
-        InputError: for data without sentences or a second tag; spans in `test` that are not in the scheme of `train`; where no
-            word has a vector; and where scipy is missing.
+        InputError: for data without sentences or with a single tag; for spans in `test` that are not in the scheme of `train`; if
+            no word has a vector; and if scipy is not installed.
     """
     if reach < 0:
         raise InputError(f"reach is {reach}; give 0 or more neighbours")
@@ -58,8 +59,8 @@ def evaluate_tagging(
     task = gathered(vectors, [each.words for each in (*train, *test)], unknown=unknown, case=case)
 
     def scores(task: TaskWords) -> tuple[dict[str, Interval], int]:
-        said, steps = _predicted(task, train, data.train, test, reach, c)
-        return data.scores(said, resamples, seed), steps
+        predicted, steps = _predicted(task, train, data.train, test, reach, c)
+        return data.scores(predicted, resamples, seed), steps
 
     found, steps = scores(task)
     return ExtrinsicResult(
@@ -67,7 +68,7 @@ def evaluate_tagging(
         vectors=vectors.name,
         scores=found,
         floors={
-            "random vectors": scores(task.redrawn(seed))[0],
+            "random vectors": scores(task.with_random_vectors(seed))[0],
             "commonest tag of the word": data.scores(_commonest(train, data.train, test), resamples, seed),
         },
         coverage=task.coverage(each.words for each in test),
@@ -87,7 +88,7 @@ def evaluate_tagging(
 
 @dataclass(frozen=True, slots=True)
 class _Tagged:
-    """The tags of the sentences: in BIO where they mark spans, else as they stand."""
+    """The tags of the sentences: converted to BIO if they encode spans, else unchanged."""
 
     train: list[Tags]
     test: list[Tags]
@@ -97,24 +98,24 @@ class _Tagged:
     def of(cls, train: Sequence[TaggedSentence], test: Sequence[TaggedSentence]) -> _Tagged:
         for name, part in (("train", train), ("test", test)):
             if not part:
-                raise InputError(f"{name}: holds no sentences; give one at least")
+                raise InputError(f"{name}: holds no sentences; give at least one")
             bare = next((each for each in part if len(each.tags) != len(each.words)), None)
             if bare is not None:
                 raise InputError(
                     f"{bare.file}, line {bare.line}: has no tag for each word; read the file with its tags"
                 )
         if len({tag for each in train for tag in each.tags}) < 2:
-            raise InputError("train: all words have one tag; give two tags at least")
+            raise InputError("train: all words have the same tag; give at least two tags")
         try:
             scheme = scheme_of(each.tags for each in train)
-        except InputError:  # parts of speech, say
+        except InputError:  # tags that do not encode spans, such as parts of speech
             return cls([each.tags for each in train], [each.tags for each in test], None)
         whole = [[convert(each.tags, scheme, "BIO") for each in part] for part in (train, test)]
         return cls(list(whole[0]), list(whole[1]), scheme)
 
-    def scores(self, said: Sequence[Tags], resamples: int, seed: int) -> dict[str, Interval]:
-        """Of predicted tags, in the same form."""
-        pairs = list(zip(self.test, said, strict=True))
+    def scores(self, predicted: Sequence[Tags], resamples: int, seed: int) -> dict[str, Interval]:
+        """The scores of predicted tags, which are in the same scheme."""
+        pairs = list(zip(self.test, predicted, strict=True))
         words = np.array([[sum(a == b for a, b in zip(*pair, strict=True)), len(pair[0])] for pair in pairs])
         found: dict[str, Interval] = {}
         if self.scheme is not None:
@@ -124,10 +125,10 @@ class _Tagged:
         return found
 
 
-def _counts(gold: Tags, said: Tags) -> tuple[int, int, int]:
-    """Spans that are gold, predicted, and both."""
-    right, told = set(spans_of(gold)), set(spans_of(said))
-    return len(right), len(told), len(right & told)
+def _counts(gold: Tags, predicted: Tags) -> tuple[int, int, int]:
+    """The numbers of gold spans, of predicted spans, and of spans that are both."""
+    right, found = set(spans_of(gold)), set(spans_of(predicted))
+    return len(right), len(found), len(right & found)
 
 
 def _share(rows: NDArray) -> float:
@@ -143,7 +144,7 @@ def _predicted(
     reach: int,
     c: float,
 ) -> tuple[list[Tags], int]:
-    """The tags of each test sentence, and the steps of training."""
+    """The predicted tags of each test sentence, and the number of training steps."""
     names = sorted({tag for sentence in tags for tag in sentence})
     numbers = {tag: number for number, tag in enumerate(names)}
     rows = [task.numbers(each.words) for each in train]
@@ -154,12 +155,17 @@ def _predicted(
     windows = windows_around([task.numbers(each.words) for each in test], reach, padding)
     best = model.logits(matrix, windows).argmax(axis=1).tolist()
     ends = np.cumsum([0, *(len(each.words) for each in test)]).tolist()
-    said: list[Tags] = [tuple(names[number] for number in best[start:end]) for start, end in pairwise(ends)]
-    return said, model.steps
+    predicted: list[Tags] = [tuple(names[number] for number in best[start:end]) for start, end in pairwise(ends)]
+    return predicted, model.steps
 
 
 def scaled(task: TaskWords, seen: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The vectors with mean 0 and variance 1 over the words seen that have one, and a row of zeros for no word, (V + 1, W)."""
+    """The standardized vectors of all words and a row of zeros for padding, (V + 1, W) float64.
+
+    Arguments:
+        task: the words and their vectors.
+        seen: the rows of the training words; mean and variance are computed over the known ones.
+    """
     counts = np.bincount(seen, minlength=len(task.words)) * task.known
     matrix = task.matrix.astype(np.float64)
     mean = counts @ matrix / max(counts.sum(), 1)
@@ -172,7 +178,7 @@ def scaled(task: TaskWords, seen: NDArray[np.int64]) -> NDArray[np.float64]:
 def _commonest(
     train: Sequence[TaggedSentence], tags: Sequence[Tags], test: Sequence[TaggedSentence]
 ) -> list[Sequence[str]]:
-    """Each word with the tag it has most often in training; of those alike the first by name."""
+    """Each word's most frequent training tag; in a tie the first in alphabetical order."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     overall = Counter[str]()
     for sentence, right in zip(train, tags, strict=True):
@@ -195,12 +201,12 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class WindowModel:
-    """Multinomial logistic regression: the logits of a word are b + sum over k of x_k W_k, x_k the vector k places further.
+    """Multinomial logistic regression on windows: logits = b + sum over k of x_k W_k, with the vector x_k at window position k.
 
     Arguments:
-        weights: (K, W, T) float64, of each place in the window.
-        bias: (T,).
-        steps: of L-BFGS that were taken.
+        weights: (K, W, T) float64, the weights for each window position.
+        bias: (T,) float64.
+        steps: the number of L-BFGS iterations.
     """
 
     weights: NDArray[np.float64]
@@ -208,7 +214,7 @@ class WindowModel:
     steps: int
 
     def logits(self, matrix: NDArray, windows: Rows) -> NDArray[np.float64]:
-        """(N, T) of windows (N, K) of rows of a matrix (V, W)."""
+        """The logits, (N, T), of windows (N, K) of row indices into `matrix` (V, W)."""
         logits = np.tile(self.bias, (len(windows), 1))
         for place, weight in enumerate(self.weights):
             logits += (matrix @ weight)[windows[:, place]]
@@ -216,7 +222,7 @@ class WindowModel:
 
 
 def windows_around(texts: Sequence[Rows], reach: int, padding: int) -> Rows:
-    """Each word's row with those of its neighbours, (N, 2 reach + 1); `padding` beyond the ends of a text.
+    """The rows of each word and its neighbours, (N, 2 reach + 1) int64, with `padding` beyond the ends of a text.
 
     >>> windows_around([np.array([4, 5]), np.array([6])], 1, padding=9).tolist()
     [[9, 4, 5], [4, 5, 9], [9, 6, 9]]
@@ -238,23 +244,24 @@ def fit_windows(
     maximum_steps: int = 300,
     tolerance: float = 1e-4,
 ) -> WindowModel:
-    """The minimum of C times the sum of cross entropies plus half the squares of the weights, as scikit-learn's.
+    """Fit a `WindowModel`: minimize c * (sum of cross entropies) + 1/2 * (sum of squared weights), as scikit-learn does.
 
-    It is what logistic regression finds on the window's vectors one after another. These are never made: a word's share of the
-    logits is computed once for all its occurrences, so a pass over all words costs V W K T and not N W K T.
+    The result equals logistic regression on the concatenated vectors of each window, but these are never built: the
+    contribution of each word to the logits is computed once for all its occurrences. One pass costs V W K T operations
+    instead of N W K T.
 
     Arguments:
-        matrix: (V, W).
-        windows: (N, K) rows of it.
-        classes: (N,), below `count`.
-        count: T, of classes.
-        c: one over the weight of the penalty.
-        maximum_steps: of L-BFGS.
-        tolerance: training ends where no part of the gradient of the mean loss is larger, or the loss falls by less than a
-            thousandth of it.
+        matrix: (V, W), the vector of each word.
+        windows: (N, K) integers, rows of `matrix`.
+        classes: (N,) integers below `count`.
+        count: T, the number of classes.
+        c: the inverse of the regularization strength.
+        maximum_steps: the most L-BFGS iterations.
+        tolerance: training ends when no component of the gradient of the mean loss is larger than this, or when the loss
+            decreases by less than a thousandth of it.
 
     Raises:
-        InputError: where scipy is missing, or C is not above 0.
+        InputError: if scipy is not installed, or c is not above 0.
     """
     if not c > 0:
         raise InputError(f"c is {c}; give a number above 0")
@@ -266,7 +273,7 @@ def fit_windows(
     matrix = np.asarray(matrix, dtype=np.float64)
     (words, places), (rows, width) = windows.shape, matrix.shape
     each = np.arange(words)
-    # Where a word's logits come from: for each place, one row of the table of shares.
+    # The logits of a word are a sum of one row of `shares` for each window position.
     columns = (windows * places + np.arange(places)).ravel()
     picked: Any = csr_matrix(
         (np.ones(columns.size), columns, np.arange(0, columns.size + 1, places)), shape=(words, places * rows)

@@ -1,1 +1,1 @@
-"""Files of word vectors, one module a format."""
+"""File formats of word embeddings, one module per format."""

@@ -1,4 +1,4 @@
-"""What was found of word embeddings, as one offline page."""
+"""Reports on word embeddings as one offline HTML page."""
 
 from regard.word_embeddings.report.figures import Subject
 from regard.word_embeddings.report.page import html_page

@@ -1,6 +1,6 @@
-"""The settings of training, the text that is trained on, its vocabulary, and reports of progress.
+"""Settings of training, the training text, its vocabulary, and progress reports.
 
-Sentences of words are read again for every pass, and are never whole in memory.
+The text is read again for each pass and is never held in memory as a whole.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ METHODS: tuple[Method, ...] = get_args(Method)
 Weighting = Literal["power", "none", "step"]
 
 PUBLISHED: Any = None
-"""Stands for what the method's own program does where nothing is said."""
+"""The default of settings that depend on the method: the default of the method's own program, see `DEFAULTS`."""
 
 DEFAULTS: Mapping[Method, Mapping[str, Any]] = MappingProxyType(
     {
@@ -48,7 +48,7 @@ DEFAULTS: Mapping[Method, Mapping[str, Any]] = MappingProxyType(
         "glove": {"window": 10, "epochs": 25, "learning_rate": 0.05, "subsample": 0.0, "noise_exponent": 0.75},
     }
 )
-"""What `PUBLISHED` is, by method."""
+"""The value of `PUBLISHED` settings for each method."""
 
 _SOME: tuple[tuple[tuple[Method, ...], tuple[str, ...]], ...] = (
     (("skipgram", "cbow", "fasttext"), ("negative", "subsample", "noise_exponent", "workers")),
@@ -56,12 +56,12 @@ _SOME: tuple[tuple[tuple[Method, ...], tuple[str, ...]], ...] = (
     (("glove",), ("weighting", "largest_count", "power", "clip", "batch", "vectors", "memory")),
 )
 ONLY: Mapping[str, tuple[Method, ...]] = MappingProxyType({name: methods for methods, names in _SOME for name in names})
-"""Settings that not all methods have, and which do."""
+"""Settings that only some methods have, with these methods."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VectorSettings:
-    """All settings of a training; those that are not given are as the method's own program has them.
+    """All settings of training. The defaults are those of the method's own program.
 
     Arguments:
         method: `skipgram` or `cbow` (Mikolov et al. 2013), `fasttext` (Bojanowski et al. 2017) or `glove` (Pennington et al.
@@ -80,17 +80,17 @@ class VectorSettings:
         noise_exponent: negative samples are sampled in proportion to their count to this power.
         minimum_ngram, maximum_ngram: for fastText: lengths of character n-grams, `<` and `>` at the ends of a word included.
         buckets: for fastText: rows of the hash table of n-grams.
-        weighting: f of GloVe. `power`: min(1, (x / largest_count)^power); `none`: 1; `step`: 1 from `largest_count` on, 0
-            below.
+        weighting: for GloVe: the weighting function f(x). `power`: min(1, (x / largest_count)^power); `none`: 1; `step`: 1 if
+            x >= `largest_count`, else 0.
         largest_count: for GloVe: counts above this have weight 1. Use 10 for small texts.
         power: exponent of GloVe's weighting.
         clip: for GloVe: largest absolute value of a gradient's entries.
-        batch: for GloVe: counts per update; at least a hundred batches are made of few counts.
+        batch: for GloVe: counts per update; smaller if there would be fewer than a hundred batches per epoch.
         vectors: for GloVe: the sum of a word's two vectors (`sum`), or the word vector alone (`word`).
-        memory: for GloVe: MiB for counting, besides the vocabulary; more is written to disk.
+        memory: for GloVe: MiB of memory for counting, in addition to the vocabulary; what does not fit is written to disk.
 
     Raises:
-        InputError: naming the setting.
+        InputError: for a wrong setting; the message names it.
 
     >>> VectorSettings(method="cbow").learning_rate, VectorSettings(method="glove").window
     (0.05, 10)
@@ -122,7 +122,7 @@ class VectorSettings:
         if self.method in METHODS:
             for name, value in DEFAULTS[self.method].items():
                 if getattr(self, name) is PUBLISHED:
-                    object.__setattr__(self, name, value)  # frozen for everybody else
+                    object.__setattr__(self, name, value)  # the dataclass is frozen
         check_types(self)
         for name in ("width", "window", "minimum_count", "epochs", "workers", "negative", "batch", "buckets"):
             check(1 <= getattr(self, name) <= 1 << 31, name, getattr(self, name), "from 1 to 2^31", "choose another")
@@ -143,24 +143,24 @@ class VectorSettings:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """The settings that the method has."""
+        """The settings that the method has, as JSON values."""
         return {
             name: value for name, value in dataclasses.asdict(self).items() if self.method in ONLY.get(name, METHODS)
         }
 
 
 def settings_of(method: Method, **given: Any) -> VectorSettings:
-    """Settings of a method from those that are given; None stands for one that is not.
+    """Settings of a method; a value of None means that the setting is not given.
 
     Raises:
-        InputError: for one that the method does not have, or a value that it cannot have.
+        InputError: for a setting that the method does not have, or a wrong value.
 
     >>> settings_of("glove", width=50, negative=None).width
     50
     >>> settings_of("glove", negative=5)
     Traceback (most recent call last):
         ...
-    regard.errors.InputError: negative means nothing to glove; leave it out, or choose skipgram, cbow or fasttext
+    regard.errors.InputError: glove has no setting negative; leave it out, or choose skipgram, cbow or fasttext
     """
     given = {name: value for name, value in given.items() if value is not None}
     for name in given:
@@ -168,7 +168,7 @@ def settings_of(method: Method, **given: Any) -> VectorSettings:
         if method in METHODS and method not in others:
             *first, last = others
             choices = f"{', '.join(first)} or {last}" if first else last
-            raise InputError(f"{name} means nothing to {method}; leave it out, or choose {choices}")
+            raise InputError(f"{method} has no setting {name}; leave it out, or choose {choices}")
     return VectorSettings(method=method, **given)
 
 
@@ -180,19 +180,19 @@ AnyPath = str | os.PathLike[str]
 
 
 PYTHON_DOCS = "python_docs"
-"""Stands for the reference text that comes with Python, where a path is asked for."""
+"""The name that stands for Python's language reference where a path is expected."""
 
 LONGEST_SENTENCE = 10_000
-"""Words; what is longer is read as several sentences, as word2vec does."""
+"""Words; longer sentences are split, as in word2vec."""
 
 
 class Progress(NamedTuple):
-    """What is being done, and how much of it is done.
+    """The progress of training.
 
     Arguments:
-        stage: such as `epoch 2 of 5`.
-        done, total: in `unit`; the total is None where nobody knows it yet.
-        unit: what is counted, such as `words`.
+        stage: the current stage, such as `epoch 2 of 5`.
+        done, total: the amount that is done, and in total; `total` is None if it is unknown.
+        unit: the unit of both, such as `words`.
     """
 
     stage: str
@@ -202,34 +202,34 @@ class Progress(NamedTuple):
 
 
 Report = Callable[[Progress], None]
-"""Is called between pieces of work, and must be quick."""
+"""A function that is called regularly with the progress; it must be fast."""
 
 
 def quiet(progress: Progress) -> None:
-    """Tells nobody."""
+    """A `Report` that does nothing."""
 
 
 def per_second(count: int, seconds: float) -> float:
-    """How many things a second, to one digit after the point."""
+    """The rate count / seconds, rounded to one decimal place."""
     return round(count / max(seconds, 1e-9), 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Corpus:
-    """Text as sentences of words. Going through it reads the files again.
+    """A text as an iterable of sentences, each a list of words. Each iteration reads the files again.
 
     Arguments:
-        paths: files, UTF-8, plain or gzip; `python_docs` for Python's own reference text.
-        tokenisation: `words` finds the words of raw text: letters, digits and the marks on them, apostrophes inside; for
-            languages that write spaces. `whitespace` takes what is between spaces, for text that is tokenised.
-        sentences: `line`: each line is one; `split`: the paragraphs between empty lines are split at sentence ends; None: `line`
-            where the text is tokenised, else `split`.
-        lowercase: small letters only.
-        cleaning: `wikitext` leaves out what these sets have besides text: headings, `<unk>`, and in `words` their extra spaces.
-        malformed: where lines are recorded that are not UTF-8 or too long, and left out.
+        paths: paths of UTF-8 files, plain or gzip; `python_docs` for Python's language reference.
+        tokenisation: `words` extracts the words of raw text: letters, digits, combining marks and apostrophes inside; for
+            languages that separate words by spaces. `whitespace` splits at white space, for tokenised text.
+        sentences: `line`: each line is a sentence. `split`: paragraphs (separated by empty lines) are split into sentences. None:
+            `line` if `tokenisation` is `whitespace`, else `split`.
+        lowercase: whether the text is converted to lower case.
+        cleaning: `wikitext` removes headings and `<unk>` and, for `words`, the extra spaces of the WikiText data sets.
+        malformed: where lines are recorded that are not UTF-8 or too long; they are left out.
 
     Raises:
-        InputError: from going through it, for a file that cannot be used.
+        InputError: while iterating, for a file that cannot be used.
     """
 
     paths: tuple[str, ...]
@@ -249,7 +249,7 @@ class Corpus:
                 yield words[start : start + LONGEST_SENTENCE]
 
     def to_json(self) -> dict[str, Any]:
-        """What is read, and how; of the files their names alone."""
+        """The settings as JSON values, with the names of the files (without their folders)."""
         return {
             "files": [Path(path).name for path in self.paths],
             "tokenisation": self.tokenisation,
@@ -297,13 +297,17 @@ def sentences(
     cleaning: Cleaning = "none",
     malformed: MalformedRows | None = None,
 ) -> Corpus:
-    """The sentences of files, of folders' `*.txt` and `*.txt.gz` files, and of `python_docs`.
+    """The sentences of text files, of all `*.txt` and `*.txt.gz` files in folders, or of `python_docs`.
 
     Arguments:
-        paths: one or several; the others are those of `Corpus`.
+        paths: one path or several.
+        tokenisation, sentences, lowercase, cleaning, malformed: see `Corpus`.
+
+    Returns:
+        A `Corpus`, which can be iterated several times.
 
     Raises:
-        InputError: for no path, a path where nothing is, or a folder without text; for others from going through the sentences.
+        InputError: for no path, a missing path, or a folder without text. Other faults of files are raised while iterating.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "a.txt"
@@ -334,31 +338,32 @@ def _files(path: str) -> list[str]:
     found = sorted(each for each in Path(path).rglob("*.txt*") if each.name.endswith((".txt", ".txt.gz")))
     files = [str(each) for each in found if each.is_file() and each.stat().st_size]
     if not files:
-        raise InputError(f"{path}: holds no text, no file *.txt or *.txt.gz with something in it; name the files")
+        raise InputError(f"{path}: contains no *.txt or *.txt.gz file that is not empty; name the files")
     return files
 
 
 @cache
 def _word() -> re.Pattern[str]:
-    """Letters and digits, the marks that languages such as Hindi write on letters, and apostrophes between them."""
+    """The pattern of a word: letters and digits, combining marks (which Hindi and others need), and apostrophes inside."""
     marks = "".join(mark for mark in map(chr, range(0x20000)) if unicodedata.category(mark) in ("Mn", "Mc"))
     part = rf"[^\W_]+(?:[{marks}]+[^\W_]*)*"
     return re.compile(rf"{part}(?:['’]{part})*")
 
 
-# The vocabulary: words that get a vector, and how often each was seen.
+# The vocabulary: the words that get a vector, with their counts.
 
 MOST_DISTINCT = 20_000_000
-"""Different words that are counted at once; beyond, the rarest are forgotten, as word2vec does."""
+"""The most different words that are counted at a time; if there are more, the rarest are dropped, as in word2vec."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Vocabulary:
-    """Words by falling count; of those seen equally often the first in code point order comes first.
+    """The words that occur often enough, sorted by falling count and then by code points.
 
     Arguments:
-        words, counts: those seen often enough.
-        tokens, sentences: of the whole text.
+        words: the words.
+        counts: (N,) int64, the count of each word.
+        tokens, sentences: the number of all words and of sentences in the text.
     """
 
     words: tuple[str, ...]
@@ -377,13 +382,19 @@ def count_words(
     report: Report = quiet,
     most: int = MOST_DISTINCT,
 ) -> Vocabulary:
-    """The vocabulary of a text.
+    """Count the words of a text.
 
-    Where there are more than `most` different words, those seen once until then are forgotten, the next time those seen up to
-    twice, and so on; a word that comes back is counted again.
+    When more than `most` different words are counted, those with count 1 are dropped; the next time those with counts up to 2,
+    and so on. A dropped word that occurs again is counted from 1.
+
+    Arguments:
+        sentences: lists of words.
+        minimum_count: words with a smaller count are left out.
+        report: is called with the progress.
+        most: the most different words that are counted at a time.
 
     Raises:
-        InputError: for a text without words, or without one that is seen often enough.
+        InputError: for a text without words, or without a word that is frequent enough.
 
     >>> vocabulary = count_words([["b", "a"], ["a", "c", "b", "a"]], 2)
     >>> vocabulary.words, vocabulary.counts.tolist(), vocabulary.tokens
@@ -403,13 +414,13 @@ def count_words(
         raise InputError("the text has no words; give text with words in it")
     if minimum_count <= forgotten:
         raise InputError(
-            f"the text has more than {most:,} different words, and those seen {forgotten:,} times may be forgotten; raise "
-            f"minimum_count to {forgotten + 1:,} or more"
+            f"the text has more than {most:,} different words, and words with counts up to {forgotten:,} may have been dropped; "
+            f"raise minimum_count to {forgotten + 1:,} or more"
         )
     kept = sorted((-count, word) for word, count in counter.items() if count >= minimum_count)
     if not kept:
         raise InputError(
-            f"no word of the {tokens:,} is seen {minimum_count:,} times; lower minimum_count, or give more text"
+            f"none of the {tokens:,} words occurs {minimum_count:,} times; lower minimum_count, or give more text"
         )
     counts = np.array([-count for count, _ in kept], dtype=np.int64)
     return Vocabulary(words=tuple(word for _, word in kept), counts=counts, tokens=tokens, sentences=number)

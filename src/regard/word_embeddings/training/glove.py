@@ -1,7 +1,7 @@
-"""GloVe (Pennington, Socher and Manning 2014): vectors whose products are the logarithms of counts, by AdaGrad.
+"""GloVe (Pennington, Socher and Manning 2014): vectors whose dot products approximate log co-occurrence counts, by AdaGrad.
 
-The counts are how often words stand near each other. What does not fit into memory goes to sorted files, which are merged; the
-shuffled list of counts that is trained on is a file too.
+Co-occurrence counts that do not fit into memory are written to sorted files, which are merged. The shuffled list of counts for
+training is a file too.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from regard.word_embeddings.store import Matrix
 from regard.word_embeddings.training.corpus import Progress, Report, VectorSettings, Vocabulary, per_second, quiet
 
 BYTES_A_PAIR = 96
-"""That the counting takes for a pair of words at its worst, while two sorted lists become one."""
+"""The most memory per pair of words during counting, reached while two sorted lists are merged."""
 
 _LEAST = 1_000
 
 _FILES_MERGED = 64
-"""At once: each has its part of the memory, and its open file."""
+"""The number of files that are merged at a time; each needs a part of the memory and an open file."""
 
 
 class Pairs(NamedTuple):
-    """Pairs of words and their counts, in rising order of `first * words + second` where first is not above second.
+    """Weighted co-occurrence counts of unordered word pairs, sorted by key.
 
     Arguments:
-        keys: those numbers, (n,) int64.
-        sums: the weighted counts, (n,) float64: of a word with itself once for the two directions.
+        keys: (n,) int64, `first * words + second` with first <= second, ascending.
+        sums: (n,) float64, the weighted counts. For a pair of a word with itself, both directions together are counted once.
     """
 
     keys: NDArray[np.int64]
@@ -47,10 +47,12 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Run:
-    """Pairs in a file.
+    """A sorted file of pairs.
 
     Arguments:
-        level: 0 as counted, 1 more than its parts where it was merged.
+        keys, sums: the paths of the two files.
+        size: the number of pairs.
+        level: 0 for a file written by counting; for a merged file, 1 more than the level of its parts.
     """
 
     keys: Path
@@ -68,21 +70,24 @@ def cooccurrences(
     memory: int,
     report: Report = quiet,
 ) -> tuple[int, Iterator[Pairs]]:
-    """The weighted counts of all pairs of words that are in one sentence at most `window` words apart.
+    """Weighted co-occurrence counts of all word pairs that are at most `window` words apart in a sentence.
 
-    A pair at the distance k counts 1 / k (Pennington et al. 2014, section 4.2). Words without a row are left out before the
-    distances are taken, as GloVe's own program does it.
+    A pair at distance k adds 1 / k to its count (Pennington et al. 2014, section 4.2). Words outside the vocabulary are removed
+    before distances are computed, as in GloVe's own program.
 
     Arguments:
-        rows: the row of each word.
-        scratch: a folder for sorted files.
-        memory: bytes that the arrays may take together.
+        sentences: lists of words.
+        rows: the row of each word in the vocabulary.
+        window: the largest distance, in words.
+        scratch: a folder for temporary files.
+        memory: the most bytes for all arrays together.
+        report: is called with the progress.
 
     Returns:
-        No fewer than the pairs there are, and the pairs, each once, in pieces.
+        An upper bound of the number of pairs, and an iterator of the pairs in sorted pieces, each pair once.
 
     Raises:
-        InputError: for a full disk.
+        InputError: if the disk is full.
 
     >>> import tempfile
     >>> rows = {"a": 0, "b": 1}
@@ -113,7 +118,7 @@ def cooccurrences(
 def _blocks(
     sentences: Iterable[Sequence[str]], rows: Mapping[str, int], size: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32]]]:
-    """Rows of words, and the numbers of their sentences: whole sentences, of `size` words or a few more."""
+    """Blocks of whole sentences with at least `size` words: the row of each word, and the number of its sentence."""
     ids: list[int] = []
     ends: list[int] = []
     for sentence in sentences:
@@ -132,7 +137,7 @@ def _block(ids: list[int], ends: list[int]) -> tuple[NDArray[np.int64], NDArray[
 
 
 def _counted(ids: NDArray[np.int64], numbers: NDArray[np.int32], words: int, window: int) -> Pairs:
-    """The pairs of a block. A key carries the distance in its last bits, so that one sort brings like pairs together."""
+    """The pairs of a block. Keys carry the distance in their lowest bits, so that one sort groups equal pairs."""
     bits = window.bit_length()
     pieces = []
     for distance in range(1, min(window, len(ids) - 1) + 1):
@@ -149,7 +154,7 @@ def _counted(ids: NDArray[np.int64], numbers: NDArray[np.int32], words: int, win
 
 
 def _summed(keys: NDArray[np.int64], sums: NDArray[np.float64]) -> Pairs:
-    """Sorted keys, each once, with the sum of what it had."""
+    """Merge equal keys of a sorted list by adding their sums."""
     if not len(keys):
         return Pairs(keys, sums)
     starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
@@ -158,12 +163,12 @@ def _summed(keys: NDArray[np.int64], sums: NDArray[np.float64]) -> Pairs:
 
 def _merged(lists: Sequence[Pairs]) -> Pairs:
     keys = np.concatenate([each.keys for each in lists])
-    order = np.argsort(keys, kind="stable")  # which takes sorted lists as they are and merges them
+    order = np.argsort(keys, kind="stable")  # the stable sort is fast for a concatenation of sorted lists
     return _summed(keys[order], np.concatenate([each.sums for each in lists])[order])
 
 
 def _append(runs: list[_Run], pieces: Iterable[Pairs], level: int, scratch: Path) -> None:
-    """Write one more file of pairs: `pieces`, one after the other."""
+    """Write `pieces` to a new file of pairs."""
     name = f"{level}-{sum(run.level == level for run in runs)}"
     keys, sums, size = scratch / f"keys-{name}", scratch / f"sums-{name}", 0
     with writing_errors(scratch), keys.open("wb") as to_keys, sums.open("wb") as to_sums:
@@ -175,9 +180,9 @@ def _append(runs: list[_Run], pieces: Iterable[Pairs], level: int, scratch: Path
 
 
 def _merge_full_levels(runs: list[_Run], most: int, scratch: Path) -> None:
-    """Merge each 64 files of one level into a file of the next, so that however long a text is, few are open at once.
+    """Merge every 64 files of one level into one file of the next level, so that few files are open at a time.
 
-    A pair is written once more for every level; a text of 64 * 64 files has two.
+    Each level writes every pair once more; a text with 64 * 64 files has two levels.
     """
     while len(last := [run for run in runs if run.level == runs[-1].level]) == _FILES_MERGED:
         del runs[-len(last) :]
@@ -192,9 +197,9 @@ def _read(run: _Run, start: int, count: int) -> Pairs:
 
 
 def _from_files(runs: Sequence[_Run], most: int) -> Iterator[Pairs]:
-    """The merger of sorted files, half of `most` pairs in memory; the files are removed.
+    """Merge sorted files with `most` / 2 pairs in memory; the files are removed afterwards.
 
-    Of what is read, all is complete up to the smallest of the last keys of those files that continue.
+    The keys that were read are complete up to the smallest of the last keys of the files with more pairs to read.
     """
     size = max(_LEAST, most // (2 * len(runs)))
     places = [0] * len(runs)
@@ -212,13 +217,13 @@ def _from_files(runs: Sequence[_Run], most: int) -> Iterator[Pairs]:
         run.sums.unlink()
 
 
-# The entries of GloVe's training, in an order random.
+# The training entries of GloVe, in random order.
 
 ENTRY = np.dtype([("row", "<i4"), ("column", "<i4"), ("count", "<f4")])
-"""X_ij: the word i, the word j of its context, and the count, above 0."""
+"""X_ij: the word i, the context word j, and the count, which is above 0."""
 
 BYTES_AN_ENTRY = 64
-"""That the shuffling takes for an entry at its worst."""
+"""The most memory per entry during shuffling."""
 
 _MOST_FILES = 256
 
@@ -226,18 +231,23 @@ _MOST_FILES = 256
 def shuffled(
     pieces: Iterable[Pairs], words: int, *, most: int, scratch: Path, memory: int, generator: np.random.Generator
 ) -> NDArray[np.void]:
-    """Both directions of all pairs as entries, shuffled, and mapped from a file.
+    """The entries of both directions of all pairs, shuffled, memory-mapped from a file.
 
-    The entries are dealt to as many files as make each fit into memory, and these are shuffled one by one.
+    The entries are distributed at random to several files, each of which fits into memory and is then shuffled.
 
     Arguments:
-        words: by which the keys of the pairs are made.
-        most: no fewer than there are pairs.
-        scratch: the folder of the file.
-        memory: bytes that the arrays may take together.
+        pieces: the pairs.
+        words: the number of words, which the keys of the pairs were computed with.
+        most: an upper bound of the number of pairs.
+        scratch: a folder for temporary files.
+        memory: the most bytes for all arrays together.
+        generator: random number generator.
+
+    Returns:
+        (n,) array of dtype `ENTRY`.
 
     Raises:
-        InputError: for a full disk.
+        InputError: if the disk is full.
     """
     parts = int(min(_MOST_FILES, max(1, -(-2 * most * BYTES_AN_ENTRY // memory))))
     paths = [scratch / f"part-{number}" for number in range(parts)]
@@ -263,7 +273,7 @@ def shuffled(
 
 def _both_directions(pairs: Pairs, words: int) -> NDArray[np.void]:
     first, second = np.divmod(pairs.keys, words)
-    once = first == second  # a word near itself is in the context of either, and has one entry
+    once = first == second  # a word with itself has one entry, with the counts of both directions
     entries = np.empty(2 * len(first), dtype=ENTRY)
     entries["row"] = np.concatenate([first, second])
     entries["column"] = np.concatenate([second, first])
@@ -277,20 +287,20 @@ def _both_directions(pairs: Pairs, words: int) -> NDArray[np.void]:
 MIB = 1 << 20
 
 FEWEST_BATCHES = 100
-"""In an epoch: few entries in one batch would be one large step."""
+"""The fewest batches per epoch; otherwise all entries of a small text would be one large step."""
 
 _TOGETHER = 2_048
-"""Products that are taken at once, so that what they are taken of stays in the processor's cache."""
+"""The number of dot products that are computed at a time, so that their inputs stay in the processor's cache."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GloveTables:
-    """What is learned.
+    """The learned parameters.
 
     Arguments:
-        words, contexts: w and w~, (N, W) float32.
-        word_biases, context_biases: b and b~, (N,) float32.
-        costs: of each epoch, the mean of f(X) (w w~ + b + b~ - log X)^2 / 2 as it was met.
+        words, contexts: (N, W) float32, the word vectors w and the context vectors w~.
+        word_biases, context_biases: (N,) float32, the biases b and b~.
+        costs: for each epoch the mean over entries of f(X) (w w~ + b + b~ - log X)^2 / 2, each computed before its update.
     """
 
     words: Matrix
@@ -307,10 +317,10 @@ class GloveTables:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """One side: its parameters, and the sums of their squared gradients.
+    """The parameters of words or of contexts, and their AdaGrad accumulators (sums of squared gradients).
 
-    A row is a vector, its bias and a 1, or a vector, a 1 and its bias, so that the product of two rows has both biases in it. The
-    1 has an infinite sum, and stays.
+    A row is (vector, bias, 1) in one table and (vector, 1, bias) in the other, so that the dot product of two rows includes both
+    biases. The accumulator of the constant 1 is infinite, so it never changes.
     """
 
     rows: Tensor
@@ -326,14 +336,14 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """What a batch has of one table.
+    """The rows of one table in a batch of B entries, U of them different.
 
     Arguments:
-        ids: the different rows, (U,).
-        local: which of them each entry has, (B,).
-        order: the entries by row, (B,).
-        starts: where in this order each row begins, (U,).
-        counts: how many entries it has, (U, 1).
+        ids: (U,), the different rows.
+        local: (B,), the index into `ids` of each entry.
+        order: (B,), the entries sorted by row.
+        starts: (U,), the position in `order` where each row begins.
+        counts: (U, 1), the number of entries of each row.
     """
 
     ids: Tensor
@@ -351,11 +361,17 @@ def glove_tables(
     scratch: Path,
     report: Report = quiet,
 ) -> tuple[GloveTables, dict[str, Any]]:
-    """What GloVe learns of a text, and how many counts there were, how fast they were made and learned, and the cost at the end.
+    """Count co-occurrences in a text and train GloVe on them.
 
     Arguments:
-        vocabulary: of the text.
-        scratch: an empty folder.
+        sentences: lists of words.
+        vocabulary: the vocabulary of the text.
+        settings: the settings of training.
+        scratch: an empty folder for temporary files.
+        report: is called with the progress.
+
+    Returns:
+        The learned parameters; and the number of counts, the speed of counting and of training, and the final cost.
 
     Raises:
         InputError: as `train_vectors`.
@@ -386,21 +402,24 @@ def train_glove(
     report: Report = quiet,
     dtype: torch.dtype = torch.float32,
 ) -> GloveTables:
-    """The minimum of the sum over X_ij > 0 of f(X_ij) (w_i w~_j + b_i + b~_j - log X_ij)^2, by AdaGrad.
+    """Minimize the sum over X_ij > 0 of f(X_ij) (w_i w~_j + b_i + b~_j - log X_ij)^2 by AdaGrad.
 
-    As in GloVe's own program an accumulator starts at 1, a step divides by the root of the accumulator as it was before it, and
-    all parameters are sampled evenly from -0.5 to 0.5 over the width. Entries are taken in batches. A row that a batch has once
-    moves exactly as there. Of one that it has c times the c gradients are taken at one place, and divided by the root of the mean
-    of the accumulators that the c would have met.
+    As in GloVe's own program, accumulators start at 1, a step divides by the square root of the accumulator before the step,
+    and parameters are initialised uniformly from -0.5 / (W + 1) to 0.5 / (W + 1). Entries are processed in batches. A row that
+    occurs once in a batch is updated exactly as in that program. If a row occurs c times, its c gradients are computed at the
+    same parameters, and their sum is divided by the square root of the mean of the accumulators that c single steps would
+    have used.
 
     Arguments:
-        entries: of the type `ENTRY`, in memory or a file, in the order in which they are cut into batches; the batches come in a
-            new order in every epoch.
-        words: N.
-        dtype: of the sums.
+        entries: (n,) array of dtype `ENTRY`, in memory or memory-mapped. It is cut into batches in this order; each epoch
+            processes the batches in a new random order.
+        words: N, the number of words.
+        settings: the settings of training.
+        report: is called with the progress.
+        dtype: the dtype of parameters and accumulators.
 
     Raises:
-        InputError: where there are no entries, or the learning rate is so high that numbers overflow.
+        InputError: for no entries, or if numbers overflow because the learning rate is too high.
     """
     if not len(entries):
         raise InputError("no two words are near each other in the text; give sentences of two words or more")
@@ -429,7 +448,7 @@ def train_glove(
 
 
 def weights(counts: Tensor, settings: VectorSettings) -> Tensor:
-    """f: how much each count matters.
+    """GloVe's weighting function f of counts X; the same shape as `counts`.
 
     >>> weights(torch.tensor([1.0, 50.0, 500.0]), VectorSettings(method="glove", power=1.0)).tolist()
     [0.009999999776482582, 0.5, 1.0]
@@ -444,10 +463,10 @@ def weights(counts: Tensor, settings: VectorSettings) -> Tensor:
 def _table(words: int, width: int, generator: np.random.Generator, bias: int, dtype: torch.dtype) -> _Table:
     rows = torch.ones(words, width + 2, dtype=dtype)
     squares = torch.full((words, width + 2), float("inf"), dtype=dtype)
-    drawn = (generator.random((words, width + 1), dtype=np.float32) - 0.5) / (
+    sampled = (generator.random((words, width + 1), dtype=np.float32) - 0.5) / (
         width + 1
-    )  # the program counts the bias in
-    for columns, part in ((slice(width), drawn[:, :width]), ([width + 2 + bias], drawn[:, width:])):
+    )  # the program includes the bias in the width
+    for columns, part in ((slice(width), sampled[:, :width]), ([width + 2 + bias], sampled[:, width:])):
         rows[:, columns] = torch.from_numpy(part).to(dtype)
         squares[:, columns] = 1.0
     return _Table(rows, squares, bias)
@@ -471,7 +490,7 @@ def _side(ids: NDArray[np.int32]) -> _Side:
 
 
 def _update(left: _Table, right: _Table, batch: NDArray[np.void], settings: VectorSettings) -> float:
-    """One step on both tables; the sum of the entries' costs."""
+    """Update both tables for one batch; returns the sum of the entries' costs before the update."""
     dtype = left.rows.dtype
     counts = torch.from_numpy(np.array(batch["count"])).to(dtype)
     one, other = _side(batch["row"]), _side(batch["column"])
@@ -492,7 +511,7 @@ def _update(left: _Table, right: _Table, batch: NDArray[np.void], settings: Vect
 
 
 def _taken(table: Tensor, ids: Tensor) -> Tensor:
-    """Rows of a table; by numpy, which is the faster at this."""
+    """Rows of a table; NumPy is faster than PyTorch here."""
     return torch.from_numpy(table.numpy().take(ids.numpy(), axis=0))
 
 
@@ -501,7 +520,7 @@ def _put(table: Tensor, ids: Tensor, rows: Tensor) -> None:
 
 
 def _products(lefts: Tensor, one: Tensor, rights: Tensor, other: Tensor) -> Tensor:
-    """The product of the rows of every entry, (B,)."""
+    """The dot product of the two rows of each entry, (B,)."""
     found = torch.empty(len(one), dtype=lefts.dtype)
     for start in range(0, len(one), _TOGETHER):
         here = slice(start, start + _TOGETHER)
@@ -511,11 +530,11 @@ def _products(lefts: Tensor, one: Tensor, rights: Tensor, other: Tensor) -> Tens
 
 
 def _sums(mine: _Side, of: _Side, theirs: Tensor, pull: Tensor, settings: VectorSettings) -> tuple[Tensor, Tensor]:
-    """For each row of a side, (U, W + 2): the sum of its entries' gradients times the learning rate, and of their squares."""
+    """For each row of a side: the sums of g and of g^2 over its entries, each (U, W + 2), with g = learning rate * gradient."""
     local, factors, rate = of.local[mine.order], pull[mine.order], settings.learning_rate
     if (
         float(pull.abs().max()) * max(map(abs, map(float, theirs.aminmax()))) > settings.clip
-    ):  # one by one, since each is clipped
+    ):  # some gradients may need clipping, so compute them one by one
         each = (factors[:, None] * theirs[local]).clamp_(-settings.clip, settings.clip).mul_(rate)
         rows = torch.repeat_interleave(mine.counts[:, 0])
         empty = each.new_zeros(len(mine.ids), each.shape[1])

@@ -1,4 +1,4 @@
-"""From text to word vectors: `train_vectors` for all methods; skip-gram, CBoW and fastText are trained by gensim."""
+"""Training word embeddings on text: `train_vectors` for all methods. Skip-gram, CBoW and fastText are trained by gensim."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def train_vectors(
     scratch: Path | str | None = None,
     report: Report = quiet,
 ) -> WordVectors:
-    """Vectors of the words of a text, the commonest first.
+    """Train word embeddings on a text.
 
     Arguments:
-        sentences: lists of words, which are gone through several times: a list, or what `sentences` of this package reads.
-        settings: skip-gram as published if None.
-        name: what messages and tables call the vectors.
-        scratch: a folder for data that does not fit in memory; None = the system's temporary folder. Its files are removed.
-        report: is called with how far it is.
+        sentences: lists of words. They are read several times, so give a list, or a `Corpus` from `sentences` in this package.
+        settings: the method and its settings; None for skip-gram with its published defaults.
+        name: the name of the vectors in messages and tables.
+        scratch: a folder for data that does not fit in memory; None for the system's temporary folder. Its files are removed.
+        report: is called with the progress.
 
     Returns:
-        The vectors, with counts, for fastText the parts of words, and as `metadata` the settings, the text, seconds, words per
-        second and versions.
+        The word embeddings, the most frequent words first, with counts and, for fastText, n-gram vectors. The `metadata` has
+        the settings, the text, seconds, words per second and package versions.
 
     Raises:
-        InputError: for text that cannot be read, or has too little in it; where gensim is needed and missing; for a full disk.
+        InputError: if the text cannot be read or is too short, gensim is needed but not installed, or the disk is full.
 
     >>> text = [["the", "cat", "sat"], ["the", "dog", "sat"]] * 20
     >>> vectors = train_vectors(text, VectorSettings(method="glove", width=4, minimum_count=1))
@@ -59,14 +59,14 @@ def train_vectors(
     """
     settings = settings if settings is not None else VectorSettings()
     if isinstance(sentences, Iterator):
-        raise InputError("the sentences can be gone through once and are needed several times; give a list of them")
+        raise InputError("the sentences are an iterator, which can be read only once; give a list of sentences")
     with (
         writing_errors(Path(scratch or tempfile.gettempdir())),
         scratch_folder(scratch or tempfile.gettempdir(), "regard-vectors-") as folder,
     ):
         began = time.monotonic()
         kept = sentences
-        if isinstance(sentences, Corpus) and sentences.tokenisation == "words":  # finding words takes time
+        if isinstance(sentences, Corpus) and sentences.tokenisation == "words":  # tokenising is slow, so do it once
             kept = _Kept(path=folder / "words", sentences=sentences)
         vocabulary = count_words(kept, settings.minimum_count, report=report)
         counted = time.monotonic()
@@ -108,7 +108,7 @@ def _word2vec(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Kept:
-    """Sentences that are written down when they are gone through for the first time, and read from there afterwards."""
+    """Sentences that are cached in a file by the first iteration and read from it afterwards."""
 
     path: Path
     sentences: Iterable[Sequence[str]]
@@ -136,20 +136,20 @@ def _version(package: str) -> str | None:
 # Skip-gram, CBoW and fastText with negative sampling, by gensim.
 
 LEAST_RATE = 1e-4
-"""Of the learning rate, where it ends."""
+"""The final learning rate as a share of the initial one."""
 
 _BATCH_WORDS = 10_000
 _FEWEST_BATCHES = 200
-"""Between two the learning rate falls: a small text is cut into so many in each pass."""
+"""The fewest batches per pass; the learning rate changes only between batches, so a small text needs small ones."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trained:
-    """A model of gensim's, and what its training saw.
+    """A trained gensim model.
 
     Arguments:
-        model: `wv.vectors` are the word vectors in the order of the vocabulary, `syn1neg` those of the contexts.
-        trained_words: words that were left when rare ones and those that subsampling dropped were out, over all epochs.
+        model: its `wv.vectors` are the word vectors in the order of the vocabulary, its `syn1neg` the context vectors.
+        trained_words: the number of words trained on over all epochs, without rare words and words dropped by subsampling.
     """
 
     model: Any
@@ -159,17 +159,24 @@ class Trained:
 def train_word2vec(
     sentences: Iterable[Sequence[str]], vocabulary: Vocabulary, settings: VectorSettings, *, report: Report = quiet
 ) -> Trained:
-    """Skip-gram with negative sampling, CBoW, or skip-gram over the parts of words (Mikolov et al. 2013; Bojanowski et al. 2017).
+    """Train skip-gram, CBoW or fastText with negative sampling (Mikolov et al. 2013; Bojanowski et al. 2017).
 
-    Maximised for each word I and each word O near it is log σ(v'_O v_I) + Σ_k log σ(-v'_k v_I) over `negative` words k sampled
-    by their counts to the power of `noise_exponent`. In CBoW v_I is the mean of the vectors near O, each of which gets the
-    whole error. In fastText it is the mean of the word's own row and those of its parts.
+    The objective for each word I and each word O in its window is to maximize
+
+        log σ(v'_O v_I) + Σ_k log σ(-v'_k v_I)
+
+    over `negative` words k, sampled in proportion to count^`noise_exponent`. In CBoW, v_I is the mean of the vectors of the words
+    around O, each of which receives the whole gradient. In fastText, v_I is the mean of the word's own vector and those of its
+    n-grams.
 
     Arguments:
-        sentences: can be gone through several times.
+        sentences: lists of words; must be iterable several times.
+        vocabulary: the vocabulary of the text.
+        settings: the settings of training.
+        report: is called with the progress.
 
     Raises:
-        InputError: where gensim is not installed, and whatever going through the sentences raises.
+        InputError: if gensim is not installed, or vectors overflow; and any error of iterating over the sentences.
     """
     try:
         from gensim.models import FastText, Word2Vec
@@ -181,7 +188,7 @@ def train_word2vec(
     given: dict[str, Any] = {
         "vector_size": settings.width,
         "window": settings.window,
-        "min_count": 1,  # the vocabulary has no others
+        "min_count": 1,  # the vocabulary already has only frequent words
         "epochs": settings.epochs,
         "alpha": settings.learning_rate,
         "min_alpha": settings.learning_rate * LEAST_RATE,
@@ -191,7 +198,7 @@ def train_word2vec(
         "sample": settings.subsample,
         "ns_exponent": settings.noise_exponent,
         "sg": int(settings.method != "cbow"),
-        "sorted_vocab": 0,  # it is sorted
+        "sorted_vocab": 0,  # already sorted
         "batch_words": max(100, min(_BATCH_WORDS, vocabulary.tokens // _FEWEST_BATCHES)),
     }
     if settings.method == "fasttext":
@@ -212,9 +219,10 @@ def train_word2vec(
 
 
 class _Stream:
-    """The sentences once more for every epoch, with reports.
+    """The sentences for each epoch, with progress reports.
 
-    gensim reads them in a thread, and would wait for ever if that ended by an error: so the error is kept, and the text ends.
+    gensim reads them in a thread, and would wait forever if an exception ended that thread. So an exception is stored, and the
+    iteration ends.
     """
 
     def __init__(self, sentences: Iterable[Sequence[str]], tokens: int, epochs: int, report: Report) -> None:
@@ -225,13 +233,13 @@ class _Stream:
     def __iter__(self) -> Iterator[list[str]]:
         self._epoch += 1
         stage = f"epoch {self._epoch} of {self._epochs}"
-        done = told = 0
+        done = reported = 0
         try:
             for sentence in self._sentences if self.error is None else ():
                 yield list(sentence)
                 done += len(sentence)
-                if done - told >= _BATCH_WORDS or done == self._tokens:
-                    told = done
+                if done - reported >= _BATCH_WORDS or done == self._tokens:
+                    reported = done
                     self._report(Progress(stage, done, self._tokens, "words"))
         except Exception as error:
             self.error = error
