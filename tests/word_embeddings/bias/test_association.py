@@ -159,10 +159,10 @@ def test_a_word_that_small_letters_put_in_both_targets_is_refused(drawn, make_te
     """Rose, a name, and rose, a flower, have one vector in lower-cased vectors; s would count it for both."""
     x, y, a, b = _sets(drawn)
     with pytest.raises(
-        InputError, match="test 'made': 'x0' is found for words of both x and y; leave it out of one, or"
+        InputError, match="test 'made': words of both x and y are looked up as 'x0'; leave it out of one, or"
     ):
         association_test(drawn, make_test(x, [*y, "X0"], a, b))
-    with pytest.raises(InputError, match="'a0' is found for words of both a and b"):
+    with pytest.raises(InputError, match="words of both a and b are looked up as 'a0'"):
         association_test(drawn, make_test(x, y, a, [*b, "A0"]))
     assert association_test(drawn, make_test(x, [*y, "X0"], a, b), case="exact").missing == ("X0",)
 

@@ -120,7 +120,7 @@ def test_lists_say_what_they_leave_out(place):
     (place / "jobs.txt").write_text("w3\n")
     none = object_of(run("bias", place / "made.vec", *asked, "--weat", place / "tests", "--json"))["audits"][0]
     assert none["direction"] is None
-    assert "of the 1 occupations all that have a vector are specific; give others" in none["skipped"][0]
+    assert "of the 1 occupations, all that have a vector are specific; give others" in none["skipped"][0]
 
 
 def test_the_same_test_in_two_files_is_made_once(place):
@@ -343,7 +343,7 @@ def test_the_page_has_the_lists_that_were_given(place):
     assert found.stderr.count(said) == 1
     assert f"made.vec, copy.vec: {said}" in found.stderr
     page = (place / "page.html").read_text()
-    for part in (said, "The 10 at either end of 30.", "he : x = she : ?, 12 of 19", "19 occupations", ">format<"):
+    for part in (said, "The 10 from each end of 30.", "he : x = she : ?, 12 of 19", "19 occupations", ">format<"):
         assert part in page
     assert "came about" not in page
     assert "a specific word, which the direct bias leaves out" in page

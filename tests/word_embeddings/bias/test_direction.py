@@ -57,7 +57,7 @@ def test_pairs_that_have_no_vectors_are_left_out_and_named(planted):
     found = bias_subspace(planted, [("Mary", "John"), ("she", "Him"), *PAIRS])
     assert found.sets == tuple(PAIRS)
     assert found.missing == ("Mary", "John", "Him")
-    with pytest.raises(InputError, match="planted: no pair of the 1 has vectors of both"):
+    with pytest.raises(InputError, match="planted: none of the 1 pairs has vectors for both"):
         bias_subspace(planted, [("Mary", "John")])
     with pytest.raises(InputError, match="differ in 1 directions, and components is 2"):
         bias_subspace(planted, [("she", "he")], components=2)
@@ -153,7 +153,7 @@ def test_clusters_survive_debiasing(planted):
     matrix[:, 1] = 0  # what betrayed the sides
     assert cluster_test(after.with_matrix(matrix), planted, subspace, leave_out=specific).accuracy < 0.75
     assert {*found.positive}.isdisjoint(found.negative)
-    with pytest.raises(InputError, match="have other words"):
+    with pytest.raises(InputError, match="have different words"):
         cluster_test(after.first(50), planted, subspace)
 
 
@@ -237,17 +237,17 @@ def test_word_lists_are_json_or_lines(tmp_path):
     [
         ("", "has no words"),
         ("[]", "has no words"),
-        ('{"a": 1}', "is no JSON list"),
+        ('{"a": 1}', "is not a JSON list"),
         (
             '[["she"]]',
-            "entry 1: is 'she'; give two words or more that differ: a line such as woman man, or JSON such as",
+            "entry 1: is 'she'; give at least two different words: a line such as woman man, or JSON such as",
         ),
         ("woman man\n\nshe\n", "line 3: is 'she'; give two words"),
-        ("# pairs\nwoman man # gender\n", "line 2: has a # behind its words; give a comment a line of its own"),
-        ('[["she", "she"]]', "give two words or more that differ"),
+        ("# pairs\nwoman man # gender\n", "line 2: has a # after its words; put the comment on its own line"),
+        ('[["she", "she"]]', "give at least two different words"),
         ("[[1, 2]]", "give a word, or a list of words"),
         ("[", "is not JSON"),
-        ("\udcff", "is no UTF-8 text"),
+        ("\udcff", "is not UTF-8 text"),
     ],
 )
 def test_word_lists_that_cannot_be_used_are_refused(tmp_path, content, says):
@@ -276,8 +276,8 @@ def test_comments_are_no_words_and_repeated_pairs_are_said(tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("nurse\npolice officer\n", "line 2: has the words 'police' and 'officer'; give one word a line"),
-        ('[["woman", "man"]]', "entry 1: has the words 'woman' and 'man'; give one word a line"),
+        ("nurse\npolice officer\n", "line 2: has the words 'police' and 'officer'; give one word per line"),
+        ('[["woman", "man"]]', "entry 1: has the words 'woman' and 'man'; give one word per line"),
     ],
 )
 def test_a_list_of_words_with_two_in_an_entry_is_refused(tmp_path, content, says):

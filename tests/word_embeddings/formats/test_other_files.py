@@ -69,7 +69,7 @@ def test_places_without_vectors(tmp_path):
     with pytest.raises(InputError, match=r"without regard\.json"):
         read_vectors(tmp_path)
     (tmp_path / "regard.json").write_text('{"kind": "model"}')
-    with pytest.raises(InputError, match="something else than word vectors"):
+    with pytest.raises(InputError, match="is not a folder of word vectors"):
         read_vectors(tmp_path)
     with pytest.raises(InputError, match="limit is 0"):
         read_vectors(tmp_path, limit=0)
@@ -93,7 +93,7 @@ def test_bytes_after_the_end_are_refused(tmp_path, kind):
     write_vectors(VECTORS, tmp_path / "a", kind)
     with (tmp_path / "a").open("ab") as file:
         file.write(b"more 1 2 3 4\n")
-    with pytest.raises(InputError, match=r"goes on after|promises 3 words, and 4 follow"):
+    with pytest.raises(InputError, match=r"continues after|declares 3 words, and 4 follow"):
         read_vectors(tmp_path / "a")
 
 
@@ -101,7 +101,7 @@ def test_gzip_data_that_was_cut_or_changed_is_refused(tmp_path):
     write_vectors(VECTORS, tmp_path / "a.txt.gz")
     content = (tmp_path / "a.txt.gz").read_bytes()
     (tmp_path / "b").write_bytes(content[:-9])
-    with pytest.raises(InputError, match="cut short"):
+    with pytest.raises(InputError, match="truncated"):
         read_vectors(tmp_path / "b")
     (tmp_path / "b").write_bytes(content[:-6] + b"xxxxxx")
     with pytest.raises(InputError, match="corrupt"):

@@ -61,11 +61,11 @@ def test_only_line_feeds_end_lines_and_only_ascii_spaces_end_words(tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b"bad 1 2 x3", "'x3' is no number"),
-        (b"bad 1 2 1_0", "'1_0' is no number"),
-        (b"bad 1 nan 2", "nan is no finite number"),
-        (b"bad 1 -inf 2", "-inf is no finite number"),
-        (b"bad 1 1e39 2", "1e39 is no finite number"),
+        (b"bad 1 2 x3", "'x3' is not a number"),
+        (b"bad 1 2 1_0", "'1_0' is not a number"),
+        (b"bad 1 nan 2", "nan is not a finite float32 number"),
+        (b"bad 1 -inf 2", "-inf is not a finite float32 number"),
+        (b"bad 1 1e39 2", "1e39 is not a finite float32 number"),
         (b"bad 1 2", "has 2 numbers after its word, and 3 are needed"),
         (b"bad 0.1 0.2 0.3 0.4", "has 4 numbers after its word, and 3 are needed"),
         (b" 1 2 3", "no word"),

@@ -235,7 +235,7 @@ def _test_rows(tests: Sequence[Association]) -> list[tuple[str, ...]]:
         rows.append(
             (
                 *(each.test, " / ".join(each.targets), " / ".join(each.attributes), "+".join(map(str, each.sizes))),
-                *(f"{each.effect_size:.2f}", each.permutation.said, each.permutation.extent),
+                *(f"{each.effect_size:.2f}", each.permutation.p_text, each.permutation.extent),
                 str(len(each.missing) or ""),
             )
         )
@@ -319,7 +319,7 @@ def debias(
         read_word_sets,
         read_words,
     )
-    from regard.word_embeddings.bias.lists import Presence, said_missing
+    from regard.word_embeddings.bias.lists import Presence, missing_words_note
     from regard.word_embeddings.evaluation import read_analogies, read_similarity
     from regard.word_embeddings.evaluation.similarity import known_case
     from regard.word_embeddings.files import checked_kind, kind_like, read_vectors, write_vectors
@@ -376,7 +376,7 @@ def debias(
     sentences = [
         each
         for name, words in lists.items()
-        for each in said_missing(f"words of --{name}", missing[name], len({*words}))
+        for each in missing_words_note(f"words of --{name}", missing[name], len({*words}))
     ]
     _print_effects(effects, sentences)
 
@@ -414,7 +414,7 @@ def _changed_test_rows(tests: Sequence[AssociationChange]) -> list[tuple[str, ..
             (
                 *(after.test, " / ".join(after.targets), " / ".join(after.attributes), "+".join(map(str, after.sizes))),
                 f"{before.effect_size:.2f} -> {after.effect_size:.2f}",
-                f"{before.permutation.said} -> {after.permutation.said}",
+                f"{before.permutation.p_text} -> {after.permutation.p_text}",
                 after.permutation.extent,
             )
         )

@@ -1,4 +1,4 @@
-"""Association tests of words (WEAT and WEFAT: Caliskan, Bryson and Narayanan 2017) and of sentences (SEAT: May et al. 2019)."""
+"""Association tests for words (WEAT, WEFAT: Caliskan, Bryson and Narayanan 2017) and sentences (SEAT: May et al. 2019)."""
 
 from __future__ import annotations
 
@@ -20,32 +20,33 @@ from regard.word_embeddings.store import Matrix, WordVectors
 
 Numbers = NDArray[np.float64]
 Embed = Callable[[Sequence[str]], NDArray[np.floating]]
-"""From n texts to their vectors, (n, W)."""
+"""A function from n texts to their vectors, (n, W)."""
 
 ROUNDING = 1e-6
-"""Where no association is larger, all are what the rounding of float32 leaves of cosines that are equal."""
+"""If no association is larger, all are rounding errors of equal float32 cosines."""
 EXACT_BELOW = 200_000_000_000
-"""Partitions: up to 20 + 20 words all are counted."""
+"""The most partitions that are counted exactly; enough for 20 + 20 words."""
 
 SAMPLES = 100_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Association:
-    """What an association test found.
+    """The result of an association test.
 
     Arguments:
-        test: its name.
-        targets, attributes: what X, Y and A, B are called.
-        words: of X, Y, A and B that took part, as the vectors have them.
-        effect_size: d = (mean over X of s - mean over Y of s) / deviation of s over both; nan where all s are alike, or 0 but
-            for the rounding of float32, as debiasing may leave them: d would be large whatever the vectors say.
-        ddof: 0 where that deviation is the population's, 1 where it is the sample's.
-        statistic: sum over X of s - sum over Y of s; its sign says nothing where the lists have different sizes, and d's does.
-        permutation: how probable one as large is under random partitions of the target words: p, one-sided.
-        associations: s(w, A, B) of every target word that took part.
+        test: the name of the test.
+        targets, attributes: the names of X and Y, and of A and B.
+        words: the words of X, Y, A and B that were used, in the spelling of the vectors.
+        effect_size: d = (mean over X of s - mean over Y of s) / standard deviation of s over both. nan if all s are equal, or 0
+            except for rounding errors of float32, as after debiasing, when d would be large but meaningless.
+        ddof: 0 for the population's standard deviation, 1 for the sample's.
+        statistic: sum over X of s - sum over Y of s. Its sign is only meaningful if X and Y have equally many words; that of d
+            always is.
+        permutation: the one-sided p-value of the statistic under random partitions of the target words.
+        associations: s(w, A, B) of every target word that was used.
         missing: words of the lists that have no vector.
-        cautions: what this does not show.
+        cautions: sentences on what this does not show.
     """
 
     test: str
@@ -62,7 +63,7 @@ class Association:
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """How many words of X, Y, A and B took part."""
+        """The numbers of words of X, Y, A and B that were used."""
         first, second, one, other = map(len, self.words)
         return first, second, one, other
 
@@ -105,28 +106,31 @@ def association_test(
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> Association:
-    """How much nearer X is to A, and Y to B, than the other way round (Caliskan et al. 2017).
+    """The Word Embedding Association Test (WEAT): is X closer to A and Y closer to B than vice versa (Caliskan et al. 2017)?
 
         s(w, A, B) = mean over a in A of cos(w, a) - mean over b in B of cos(w, b)
-        d          = (mean over X of s - mean over Y of s) / deviation of s over X and Y
-        p          = the share of partitions of X and Y, into as many words as these have, that differ as much or more
+        d          = (mean over X of s - mean over Y of s) / standard deviation of s over X and Y
+        p          = the share of partitions of X and Y into sets of the same sizes whose difference is at least as large
 
-    Words without a vector, or with one of zeros, are left out, and the result says which. The published test has equally many
-    words in X and in Y. Where those that are left are not, all of them still take part: means and partitions do not need equal
-    numbers, and which words to drop would be arbitrary. The result then has a caution that says so.
+    Words without a vector, or with a zero vector, are left out and listed in the result. In the published test X and Y have
+    equally many words. If they do not after leaving words out, all remaining words are used: means and partitions do not need
+    equal numbers, and any choice of words to drop would be arbitrary. The result then has a caution about it.
 
     Arguments:
-        ddof: of the deviation. 0, the population's, is the default, with which |d| is 2 at most where X and Y have equally many
-            words; published figures have either, and at 8 + 8 words d is larger by a factor of 1.033 with 0 than with 1.
-        case: how words are found: `lower`, as they are written, or else in lower case; `exact`; or `ignore`, the first word of
-            the table that differs in capitals at most.
-        exact_below: count all partitions where there are at most so many, as there are up to 20 + 20 words; else sample
-            `samples` of them, and p = (r + 1) / (samples + 1), of which r differ as much.
-        seed: of the sampling.
+        vectors: the word embeddings.
+        test: the four lists of words.
+        ddof: 0 for the population's standard deviation, with which |d| <= 2 if X and Y have equally many words; 1 for the
+            sample's. Publications use either; with 8 + 8 words, d is larger by a factor of 1.033 with 0 than with 1.
+        case: how words are looked up: `lower` (unchanged, or else in lower case), `exact` (unchanged), or `ignore` (the first
+            word of the table that is equal except for case).
+        exact_below: count all partitions if there are at most this many (the default suffices for 20 + 20 words); else sample
+            `samples` partitions, and p = (r + 1) / (samples + 1), where r of them have a difference at least as large.
+        samples: the number of sampled partitions.
+        seed: seed of the sampling.
 
     Raises:
-        InputError: for a ddof other than 0 and 1, an unknown case, where fewer than two words of a set of targets, or none of a
-            set of attributes, have vectors, or where one vector is found for words of both.
+        InputError: for another ddof or an unknown case; if a set of targets has fewer than two words with vectors, or a set of
+            attributes none; and if words of two opposite sets have the same vector.
 
     >>> from regard.word_embeddings.bias import NamedWords
     >>> vectors = WordVectors(
@@ -151,11 +155,11 @@ def association_test_of_texts(
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> Association:
-    """The same with the vectors that a model gives to whole texts, such as sentences made of templates (May et al. 2019).
+    """The association test with embeddings of whole texts, such as sentences made from templates (SEAT; May et al. 2019).
 
     Arguments:
-        embed: from texts to vectors, such as `regard.load(folder, task="sentence_embedding").embed`; called once.
-        others: as for `association_test`.
+        embed: a function from texts to vectors, such as `regard.load(folder, task="sentence_embedding").embed`; called once.
+        test, ddof, exact_below, samples, seed: as for `association_test`.
 
     Raises:
         InputError: as `association_test`.
@@ -163,17 +167,17 @@ def association_test_of_texts(
     texts = test.words
     found = np.asarray(embed(list(texts)), dtype=np.float32)
     if found.ndim != 2 or len(found) != len(texts):
-        raise InputError(f"{len(texts)} texts became vectors of the shape {found.shape}; give one row for each text")
+        raise InputError(f"`embed` returned the shape {found.shape} for {len(texts)} texts; it must return one row per text")
     vectors = WordVectors(words=texts, matrix=found, name="the model")
     made = _tested(Presence(vectors, "exact"), test, ddof=ddof, exact_below=exact_below, samples=samples, seed=seed)
     return replace(made, cautions=(*made.cautions, cautions.SENTENCES))
 
 
 def word_associations(words: Numbers, first: Numbers, second: Numbers) -> Numbers:
-    """s(w, A, B) of each word, (n,): its mean cosine with A minus its mean cosine with B.
+    """The association s(w, A, B) of each word, (n,): its mean cosine with A minus its mean cosine with B.
 
     Arguments:
-        words, first, second: (n, W), (a, W) and (b, W), of any length but 0.
+        words, first, second: (n, W), (a, W) and (b, W), the vectors of the words, of A and of B; not zero.
 
     >>> word_associations(np.array([[2.0, 0.0]]), np.array([[1.0, 0.0]]), np.array([[0.0, 1.0], [0.0, -1.0]])).tolist()
     [1.0]
@@ -183,7 +187,11 @@ def word_associations(words: Numbers, first: Numbers, second: Numbers) -> Number
 
 
 def effect_size(first: Numbers, second: Numbers, ddof: int = 0) -> float:
-    """D of the associations of X and of Y; nan where all are alike.
+    """The effect size d of the associations of X and of Y; nan if all associations are equal.
+
+    Arguments:
+        first, second: the associations of the words of X, (m,), and of Y, (n,).
+        ddof: 0 for the population's standard deviation, 1 for the sample's.
 
     Raises:
         InputError: for a ddof other than 0 and 1.
@@ -214,14 +222,14 @@ def _tested(
         if len(found) < least:
             raise InputError(
                 f"test {test.name!r}: {here.name} has {len(found)} of the {len(words.words)} words of {words.name}, and "
-                f"{least} are needed; leave the test out, or give vectors of more words"
+                f"at least {least} are needed; leave the test out, or give vectors with more words"
             )
     for (one_set, other_set), sides in ((test.targets, (first, second)), (test.attributes, (one, other))):
         both = next((word for word in sides[0] if word in set(sides[1])), None)
         if both is not None:
             raise InputError(
-                f"test {test.name!r}: {both!r} is found for words of both {one_set.name} and {other_set.name}; leave it out of "
-                "one, or look words up as they are written (case exact)"
+                f"test {test.name!r}: words of both {one_set.name} and {other_set.name} are looked up as {both!r}; leave it out "
+                "of one, or use case exact"
             )
     values = word_associations(here.vectors_of((*first, *second)), here.vectors_of(one), here.vectors_of(other))
     if np.abs(values).max() < ROUNDING:
@@ -257,28 +265,28 @@ def _cautions(permutation: Permutation, first: int, second: int, *, alike: bool)
     return tuple(found)
 
 
-# The one-sided permutation test: how many partitions of the targets differ as much as the one that is there.
+# The one-sided permutation test: the share of partitions of the targets with a difference at least as large as the observed one.
 
 TOLERANCE = 1e-12
-"""Times the sum of all sizes: sums of the same numbers in another order are the same sum."""
+"""Relative to the sum of absolute values: smaller differences of sums are rounding errors."""
 
 TOGETHER = 1 << 20
-"""Numbers sampled at once."""
+"""The number of random numbers that are sampled at a time."""
 
 LARGEST_EXACT = 1 << 25
-"""Sums of subsets that are held in memory twice: those of 25 words, with which partitions of 25 + 25 are counted."""
+"""The most subset sums per half that are held in memory; enough for 25 words per half, so for partitions of 25 + 25 words."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Permutation:
-    """How probable a difference as large is under random partitions: a one-sided permutation test.
+    """The result of a one-sided permutation test.
 
     Arguments:
-        p: one-sided, those alike counted; never 0.
-        method: whether all partitions were counted, or some sampled.
-        partitions: how many there are.
-        samples: how many were sampled; 0 where all were counted.
-        standard_error: of p where it was sampled, else 0.
+        p: the one-sided p-value, with equal differences included; never 0.
+        method: `exact` if all partitions were counted, `sampled` if a sample was.
+        partitions: the number of all partitions.
+        samples: the number of sampled partitions; 0 if exact.
+        standard_error: the standard error of p; 0 if exact.
     """
 
     p: float
@@ -289,7 +297,7 @@ class Permutation:
 
     @property
     def extent(self) -> str:
-        """Whether p is exact or sampled, and of how many partitions.
+        """Whether p is exact or sampled, and the number of partitions, as text.
 
         >>> Permutation(p=0.5, method="exact", partitions=924, samples=0, standard_error=0.0).extent
         'exact, all 924'
@@ -298,21 +306,22 @@ class Permutation:
         return f"exact, all {there}" if self.method == "exact" else f"sampled, {self.samples:,} of {there}"
 
     @property
-    def said(self) -> str:
-        """The p-value as text, with its standard error where partitions were sampled."""
+    def p_text(self) -> str:
+        """The p-value as text, with its standard error if partitions were sampled."""
         return f"{self.p:.2g}" + (f" ± {self.standard_error:.1g}" if self.method == "sampled" else "")
 
 
 def permutation_test(first: Numbers, second: Numbers, *, exact_below: int, samples: int, seed: int) -> Permutation:
-    """How probable it is that a partition random differs as much, and the same way, as the one that is there.
+    """The probability that a random partition has a difference (X minus Y) at least as large as the observed one.
 
-    Partitions are of all numbers into two groups of the sizes that are there. With these sizes the difference of the means, and
-    that of the sums, grow with the sum over X alone, so that is compared.
+    A partition divides all m + n numbers into groups of m and n. For fixed group sizes, the differences of means and of sums are
+    increasing functions of the sum over X, so only this sum is compared.
 
     Arguments:
-        first, second: (m,) and (n,), of X and of Y.
-        exact_below: count all partitions where there are at most so many, and their sums fit into memory; else `samples` are
-            sampled with the seed, and p = (r + 1) / (samples + 1), of which r differ as much.
+        first, second: the associations of X, (m,), and of Y, (n,).
+        exact_below: count all partitions if there are at most this many and their sums fit into memory; else sample.
+        samples: the number of sampled partitions. Then p = (r + 1) / (samples + 1), where r of them are at least as large.
+        seed: seed of the sampling.
 
     >>> permutation_test(np.array([3.0, 2.0]), np.array([1.0, 0.0]), exact_below=100, samples=10, seed=0).p
     0.16666666666666666
@@ -321,21 +330,21 @@ def permutation_test(first: Numbers, second: Numbers, *, exact_below: int, sampl
     partitions, fewer = comb(len(values), size), min(size, len(values) - size)
     slack = TOLERANCE * float(np.abs(values).sum())
     if partitions <= exact_below and _sums(len(values) - len(values) // 2, fewer) <= LARGEST_EXACT:
-        # The smaller group says which the other is, and has fewer subsets: a large sum over X is a small one over Y.
+        # The smaller group determines the other and has fewer subsets; a large sum over X is a small sum over Y.
         smaller = (values, float(first.sum())) if fewer == size else (-values, -float(second.sum()))
         p = count_at_least(smaller[0], fewer, smaller[1] - slack) / partitions
         return Permutation(p=p, method="exact", partitions=partitions, samples=0, standard_error=0.0)
-    found = _drawn_at_least(values, size, float(first.sum()) - slack, samples, seed)
+    found = _sampled_at_least(values, size, float(first.sum()) - slack, samples, seed)
     p = (found + 1) / (samples + 1)
     error = sqrt(p * (1 - p) / (samples + 1))
     return Permutation(p=p, method="sampled", partitions=partitions, samples=samples, standard_error=error)
 
 
 def count_at_least(values: Numbers, size: int, least: float) -> int:
-    """How many subsets of `size` numbers have a sum of at least `least`.
+    """The number of subsets of `size` numbers with a sum of at least `least`.
 
-    Every subset is one of the first half of the numbers and one of the second, so that the sums of the subsets of either,
-    sorted, tell all (Horowitz and Sahni 1974).
+    Each subset is the union of a subset of the first half of the numbers and one of the second half, so the sorted subset sums of
+    both halves suffice (Horowitz and Sahni 1974).
 
     >>> count_at_least(np.array([1.0, 2.0, 3.0, 4.0]), 2, 5.0)
     4
@@ -350,7 +359,7 @@ def count_at_least(values: Numbers, size: int, least: float) -> int:
 
 
 def _subsets(values: Numbers, most: int) -> list[Numbers]:
-    """The sums of all subsets of at most so many numbers, by how many they have."""
+    """The sums of all subsets of at most `most` numbers, grouped by the size of the subset."""
     sums = [np.zeros(1), *(np.empty(0) for _ in values[:most])]
     for value in values:
         for taken in range(len(sums) - 1, 0, -1):
@@ -359,33 +368,33 @@ def _subsets(values: Numbers, most: int) -> list[Numbers]:
 
 
 def _sums(count: int, most: int) -> int:
-    """How many subsets of `count` numbers have at most `most` of them."""
+    """The number of subsets of at most `most` of `count` numbers."""
     return sum(comb(count, taken) for taken in range(min(count, most) + 1))
 
 
-def _drawn_at_least(values: Numbers, size: int, least: float, samples: int, seed: int) -> int:
-    draw = np.random.default_rng(seed)
+def _sampled_at_least(values: Numbers, size: int, least: float, samples: int, seed: int) -> int:
+    rng = np.random.default_rng(seed)
     step = max(1, TOGETHER // len(values))
     count = 0
     for start in range(0, samples, step):
-        keys = draw.random((min(step, samples - start), len(values)))
+        keys = rng.random((min(step, samples - start), len(values)))
         chosen = np.argpartition(keys, size - 1, axis=1)[:, :size]
         count += int((values[chosen].sum(axis=1) >= least).sum())
     return count
 
 
-# WEFAT: whether a word's association goes with a number that the world has about it.
+# WEFAT: whether the associations of words correlate with a real-world number about each word.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PropertyAssociation:
-    """Associations of words next to a number of each.
+    """The correlation of word associations with a number about each word.
 
     Arguments:
-        correlation: Pearson's of the two; nan where either does not vary.
-        associations: of each word, its difference of mean cosines over the deviation of its cosines.
+        correlation: Pearson's correlation; nan if either does not vary.
+        associations: s(w) of each word: the difference of its mean cosines divided by the standard deviation of its cosines.
         missing: words without a vector.
-        cautions: what this does not show.
+        cautions: sentences on what this does not show.
     """
 
     correlation: float
@@ -406,17 +415,18 @@ class PropertyAssociation:
 def property_association(
     vectors: WordVectors, numbers: Mapping[str, float], attributes: tuple[NamedWords, NamedWords], *, ddof: int = 0
 ) -> PropertyAssociation:
-    """The word embedding factual association test: such as occupations, and what share of those who have one are women.
+    """The Word Embedding Factual Association Test (WEFAT): for example occupations and the share of women in each.
 
-        s(w) = (mean over a in A of cos(w, a) - mean over b in B of cos(w, b)) / deviation over A and B of cos(w, .)
+        s(w) = (mean over a in A of cos(w, a) - mean over b in B of cos(w, b)) / standard deviation over A and B of cos(w, .)
 
     Arguments:
-        numbers: of each word.
+        vectors: the word embeddings.
+        numbers: the number of each word.
         attributes: A and B, such as female and male terms.
-        ddof: of the deviation, 0 or 1.
+        ddof: 0 for the population's standard deviation, 1 for the sample's.
 
     Raises:
-        InputError: where fewer than two words have vectors, or none of A or of B.
+        InputError: if fewer than two words have vectors, or no word of A or of B.
 
     >>> vectors = WordVectors(words=("nurse", "smith", "she", "he"), matrix=np.array(
     ...     [[3, 4], [4, 3], [0, 1], [1, 0]], dtype=np.float32))
@@ -431,7 +441,7 @@ def property_association(
     words, first, second = tuple(forms.values()), *(here.of(each.words) for each in attributes)
     for found, least, name in ((words, 2, "the numbers"), *zip((first, second), (1, 1), ("A", "B"), strict=True)):
         if len(found) < least:
-            raise InputError(f"{vectors.name}: has {len(found)} of the words of {name}, and {least} are needed")
+            raise InputError(f"{vectors.name}: has {len(found)} of the words of {name}, and at least {least} are needed")
     units = here.vectors_of(words)
     one, other = units @ here.vectors_of(first).T, units @ here.vectors_of(second).T
     deviations = np.concatenate([one, other], axis=1).std(axis=1, ddof=ddof)
@@ -443,15 +453,15 @@ def property_association(
     )
 
 
-# Sentences as means of their words' vectors, where there is no model of sentences.
+# Sentence embeddings as means of word vectors.
 
 WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 
 def sentence_means(vectors: WordVectors) -> Embed:
-    """A function from texts to the means of their words' vectors; zeros for a text none of whose words has one.
+    """A function from texts to the means of their words' vectors, (n, W) float32; zeros for a text without known words.
 
-    A word is looked up as it is written, then in lower case; punctuation is left out.
+    A word is looked up unchanged, or else in lower case; punctuation is ignored.
 
     >>> vectors = WordVectors(words=("this", "rose"), matrix=np.array([[1, 0], [0, 1]], dtype=np.float32))
     >>> sentence_means(vectors)(["This is a rose.", "?"]).tolist()

@@ -1,4 +1,4 @@
-"""All that is asked of vectors in one audit, with what it does not show."""
+"""A bias audit of word embeddings or of a text encoder: all measures together, with their cautions."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ from regard.word_embeddings.bias.direction import (
     projections,
     random_direct_bias,
 )
-from regard.word_embeddings.bias.lists import AssociationTest, Presence, WordSet, said_missing
+from regard.word_embeddings.bias.lists import AssociationTest, Presence, WordSet, missing_words_note
 from regard.word_embeddings.evaluation.similarity import Case
 from regard.word_embeddings.store import WordVectors
 
 LEAST = 0.005
-"""The smallest cosine that lies on a side: less is 0.00 to two digits, as rounding leaves it after debiasing."""
+"""The smallest cosine that counts for a side. Smaller ones are 0.00 to two digits, such as rounding errors after debiasing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DirectionAudit:
-    """What lies along the direction that pairs of words differ in.
+    """The bias along the direction in which pairs of words differ.
 
     Arguments:
         subspace: the direction.
-        occupations: on it, from the positive end to the negative one.
+        occupations: the projections of the occupations, sorted from the positive to the negative end.
         missing: occupations without a vector.
-        specific: occupations that may lie along the direction, which the direct bias leaves out.
+        specific: occupations that legitimately have the direction, which the direct bias leaves out.
         missing_specific: specific words without a vector.
-        specific_words: how many were given.
+        specific_words: the number of specific words that were given.
         direct_bias: DB_1 of the occupations that are not specific.
-        random_direct_bias: the mean of the same along random directions.
-        judged: how many occupations that is of.
-        answers: what negative end : occupation = positive end : ? answers.
-        pairs: that differ as the two ends do.
-        cautions: what all this does not show.
+        random_direct_bias: the mean DB_1 along random directions.
+        judged: the number of occupations in the direct bias.
+        answers: the answers to negative end : occupation = positive end : ?.
+        pairs: pairs of words with a similar difference as the two ends.
+        cautions: sentences on what this does not show.
     """
 
     subspace: BiasSubspace
@@ -73,17 +73,17 @@ class DirectionAudit:
     )
 
     def side(self, sign: int) -> tuple[Projection, ...]:
-        """The occupations on one side, the farthest first: 1 for the positive end, -1 for the negative one."""
+        """The occupations on the positive side (sign 1) or the negative side (sign -1), the largest |cosine| first."""
         turned = self.occupations if sign > 0 else self.occupations[::-1]
         return tuple(each for each in turned if sign * each.cosine >= LEAST)
 
     def dropped_words(self) -> tuple[str, ...]:
-        """A sentence for each list some of whose words have no vector, with the first of their names."""
+        """A sentence for each list that has words without a vector, listing the first of them."""
         pairs = self.subspace.missing
         return (
             *([f"pairs: no vector for {', '.join(pairs)}"] if pairs else []),
-            *said_missing("occupations", self.missing, len(self.missing) + len(self.occupations)),
-            *said_missing("specific words", self.missing_specific, self.specific_words),
+            *missing_words_note("occupations", self.missing, len(self.missing) + len(self.occupations)),
+            *missing_words_note("specific words", self.missing_specific, self.specific_words),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -105,13 +105,13 @@ class DirectionAudit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Audit:
-    """What an audit found.
+    """The result of an audit.
 
     Arguments:
-        name: of the vectors or the model.
-        direction: None where it is of a model of texts, or the vectors have none of the pairs.
-        tests: the association tests that could be made.
-        skipped: why others could not be, a sentence each.
+        name: the name of the vectors or the model.
+        direction: the bias along a direction; None for a text encoder, or if the vectors lack all pairs or occupations.
+        tests: the results of the association tests that were possible.
+        skipped: for each test that was not possible, a sentence with the reason.
     """
 
     name: str
@@ -121,7 +121,7 @@ class Audit:
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What is said next to all results, each sentence once; one that is not about all tests names those it is about."""
+        """The cautions about all results, each once; a caution that is about some tests only names them."""
         about: dict[str, list[str]] = {} if self.direction is None else {each: [] for each in self.direction.cautions}
         for test in self.tests:
             for sentence in test.cautions:
@@ -132,7 +132,7 @@ class Audit:
         )
 
     def dropped_words(self) -> tuple[str, ...]:
-        """A sentence for each list, and for each test, that was used without some of its words, naming them."""
+        """A sentence for each list and each test that has words without a vector, listing them."""
         lists = () if self.direction is None else self.direction.dropped_words()
         return (
             *lists,
@@ -162,18 +162,19 @@ def audit(
     case: Case = "lower",
     seed: int = 0,
 ) -> Audit:
-    """The direction of some pairs and what lies along it, and association tests.
+    """Audit word embeddings: the bias along the direction of some pairs, and association tests.
 
     Arguments:
-        pairs: such as `GENDER_PAIRS`.
-        occupations: such as `OCCUPATIONS`.
-        specific: words that may lie along the direction, which are left out of the direct bias.
-        word_tests: of words.
-        sentence_tests: of texts, which get the means of their words' vectors.
-        ddof, case, seed: as for `association_test`; case is that of the words of `word_tests`.
+        vectors: the word embeddings.
+        pairs: pairs of words that define the direction, such as `GENDER_PAIRS`.
+        occupations: words to measure along the direction, such as `OCCUPATIONS`.
+        specific: words that legitimately have the direction (such as actress); they are left out of the direct bias.
+        word_tests: association tests of words.
+        sentence_tests: association tests of texts, whose vectors are the means of their words' vectors.
+        ddof, case, seed: as for `association_test`; `case` is used for `word_tests`.
 
     Raises:
-        InputError: where nothing of it can be done.
+        InputError: if no part of the audit is possible.
     """
     asked = [(lambda test: association_test(vectors, test, ddof=ddof, case=case, seed=seed), word_tests)]
     embed = sentence_means(vectors)
@@ -189,15 +190,16 @@ def audit(
 def audit_of_texts(
     name: str, embed: Embed, tests: Sequence[AssociationTest], *, ddof: Literal[0, 1] = 0, seed: int = 0
 ) -> Audit:
-    """Association tests with a model that gives texts vectors.
+    """Audit a text encoder with association tests.
 
     Arguments:
-        name: of the model.
-        embed: from texts to vectors.
-        tests: of sentences, or of words, which are then texts of one word.
+        name: the name of the model.
+        embed: a function from texts to their vectors.
+        tests: association tests of sentences, or of words, each of which is then encoded as a text.
+        ddof, seed: as for `association_test`.
 
     Raises:
-        InputError: where no test can be made.
+        InputError: if no test is possible.
     """
     made, skipped = _tested(
         [(lambda test: association_test_of_texts(embed, test, ddof=ddof, seed=seed), tests)],
@@ -213,10 +215,14 @@ def direction_audit(
     *,
     seed: int = 0,
 ) -> DirectionAudit:
-    """What lies along the direction that the pairs differ in.
+    """The bias along the direction in which the pairs differ.
+
+    Arguments:
+        vectors, pairs, occupations, specific: as for `audit`.
+        seed: seed of the random directions.
 
     Raises:
-        InputError: where the vectors have no pair, or none of the occupations.
+        InputError: if the vectors lack all pairs, or all occupations that are not specific.
     """
     subspace, here = bias_subspace(vectors, pairs), Presence(vectors)
     asked, named = tuple(dict.fromkeys(occupations)), tuple(dict.fromkeys(specific))
@@ -224,7 +230,7 @@ def direction_audit(
     judged = tuple(word for word in here.of(asked) if word not in apart)
     if not judged:
         there = "all that have a vector are specific" if here.of(asked) else "none has a vector"
-        raise InputError(f"{vectors.name}: of the {len(asked)} occupations {there}; give others")
+        raise InputError(f"{vectors.name}: of the {len(asked)} occupations, {there}; give others")
     positive, negative = subspace.ends
     return DirectionAudit(
         subspace=subspace,
@@ -244,7 +250,7 @@ def direction_audit(
 def _tested(
     asked: Sequence[tuple[Callable[[AssociationTest], Association], Sequence[AssociationTest]]],
 ) -> tuple[list[Association], list[str]]:
-    """What could be tested, and why the rest could not."""
+    """The results of the possible tests, and the reasons why the others were not possible."""
     made: list[Association] = []
     skipped: list[str] = []
     for make, tests in asked:

@@ -1,4 +1,4 @@
-"""Hard debiasing (Bolukbasi et al. 2016), what it leaves (Gonen and Goldberg 2019), and what it changes and costs."""
+"""Hard debiasing (Bolukbasi et al. 2016), the bias that remains (Gonen and Goldberg 2019), and other effects of debiasing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from regard.word_embeddings.evaluation.similarity import Case, Lookup, Similarit
 from regard.word_embeddings.store import CHUNK, Matrix, WordVectors
 
 NOISE = 1e-6
-"""Of a unit vector: what is shorter is the rounding of float32."""
+"""A vector shorter than this is a rounding error of float32 unit vectors."""
 
 
 def hard_debiased(
@@ -30,27 +30,28 @@ def hard_debiased(
     specific: Iterable[str] = (),
     equalize: Sequence[WordSet] = (),
 ) -> WordVectors:
-    """The vectors without the subspace: neutralised, and sets of words made to differ in it alone (Bolukbasi et al. 2016).
+    """Hard debiasing: neutralise words, and make sets of words differ only in the subspace (Bolukbasi et al. 2016).
 
-    In the order of the published code, on unit vectors, w_B being the part in the subspace:
+    In the order of the published code, on unit vectors, where w_B is the projection of w onto the subspace:
 
         neutralise every word that is not specific      w = (w - w_B) / |w - w_B|
-        equalise each set E, its mean mu                nu = mu - mu_B;   w = nu + sqrt(1 - |nu|^2) (w_B - mu_B) / |w_B - mu_B|
+        equalise each set with the mean mu              nu = mu - mu_B;   w = nu + sqrt(1 - |nu|^2) (w_B - mu_B) / |w_B - mu_B|
 
-    Each set is equalised in lower case, in Title Case and in UPPER CASE, wherever two of its words or more are there. Where
-    neutralising left no difference in the subspace, which word lies on which side is taken from the vectors as they were (the
-    published code takes it from the rounding). The words of the pairs themselves are neutralised too unless they are specific.
+    Each set is equalised in lower case, in Title Case and in UPPER CASE, if at least two of its words are in the table. If
+    neutralising left no difference in the subspace, the side of each word is taken from the original vectors (the published
+    code takes it from rounding errors). The words of the pairs are neutralised too unless they are specific.
 
     Arguments:
-        specific: words that may keep what they have in the subspace, such as she, mother and queen; found as they are written,
-            or else in lower case.
-        equalize: pairs, or larger sets, such as grandmother and grandfather.
+        vectors: the word embeddings.
+        subspace: the bias subspace.
+        specific: words that are not neutralised, such as she, mother and queen; looked up unchanged, or else in lower case.
+        equalize: pairs or larger sets of words, such as grandmother and grandfather.
 
     Returns:
-        Unit vectors of the same words, without subwords; `metadata["debiased"]` says how.
+        Unit vectors of the same words, without subwords; `metadata["debiased"]` has the settings and the words concerned.
 
     Raises:
-        InputError: where the subspace is of another width.
+        InputError: if the subspace has another width than the vectors.
 
     >>> vectors = WordVectors(words=("she", "he", "nurse"), matrix=np.array([[3, 4], [-4, 3], [3, 4]], dtype=np.float32))
     >>> axis = BiasSubspace(directions=np.array([[1.0, 0]]), explained=(1.0,), sets=(("she", "he"),))
@@ -59,8 +60,8 @@ def hard_debiased(
     """
     if subspace.directions.shape[1] != vectors.width:
         raise InputError(
-            f"{vectors.name}: has vectors of {vectors.width}, and the directions are of {subspace.directions.shape[1]}; "
-            "find the directions in the same vectors"
+            f"{vectors.name}: the vectors have width {vectors.width}, and the directions {subspace.directions.shape[1]}; "
+            "compute the directions from the same vectors"
         )
     kept = {*rows_of(vectors, specific)}
     matrix, gone = _neutralised(vectors, subspace, kept)
@@ -81,12 +82,12 @@ def hard_debiased(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Leftover:
-    """What debiasing left of the subspace in the words it neutralised.
+    """How much of the subspace remains in words.
 
     Arguments:
-        largest: the largest length of a unit vector's part in the subspace.
-        mean: their mean.
-        words: how many there are.
+        largest: the largest norm of a unit vector's projection onto the subspace.
+        mean: the mean of these norms.
+        words: the number of words.
     """
 
     largest: float
@@ -95,7 +96,10 @@ class Leftover:
 
 
 def leftover(vectors: WordVectors, subspace: BiasSubspace, leave_out: Iterable[str] = ()) -> Leftover:
-    """How much of the subspace is in all words but some, such as the specific and the equalised ones.
+    """How much of the subspace remains in all words except `leave_out`, such as the specific and the equalised words.
+
+    Raises:
+        InputError: if all words are left out.
 
     >>> vectors = WordVectors(words=("nurse", "smith"), matrix=np.array([[3, 4], [0, 2]], dtype=np.float32))
     >>> axis = BiasSubspace(directions=np.array([[1.0, 0]]), explained=(1.0,), sets=(("she", "he"),))
@@ -115,7 +119,7 @@ def leftover(vectors: WordVectors, subspace: BiasSubspace, leave_out: Iterable[s
 
 
 def spellings(vectors: WordVectors, words: WordSet) -> list[WordSet]:
-    """A set in lower case, Title Case and UPPER CASE: of each the words that are there, where they are two or more.
+    """A set of words in lower case, Title Case and UPPER CASE, each reduced to known words, if at least two are known.
 
     >>> vectors = WordVectors(words=("she", "he", "She", "He", "HE"), matrix=np.eye(5, dtype=np.float32))
     >>> spellings(vectors, ("she", "he"))
@@ -127,13 +131,13 @@ def spellings(vectors: WordVectors, words: WordSet) -> list[WordSet]:
 
 
 def _neutralised(vectors: WordVectors, subspace: BiasSubspace, kept: set[int]) -> tuple[Matrix, list[int]]:
-    """The matrix, and the rows of which nothing is left: vectors that lay completely in the subspace."""
+    """The neutralised matrix, and the rows of vectors that lay completely in the subspace, which become zero."""
     matrix = np.empty((len(vectors), vectors.width), dtype=np.float32)
     gone: list[int] = []
     for start in range(0, len(vectors), CHUNK):
         units = unit64(vectors.matrix[start : start + CHUNK])
         left = units - subspace.projected(units)
-        left -= subspace.projected(left)  # once more, for what the first subtraction rounded
+        left -= subspace.projected(left)  # a second time, to remove the rounding error of the first
         lengths = np.linalg.norm(left, axis=1)
         inside = (lengths < NOISE) & units.any(axis=1)
         left[lengths < NOISE] = 0.0
@@ -146,7 +150,7 @@ def _neutralised(vectors: WordVectors, subspace: BiasSubspace, kept: set[int]) -
 
 
 def _equalise(vectors: WordVectors, matrix: Matrix, subspace: BiasSubspace, words: WordSet) -> bool:
-    """Write the words of a set so that they differ in the subspace alone; False where nothing says how."""
+    """Equalise a set of words in `matrix`; False if the words do not differ in the subspace, not even originally."""
     rows = [vectors.rows[word] for word in words]
     units = matrix[rows].astype(np.float64)
     mean = units.mean(axis=0)
@@ -162,23 +166,23 @@ def _equalise(vectors: WordVectors, matrix: Matrix, subspace: BiasSubspace, word
     return True
 
 
-# What debiasing leaves: the words that had a direction can still be distinguished without it.
+# What remains after debiasing: words of the two sides of the direction can still be distinguished.
 
 CANDIDATES = 50_000
 
 SHARE = 10
-"""The words of a side are at most so many-th of all: others have little of the direction."""
+"""At most one in this many words is used for each side; the others have little of the direction."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterTest:
-    """How well two clusters are the two sides of a direction.
+    """How well two clusters agree with the two sides of a direction.
 
     Arguments:
-        accuracy: the share of words in the cluster of their side; about 0.5 where these have nothing to do with each other.
-        count: words of each side.
-        positive, negative: the words with the largest cosines on either side, the largest first.
-        cautions: what this does not show.
+        accuracy: the share of words in the cluster of their side; about 0.5 if clusters and sides are unrelated.
+        count: the number of words of each side.
+        positive, negative: the words of each side, the largest |cosine| first.
+        cautions: sentences on what this does not show.
     """
 
     accuracy: float
@@ -202,22 +206,29 @@ def cluster_test(
     among: int = CANDIDATES,
     seed: int = 0,
 ) -> ClusterTest:
-    """Whether the words that had most of a direction before still are in two groups after (Gonen and Goldberg 2019).
+    """Whether the most biased words of both sides still form two clusters after debiasing (Gonen and Goldberg 2019).
 
-    The `count` words (at most a tenth of all) with the largest cosines with the direction in the original vectors, and as many
-    with the smallest, are put into two clusters by k-means of their unit vectors as they are now. Accuracy is the share that the
-    better naming of the clusters gets right; with the original vectors themselves it says how far the sides could be told.
+    The `count` words (at most a tenth of all) with the largest cosine with the direction in the original vectors, and as many
+    with the smallest, are clustered into two clusters by k-means on their debiased unit vectors. The accuracy is the share of
+    words in the cluster of their side, for the better assignment of clusters to sides. For comparison, pass the original
+    vectors as `vectors` too.
 
     Arguments:
-        vectors, original: debiased, and as they were, of the same words.
-        leave_out: words that should have the direction, such as specific ones.
-        among: so many words from the top of the table.
+        vectors: the debiased vectors.
+        original: the vectors before debiasing, with the same words.
+        subspace: the bias subspace.
+        count: the number of words of each side.
+        leave_out: words that legitimately have the direction, such as specific words.
+        among: the number of words from the beginning of the table that are used.
+        seed: seed of k-means.
 
     Raises:
-        InputError: where there are fewer than 20 words, or the vectors are of other words.
+        InputError: for fewer than 20 words, or if the vectors have different words.
     """
     if tuple(vectors.words[:among]) != tuple(original.words[:among]):
-        raise InputError(f"{vectors.name} and {original.name} have other words; give the same vectors before and after")
+        raise InputError(
+            f"{vectors.name} and {original.name} have different words; give the same vectors before and after debiasing"
+        )
     rows = _candidates(original, leave_out, among)
     count = min(count, len(rows) // SHARE)
     if count < 2:
@@ -249,10 +260,10 @@ def _words_at(vectors: WordVectors, rows: np.ndarray) -> tuple[str, ...]:
     return tuple(str(vectors.words[row]) for row in rows.tolist())
 
 
-# What debiasing changed: the bias it removed, what it left, and what it cost.
+# The effects of debiasing: removed bias, remaining bias, and the change of similarity and analogies.
 
 FEWEST = 100
-"""Neutral words below which two clusters say nothing."""
+"""The fewest neutral words for the cluster test."""
 
 CAUTIONS = (
     cautions.ONE_DIRECTION,
@@ -260,22 +271,22 @@ CAUTIONS = (
     cautions.UTILITY,
     cautions.ENGLISH_AND_BINARY,
 )
-"""What no figure about debiasing shows."""
+"""The cautions about all figures on debiasing."""
 
 CLUSTERS = "two clusters tell the sides apart"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """A number before and after.
+    """A number before and after debiasing.
 
     Arguments:
-        name: what it is.
-        before, after: its values; nan or None where it has none.
-        count: of words, pairs or questions it is of.
-        unit: which of these.
-        equalised: how many of these have a word that was equalised, and so moved to where the set differs in the direction
-            alone; a gain in them says nothing of other words.
+        name: the name of the measure.
+        before, after: the values; nan or None if undefined.
+        count: the number of words, pairs or questions it is computed from.
+        unit: "words", "pairs" or "questions".
+        equalised: how many of these contain a word that was equalised. Equalising moves the words of a set so that they differ
+            only in the direction, so gains on such items do not apply to other words.
     """
 
     name: str
@@ -295,15 +306,15 @@ class AssociationChange(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DebiasingEffects:
-    """What debiasing changed.
+    """The effects of debiasing.
 
     Arguments:
-        bias: along the direction.
-        clusters: what can still be told without it.
-        utility: similarity and analogies.
-        tests: association tests, made before and after.
-        skipped: why others could not be made.
-        cautions: what this does not show.
+        bias: measures of bias along the direction.
+        clusters: the accuracy of the cluster test; None with too few words.
+        utility: the scores on similarity and analogy sets.
+        tests: association tests before and after.
+        skipped: for each test that was not possible, a sentence with the reason.
+        cautions: sentences on what this does not show.
     """
 
     bias: tuple[Change, ...]
@@ -339,19 +350,20 @@ def debiasing_effects(
     case: Case = "lower",
     seed: int = 0,
 ) -> DebiasingEffects:
-    """Vectors before and after debiasing, measured alike.
+    """Compare vectors before and after debiasing with the same measures.
 
     Arguments:
-        subspace: that was taken out.
-        occupations: words whose direct bias is told; where none has a vector it is left out.
-        leave_out: words that may have the direction: the specific and the equalised ones.
-        similarity, analogies: sets that say how useful the vectors are.
-        tests: association tests to make before and after; one that cannot be made is left out, and said.
+        before, after: the vectors before and after debiasing, with the same words.
+        subspace: the subspace that was removed.
+        occupations: words whose direct bias is measured; if none has a vector, this measure is left out.
+        leave_out: words that may have the direction: the specific and the equalised words.
+        similarity, analogies: test sets that measure the quality of the vectors.
+        tests: association tests; `skipped` of the result has the reasons for tests that are not possible.
         ddof, case: as for `association_test`.
-        seed: of the clusters, and of partitions that are sampled.
+        seed: seed of the clusters and of sampled partitions.
 
     Raises:
-        InputError: where the vectors are of different words, or too few to cluster.
+        InputError: if the vectors have different words, or too few to cluster.
     """
     here = Presence(before)
     apart = {*here.of(leave_out)}
@@ -379,7 +391,7 @@ def debiasing_effects(
             )
         except InputError as error:
             skipped.append(str(error))
-    # What is said of a test is said of the vectors as they are now; of those before it can differ only where words are gone.
+    # The cautions of the tests after debiasing; those before can differ only if words are missing.
     about_tests = Audit(name=after.name, direction=None, tests=tuple(each.after for each in made), skipped=()).cautions
     utility = _utility(before, after, similarity, analogies)
     equalised = (cautions.EQUALISED,) if any(each.equalised for each in utility) else ()

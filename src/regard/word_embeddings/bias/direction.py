@@ -1,7 +1,4 @@
-"""The directions in which pairs of words differ, and what lies along them (Bolukbasi et al. 2016).
-
-The subspace of the pairs, projections and biases, and the analogies of two words such as man and woman.
-"""
+"""Bias directions: the subspace in which pairs of words differ, projections on it, and analogies (Bolukbasi et al. 2016)."""
 
 from __future__ import annotations
 
@@ -22,14 +19,14 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BiasSubspace:
-    """What sets of words, such as woman and man, differ in.
+    """The subspace in which sets of words, such as woman and man, differ.
 
     Arguments:
-        directions: (k, W) float64, of length one and at right angles, the one that explains most first. Each points towards the
-            first word of the first set: the sign is a convention.
-        explained: the share of the sets' variance that each principal component has, all of them, the largest first.
-        sets: those that were used.
-        missing: words of sets that could not be used, because fewer than two of a set have vectors, and others without one.
+        directions: (k, W) float64, orthonormal, sorted by falling explained variance. By convention each points towards the
+            first word of the first set.
+        explained: the share of variance explained by each principal component (all of them), sorted from large to small.
+        sets: the sets that were used.
+        missing: the words without a vector. A set needs at least two words with vectors to be used.
     """
 
     directions: Numbers
@@ -39,16 +36,16 @@ class BiasSubspace:
 
     @property
     def direction(self) -> Numbers:
-        """The first one, g, (W,)."""
+        """The first direction, g, (W,)."""
         return self.directions[0]
 
     @property
     def ends(self) -> tuple[str, str]:
-        """What lies at its positive and at its negative end, in short: the words of the first set."""
+        """The names of the positive and the negative end of the first direction: the first two words of the first set."""
         return self.sets[0][0], self.sets[0][1]
 
     def projected(self, vectors: NDArray[np.floating]) -> Numbers:
-        """The part of vectors (..., W) that lies in the subspace."""
+        """The projection of vectors (..., W) onto the subspace, (..., W) float64."""
         return (np.asarray(vectors, dtype=np.float64) @ self.directions.T) @ self.directions
 
     def to_json(self) -> dict[str, Any]:
@@ -64,21 +61,23 @@ class BiasSubspace:
 
 
 def bias_subspace(vectors: WordVectors, sets: Sequence[WordSet], components: int = 1) -> BiasSubspace:
-    """The principal components of sets of words that differ in one thing, each set centred (Bolukbasi et al. 2016).
+    """The principal components of sets of words that differ in one aspect, each set centred (Bolukbasi et al. 2016).
 
     With unit vectors w and the mean mu_i of the set D_i,
 
         C = sum over i, and over w in D_i, of (w - mu_i) (w - mu_i)^T / |D_i|
 
-    and the directions are the eigenvectors of C with the largest eigenvalues. The paper's text speaks of the differences of the
-    pairs; its code, and this, centre each pair, so that it does not matter which word comes first.
+    and the directions are the eigenvectors of C with the largest eigenvalues. The paper's text uses the differences of the
+    pairs; its code, and this function, centre each pair, so that the order of the words in a pair does not matter.
 
     Arguments:
-        sets: pairs, or larger sets; one of which fewer than two words have vectors is left out, and said.
-        components: k; 1 for a direction.
+        vectors: the word embeddings.
+        sets: pairs or larger sets of words. A set with fewer than two known words is left out; `missing` of the result has the
+            words without a vector.
+        components: k, the number of directions.
 
     Raises:
-        InputError: where no set is left, its words all have the same vectors, or k is more than they span.
+        InputError: if no set is left, all words of the sets have the same vector, or the sets span fewer than k directions.
 
     >>> vectors = WordVectors(words=("she", "he", "her", "his"), matrix=np.array(
     ...     [[1, 1, 0], [-1, 1, 0], [1, 0, 1], [-1, 0, 1]], dtype=np.float32))
@@ -92,7 +91,7 @@ def bias_subspace(vectors: WordVectors, sets: Sequence[WordSet], components: int
     used = [found for found in (here.of(dict.fromkeys(words)) for words in sets) if len(found) >= 2]
     if not used:
         raise InputError(
-            f"{vectors.name}: no pair of the {len(sets)} has vectors of both its words; give pairs of words that it has"
+            f"{vectors.name}: none of the {len(sets)} pairs has vectors for both words; give pairs of known words"
         )
     centred = [_centred(here.vectors_of(words)) for words in used]
     _, sizes, found = np.linalg.svd(np.concatenate(centred), full_matrices=False)
@@ -114,19 +113,19 @@ def bias_subspace(vectors: WordVectors, sets: Sequence[WordSet], components: int
 
 
 def _centred(units: Numbers) -> Numbers:
-    """A set without its mean, such that the product with itself has the weight 1 / |D|."""
+    """A set minus its mean, divided by sqrt(|D|), so that its outer product has the weight 1 / |D|."""
     return (units - units.mean(axis=0)) / np.sqrt(len(units))
 
 
-# How much of words lies along a direction: projections, direct and indirect bias.
+# Projections of words on a direction, direct bias and indirect bias.
 
 
 class Projection(NamedTuple):
-    """A word on a direction.
+    """The projection of a word on a direction.
 
     Arguments:
-        word: it.
-        cosine: of its vector and the direction; positive towards the direction's first word.
+        word: the word.
+        cosine: the cosine of its vector and the direction; positive towards the positive end.
     """
 
     word: str
@@ -134,13 +133,15 @@ class Projection(NamedTuple):
 
 
 def projections(vectors: WordVectors, direction: Numbers, words: Sequence[str]) -> list[Projection]:
-    """The cosine of each word's vector with a direction, from the positive end to the negative one.
+    """The cosine of each word's vector with a direction, sorted from the positive to the negative end.
 
-    The lists of he and she occupations in the paper's Figure 1 are the two ends of this. They are no analogies: those are
+    The he and she occupations in the paper's Figure 1 are the two ends of such a list. They are not analogies; for those see
     `analogy_answers` and `analogy_pairs`.
 
     Arguments:
-        words: those without a vector are left out.
+        vectors: the word embeddings.
+        direction: (W,).
+        words: words; those without a vector are left out.
 
     >>> vectors = WordVectors(words=("nurse", "smith"), matrix=np.array([[3, 4], [-4, 3]], dtype=np.float32))
     >>> projections(vectors, np.array([1.0, 0.0]), ["smith", "nurse", "unheard"])
@@ -156,14 +157,16 @@ def projections(vectors: WordVectors, direction: Numbers, words: Sequence[str]) 
 
 
 def direct_bias(vectors: WordVectors, direction: Numbers, words: Sequence[str], strictness: float = 1.0) -> float:
-    """DB_c = mean over words of |cos(w, g)|^c.
+    """The direct bias DB_c = mean over words w of |cos(w, g)|^c (Bolukbasi et al. 2016).
 
     Arguments:
-        words: gender-neutral ones; those without a vector are left out.
-        strictness: c; the smaller, the more small cosines count.
+        vectors: the word embeddings.
+        direction: g, (W,).
+        words: words that should be neutral; those without a vector are left out.
+        strictness: c, above 0; with a smaller c, small cosines have more weight.
 
     Raises:
-        InputError: where no word has a vector, or c is not above 0.
+        InputError: if no word has a vector, or c is not above 0.
 
     >>> vectors = WordVectors(words=("nurse", "smith"), matrix=np.array([[3, 4], [-4, 3]], dtype=np.float32))
     >>> round(direct_bias(vectors, np.array([1.0, 0.0]), ["nurse", "smith"]), 6)
@@ -173,14 +176,19 @@ def direct_bias(vectors: WordVectors, direction: Numbers, words: Sequence[str], 
         raise InputError(f"strictness is {strictness}; give a number above 0")
     found = projections(vectors, direction, words)
     if not found:
-        raise InputError(f"{vectors.name}: has a vector of none of the {len(words)} words; give words that it has")
+        raise InputError(f"{vectors.name}: has no vector for any of the {len(words)} words; give known words")
     return float(np.mean(np.abs([each.cosine for each in found]) ** strictness))
 
 
 def random_direct_bias(
     vectors: WordVectors, words: Sequence[str], strictness: float = 1.0, *, directions: int = 100, seed: int = 0
 ) -> float:
-    """The mean direct bias along random directions: what a direction that means nothing would have.
+    """The mean direct bias along random directions, as a baseline for `direct_bias`.
+
+    Arguments:
+        vectors, words, strictness: as for `direct_bias`.
+        directions: the number of random directions.
+        seed: seed of the directions.
 
     Raises:
         InputError: as `direct_bias`.
@@ -188,21 +196,27 @@ def random_direct_bias(
     here = Presence(vectors)
     present = here.of(dict.fromkeys(words))
     if not present:
-        raise InputError(f"{vectors.name}: has a vector of none of the {len(words)} words; give words that it has")
-    drawn = unit64(np.random.default_rng(seed).normal(size=(directions, vectors.width)))
-    return float(np.mean(np.abs(here.vectors_of(present) @ drawn.T) ** strictness))
+        raise InputError(f"{vectors.name}: has no vector for any of the {len(words)} words; give known words")
+    sampled = unit64(np.random.default_rng(seed).normal(size=(directions, vectors.width)))
+    return float(np.mean(np.abs(here.vectors_of(present) @ sampled.T) ** strictness))
 
 
 def indirect_bias(vectors: WordVectors, subspace: BiasSubspace, word: str, others: Sequence[str]) -> list[Projection]:
-    """beta(w, v): the share of the inner product of two words that comes from the subspace, for each other word.
+    """The indirect bias beta(w, v): the share of the inner product of w and v that is due to the subspace, for each other word v.
 
         beta(w, v) = (w.v - w'.v' / (|w'| |v'|)) / w.v
 
-    with unit vectors, and w' what is left of w without its part in the subspace. 0 where nothing comes from it; nan where w.v is
-    0, or nothing is left.
+    with unit vectors, where w' is w minus its projection onto the subspace. beta is 0 if the subspace contributes nothing. It is
+    nan if w.v is 0, or if w or v lies completely in the subspace.
+
+    Arguments:
+        vectors: the word embeddings.
+        subspace: the bias subspace.
+        word: w.
+        others: the words v; those without a vector are left out.
 
     Raises:
-        InputError: for a word without a vector; of the others those are left out.
+        InputError: if `word` has no vector.
 
     >>> vectors = WordVectors(words=("nurse", "softball"), matrix=np.array([[1, 1, 0], [1, 0, 1]], dtype=np.float32))
     >>> axis = BiasSubspace(directions=np.array([[1.0, 0, 0]]), explained=(1.0,), sets=(("she", "he"),))
@@ -222,31 +236,31 @@ def indirect_bias(vectors: WordVectors, subspace: BiasSubspace, word: str, other
 
 
 def _without(units: Numbers, subspace: BiasSubspace) -> Numbers:
-    """What is left without the part in the subspace; exactly zero where that is all."""
+    """Unit vectors minus their projection onto the subspace; exactly zero for vectors that lie completely in it."""
     left = units - subspace.projected(units)
     lengths = np.linalg.norm(left, axis=-1, keepdims=True)
     return np.where(lengths > 1e-7, left, 0.0)
 
 
-# Analogies between two words: what they answer, and which pairs of words lie along them.
+# Analogies between two words such as man and woman: answers for given words, and pairs with the same difference.
 
 ROWS = 256
-"""Words that are compared with all others at once."""
+"""The number of words that are compared with all others at a time."""
 
 KEPT = 1 << 19
-"""Pairs with the highest scores that are held in memory."""
+"""The number of pairs with the highest scores that are held in memory."""
 
 AMONG = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnalogyAnswer:
-    """What a : word = b : ? answers.
+    """The answers to the analogy a : word = b : ?.
 
     Arguments:
-        word: such as doctor.
-        answer: the best one that is none of the three words, as analogies are mostly asked.
-        with_given: the best one of all words, which is often the word itself.
+        word: the word, such as doctor.
+        answer: the best answer that is not one of the three words, as analogies are usually evaluated.
+        with_given: the best answer among all words, which is often the word itself.
     """
 
     word: str
@@ -259,10 +273,10 @@ class AnalogyAnswer:
 
 
 class AnalogyPair(NamedTuple):
-    """Two words that differ as a and b do.
+    """Two words with a similar difference as a and b.
 
     Arguments:
-        first, second: x on the side of a, and y on that of b.
+        first, second: x, which corresponds to a, and y, which corresponds to b.
         score: cos(a - b, x - y).
     """
 
@@ -274,17 +288,19 @@ class AnalogyPair(NamedTuple):
 def analogy_answers(
     vectors: WordVectors, a: str, b: str, words: Sequence[str], *, among: int | None = AMONG
 ) -> list[AnalogyAnswer]:
-    """What man : word = woman : ? answers, with and without the three words themselves among the answers.
+    """The answers to a : word = b : ? (such as man : doctor = woman : ?), with and without the three words as possible answers.
 
-    With them it is mostly the word itself: a method that cannot give a word back must give another, for any vectors
-    hold (Nissim, van Noord and van der Goot 2020).
+    If the three words are allowed, the answer is usually the word itself. Without them the method must return another word,
+    whatever the embeddings contain (Nissim, van Noord and van der Goot 2020).
 
     Arguments:
-        words: those without a vector, and `a` and `b`, are left out.
-        among: answer with one of so many words from the top of the table; None for all.
+        vectors: the word embeddings.
+        a, b: the two words, such as man and woman.
+        words: words to ask about; words without a vector, `a` and `b` are left out.
+        among: the number of words from the beginning of the table that can be answers; None for all.
 
     Raises:
-        InputError: where `a` or `b` has no vector.
+        InputError: if `a` or `b` has no vector.
 
     >>> vectors = WordVectors(words=("man", "woman", "doctor", "nurse"), matrix=np.array(
     ...     [[1, 0, 0], [1, 0.3, 0], [0.1, 0, 1], [0, 0.9, 1]], dtype=np.float32))
@@ -313,17 +329,22 @@ def analogy_pairs(
     distance: float = 1.0,
     among: int = AMONG,
 ) -> list[AnalogyPair]:
-    """Pairs x, y for which a : x = b : y, each word on one side once, the highest scores first (Bolukbasi et al. 2016).
+    """Pairs (x, y) with a : x = b : y, sorted by falling score (Bolukbasi et al. 2016).
 
-        S(x, y) = cos(a - b, x - y) where |x - y| <= distance, else 0
+        S(x, y) = cos(a - b, x - y) if |x - y| <= distance, else 0
 
-    with unit vectors. A pair is told by both its words; nothing is asked about one word, and none is left out.
+    with unit vectors. Both words of a pair are found together, so no word has to be excluded. Each word occurs at most once as x
+    and at most once as y.
 
     Arguments:
-        among: so many words from the top of the table; every pair of them is looked at.
+        vectors: the word embeddings.
+        a, b: two words, such as she and he.
+        count: the most pairs.
+        distance: the largest distance between x and y.
+        among: the number of words from the beginning of the table; all their pairs are considered.
 
     Raises:
-        InputError: where `a` or `b` has no vector, both have the same, or the count, distance or `among` is not above 0.
+        InputError: if `a` or `b` has no vector, both have the same vector, or a number is not above 0.
 
     >>> vectors = WordVectors(words=("she", "he", "queen", "king"), matrix=np.array(
     ...     [[1, 0, 0], [0.5, 0.8, 0], [1, 0, 0.5], [0.5, 0.8, 0.5]], dtype=np.float32))
@@ -345,7 +366,7 @@ def analogy_pairs(
 def _best_pairs(
     units: Numbers, along: Numbers, distance: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Numbers]:
-    """The pairs with the highest |S|, each as row, column (x and y) and score."""
+    """The rows of x, the rows of y and the scores of the pairs with the highest scores."""
     rows, columns, scores = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
     least = 1.0 - distance**2 / 2
     fine = np.linalg.norm(units, axis=1) > 0
@@ -356,7 +377,7 @@ def _best_pairs(
         one, other = one[later], other[later]
         apart = np.sqrt(np.maximum(2.0 - 2.0 * cosines[one, other], 0.0))
         one, other = one + start, other + start
-        with np.errstate(divide="ignore", invalid="ignore"):  # the same vector twice has no direction
+        with np.errstate(divide="ignore", invalid="ignore"):  # equal vectors have no difference
             score = np.where(apart > 1e-6, (along[one] - along[other]) / apart, 0.0)
         rows, columns, scores = (np.concatenate(both) for both in ((rows, one), (columns, other), (scores, score)))
         if len(scores) > KEPT:
@@ -369,7 +390,7 @@ def _best_pairs(
 def _each_once(
     words: Sequence[str], rows: NDArray[np.int64], columns: NDArray[np.int64], scores: Numbers, count: int
 ) -> list[AnalogyPair]:
-    """From the highest score down, each word once on either side."""
+    """The `count` best pairs such that each word occurs at most once as x and at most once as y."""
     order = np.lexsort((columns, rows, -scores))
     first: set[int] = set()
     second: set[int] = set()

@@ -1,4 +1,4 @@
-"""Word lists for audits: built-in ones, files of one's own, the lists of association tests, and which words have vectors."""
+"""Word lists for bias audits: builtin lists, lists from files, association tests, and looking up their vectors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GENDER_PAIRS: tuple[WordSet, ...] = (
     ("female", "male"),
     ("herself", "himself"),
 )
-"""Pairs of words that differ in gender and little else; for a first look."""
+"""Pairs of words that differ mainly in gender, for a first look."""
 
 OCCUPATIONS: WordSet = (
     *("accountant", "architect", "artist", "baker", "carpenter", "chef", "cleaner", "clerk", "dancer", "dentist"),
@@ -41,30 +41,30 @@ OCCUPATIONS: WordSet = (
     *("judge", "lawyer", "librarian", "manager", "mechanic", "nurse", "painter", "pilot", "plumber", "poet"),
     *("programmer", "receptionist", "scientist", "secretary", "singer", "soldier", "surgeon", "teacher", "writer"),
 )
-"""Occupations whose English names do not tell a gender; for a first look."""
+"""Occupations whose English names do not indicate a gender, for a first look."""
 
 NAMED = 8
-"""Words, or sets of them, that a sentence names; JSON has all that have no vector."""
+"""The most words, or sets of words, that a message lists. The JSON output has all words without a vector."""
 
 _BETWEEN = re.compile(r"[\s,;]+")
-"""What is between words on a line of text."""
+"""The separator of words on a line."""
 
 LARGEST = 1 << 26
-"""Bytes; a larger file is no word list."""
+"""The most bytes of a word list."""
 
 
 def read_word_sets(path: str | PathLike[str], *, say: Callable[[str], None] | None = None) -> tuple[WordSet, ...]:
-    """Pairs, or larger sets, of words: a JSON list of lists, or a set a line, its words between spaces, commas or semicolons.
+    """Read pairs or larger sets of words: a JSON list of lists, or one set per line, separated by spaces, commas or semicolons.
 
-    A line of text that begins with # is a comment. Sets that are given again, in whatever order, are kept and said: a direction
-    counts each.
+    A line that begins with # is a comment. Duplicate sets (in any word order) are kept, because a bias direction counts each,
+    and reported.
 
     Arguments:
-        path: of the file.
-        say: gets a sentence about sets that are given again; None for a Python warning.
+        path: the path of the file.
+        say: is called with a sentence about duplicate sets; None to issue a Python warning.
 
     Raises:
-        InputError: for a file that cannot be read, a set of fewer than two words, or a # behind words.
+        InputError: if the file cannot be read, a set has fewer than two different words, or a line has a # after words.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "pairs.json"
@@ -80,7 +80,7 @@ def read_word_sets(path: str | PathLike[str], *, say: Callable[[str], None] | No
         words = _words_of_entry(entry, f"{name}, {where}")
         if len(set(words)) < 2:
             raise InputError(
-                f"{name}, {where}: is {' '.join(words)!r:.60}; give two words or more that differ: a line such as woman man, "
+                f"{name}, {where}: is {' '.join(words)!r:.60}; give at least two different words: a line such as woman man, "
                 'or JSON such as [["woman", "man"], ["she", "he"]]'
             )
         sets.append(tuple(dict.fromkeys(words)))
@@ -98,12 +98,12 @@ def read_word_sets(path: str | PathLike[str], *, say: Callable[[str], None] | No
 
 
 def read_words(path: str | PathLike[str]) -> WordSet:
-    """Words: a JSON list of them, or a word a line; numbers after a word are not read. Each once.
+    """Read words: a JSON list, or one word per line; numbers after a word are ignored. Duplicates are removed.
 
-    A line of text that begins with # is a comment.
+    A line that begins with # is a comment.
 
     Raises:
-        InputError: for a file that cannot be read, has no words, or two words in an entry.
+        InputError: if the file cannot be read, has no words, or has two words in an entry.
     """
     name = fspath(path)
     found = []
@@ -112,22 +112,22 @@ def read_words(path: str | PathLike[str]) -> WordSet:
         second = next((word for word in others if not _is_number(word)), None)
         if second is not None:
             raise InputError(
-                f"{name}, {where}: has the words {first!r:.40} and {second!r:.40}; give one word a line, or JSON such as "
-                '["nurse", "smith"], and a word of several parts as the vectors have it, such as police_officer'
+                f"{name}, {where}: has the words {first!r:.40} and {second!r:.40}; give one word per line, or JSON such as "
+                '["nurse", "smith"], and write a compound as the vectors do, such as police_officer'
             )
         found.append(first)
     return tuple(dict.fromkeys(found))
 
 
 def read_values(path: str | PathLike[str], wanted: str = "a file of JSON") -> list[Any]:
-    """The JSON values of a file, one after another, each on one line or on several.
+    """The JSON values in a file, which may be several, each on one or more lines.
 
     Arguments:
-        path: of the file.
-        wanted: what an error asks for.
+        path: the path of the file.
+        wanted: the content that messages ask for.
 
     Raises:
-        InputError: for a file that cannot be read, or is no JSON.
+        InputError: if the file cannot be read, is empty, or is not JSON.
     """
     name = fspath(path)
     text, place, values = _text(name), 0, []
@@ -144,12 +144,12 @@ def read_values(path: str | PathLike[str], wanted: str = "a file of JSON") -> li
 
 
 def _entries(name: str) -> list[tuple[str, Any]]:
-    """The entries of a JSON list, or the words of each line, each with where it stands."""
+    """The entries of a JSON list, or the words of each line, each with its location in the file."""
     text = _text(name)
     if text.lstrip()[:1] in ("[", "{"):
         values = read_values(name)
         if len(values) != 1 or not isinstance(values[0], list):
-            raise InputError(f"{name}: is no JSON list; give one list of words, or of lists of words")
+            raise InputError(f"{name}: is not a JSON list; give one list of words, or of lists of words")
         entries = [(f"entry {number}", each) for number, each in enumerate(values[0], start=1)]
     else:
         lines = [(f"line {number}", line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
@@ -157,7 +157,7 @@ def _entries(name: str) -> list[tuple[str, Any]]:
         entries = [(where, found) for where, words in split if (found := [word for word in words if word])]
         behind = next((where for where, words in entries if "#" in words), None)
         if behind is not None:
-            raise InputError(f"{name}, {behind}: has a # behind its words; give a comment a line of its own")
+            raise InputError(f"{name}, {behind}: has a # after its words; put the comment on its own line")
     if not entries:
         raise InputError(f"{name}: has no words; give a JSON list, or a line for each entry")
     return entries
@@ -172,7 +172,7 @@ def _is_number(word: str) -> bool:
 
 
 def _words_of_entry(entry: Any, where: str) -> list[str]:
-    """The words of an entry; numbers of JSON that are behind them are left out."""
+    """The words of an entry, without numbers after them."""
     words = [entry] if isinstance(entry, str) else entry
     if not isinstance(words, list) or not words or not isinstance(words[0], str):
         raise InputError(f"{where}: is {str(entry)!r:.60}; give a word, or a list of words")
@@ -183,11 +183,11 @@ def _text(name: str) -> str:
     with reading_errors(name, lambda: "its beginning"), open_file(name) as stream:
         content = stream.read(LARGEST + 1)
     if len(content) > LARGEST:
-        raise InputError(f"{name}: is larger than {LARGEST >> 20} MiB, and a word list is not; give another file")
+        raise InputError(f"{name}: is larger than {LARGEST >> 20} MiB, too large for a word list; give another file")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{name}: is no UTF-8 text (byte {error.start:,}); give a text file") from None
+        raise InputError(f"{name}: is not UTF-8 text (byte {error.start:,}); give a text file") from None
 
 
 def _next(text: str, place: int) -> int:
@@ -204,19 +204,19 @@ KEYS: tuple[tuple[str, ...], ...] = (
     ("attr1", "first_attribute"),
     ("attr2", "second_attribute"),
 )
-"""What the four sets are called in files, one way or another."""
+"""The possible keys of the four sets in files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedWords:
-    """Some words, or sentences, under a name.
+    """A named list of words or sentences.
 
     Arguments:
-        name: such as "flowers".
-        words: each once; one said twice is kept once.
+        name: the name, such as "flowers".
+        words: the words; duplicates are removed.
 
     Raises:
-        InputError: for none, or what is no text.
+        InputError: for no words, or a word that is not a non-empty text.
     """
 
     name: str
@@ -228,20 +228,20 @@ class NamedWords:
             raise InputError(f"{self.name}: has the word {bad!r}; give texts that are not empty")
         if not self.words:
             raise InputError(f"{self.name}: has no words; give some")
-        object.__setattr__(self, "words", tuple(dict.fromkeys(self.words)))  # frozen for everybody else
+        object.__setattr__(self, "words", tuple(dict.fromkeys(self.words)))  # the dataclass is frozen
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AssociationTest:
-    """Whether two sets of targets differ in how near they are to two sets of attributes.
+    """A test of whether two sets of target words differ in their association with two sets of attribute words.
 
     Arguments:
-        name: of the test.
+        name: the name of the test.
         targets: X and Y, such as flowers and insects.
-        attributes: A and B, such as pleasant and unpleasant; a positive effect is X with A.
+        attributes: A and B, such as pleasant and unpleasant. A positive effect associates X with A and Y with B.
 
     Raises:
-        InputError: for a word in both sets of targets, or in both of attributes.
+        InputError: for a word in both sets of targets, or in both sets of attributes.
 
     >>> test = AssociationTest(
     ...     name="flowers",
@@ -265,18 +265,19 @@ class AssociationTest:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """All of them, each once."""
+        """All words of the four sets, each once."""
         return tuple(dict.fromkeys(word for words in (*self.targets, *self.attributes) for word in words.words))
 
 
 def read_association_tests(path: str | PathLike[str]) -> list[AssociationTest]:
-    """Tests from a file of JSON objects, one after another or in a list.
+    """Read association tests from a file of JSON objects, in a list or one after another.
 
-    Each has `targ1`, `targ2`, `attr1` and `attr2` (or `first_target` ... `second_attribute`), which are lists of words, or
-    objects with a `category` or `name`, the `examples` or `words`, and perhaps words to `remove`; and perhaps a `name`.
+    Each object has `targ1`, `targ2`, `attr1` and `attr2` (or `first_target`, `second_target`, `first_attribute` and
+    `second_attribute`), and optionally a `name`. Each of the four is a list of words, or an object with a `category` or `name`,
+    the words under `examples` or `words`, and optionally words to `remove`.
 
     Raises:
-        InputError: for a file that cannot be read, or an object that lacks a set, naming it.
+        InputError: if the file cannot be read, or an object lacks a set; the message names it.
     """
     values = read_values(path, "JSON objects with the lists targ1, targ2, attr1 and attr2")
     objects = [each for value in values for each in (value if isinstance(value, list) else [value])]
@@ -311,17 +312,17 @@ def _set(values: Mapping[str, Any], keys: Sequence[str], where: str) -> NamedWor
         raise InputError(f"{where}: {error}") from None
 
 
-# Which words of a list have a vector, and those vectors.
+# Looking up the words of lists.
 
 
 @dataclass(frozen=True)
 class Presence:
-    """Vectors, asked for lists of words some of which they may lack; a vector of zeros has no direction, and counts as none.
+    """Looks up lists of words in word embeddings and reports missing ones. A zero vector counts as missing.
 
     Arguments:
-        vectors: of words.
-        case: how a word is found. `lower`: as it is written, or else in lower case, so that the names of a published test are
-            found in lower-cased vectors, and "Will" is not taken for "will" where both have a vector.
+        vectors: the word embeddings.
+        case: how a word is looked up. `lower`: unchanged, or else in lower case. So the names in a published test are found in
+            lower-cased vectors, and "Will" is not confused with "will" if both have a vector.
 
     >>> vectors = WordVectors(words=("amy", "Will", "will"), matrix=np.eye(3, dtype=np.float32))
     >>> Presence(vectors).of(["Amy", "Will", "Zoe"]), Presence(vectors, "exact").of(["Amy", "Will", "Zoe"])
@@ -333,7 +334,7 @@ class Presence:
 
     @property
     def name(self) -> str:
-        """Of the vectors."""
+        """The name of the vectors."""
         return self.vectors.name
 
     @cached_property
@@ -341,14 +342,14 @@ class Presence:
         return Lookup(vectors=self.vectors, case=self.case)
 
     def form(self, word: str) -> str | None:
-        """The form of the word that has a vector other than zero, such as "amy" for "Amy"; None where none has."""
+        """The spelling under which a word has a vector that is not zero, such as "amy" for "Amy"; None if there is none."""
         row = self._lookup.row(word)
         form = word if row is None else self.vectors.words[row]
         found = self.vectors.get(form)
         return form if found is not None and bool(found.any()) else None
 
     def forms(self, words: Iterable[str]) -> dict[str, str]:
-        """The form of each word that has a vector, by the word; of several words with one form only the first."""
+        """The spelling of each word that has a vector; of several words with the same spelling only the first is included."""
         first: dict[str, str] = {}
         found: dict[str, str] = {}
         for word in words:
@@ -358,20 +359,20 @@ class Presence:
         return found
 
     def of(self, words: Iterable[str]) -> tuple[str, ...]:
-        """The forms of those that have a vector, in their order, each once."""
+        """The spellings of the words that have a vector, in order, each once."""
         return tuple(self.forms(words).values())
 
     def missing(self, words: Iterable[str]) -> tuple[str, ...]:
-        """Those that have none, as they were written."""
+        """The words without a vector, unchanged."""
         return tuple(word for word in words if self.form(word) is None)
 
     def vectors_of(self, words: Sequence[str]) -> Numbers:
-        """The unit word embeddings that all have one, (n, W) float64."""
+        """The unit vectors of words that all have a vector, (n, W) float64."""
         return unit64(self.vectors.of(words).astype(np.float64))
 
 
 def rows_of(vectors: WordVectors, words: Iterable[str]) -> list[int]:
-    """The rows of those words that are in the table itself, each once: as they are written, or else in lower case.
+    """The rows of the words that are in the table (unchanged, or else in lower case), each once.
 
     >>> rows_of(WordVectors(words=("mary", "she"), matrix=np.eye(2, dtype=np.float32)), ["Mary", "mary", "he"])
     [0]
@@ -380,10 +381,10 @@ def rows_of(vectors: WordVectors, words: Iterable[str]) -> list[int]:
     return list(dict.fromkeys(row for row in map(lookup.row, words) if row is not None))
 
 
-def said_missing(what: str, missing: Sequence[str], total: int) -> tuple[str, ...]:
-    """A sentence about those words of a list that have no vector, with the first of their names; none where all have one.
+def missing_words_note(what: str, missing: Sequence[str], total: int) -> tuple[str, ...]:
+    """A sentence about the words of a list that have no vector, listing the first ones; empty if all have a vector.
 
-    >>> said_missing("occupations", ["smith"], 3)
+    >>> missing_words_note("occupations", ["smith"], 3)
     ('occupations: 1 of 3 has no vector: smith',)
     """
     if not missing:
@@ -394,7 +395,7 @@ def said_missing(what: str, missing: Sequence[str], total: int) -> tuple[str, ..
 
 
 def unit64(vectors: NDArray[np.floating]) -> Numbers:
-    """Vectors (..., W) divided by their lengths, in float64; those of zeros stay.
+    """Vectors (..., W) divided by their norms, in float64; zero vectors stay zero.
 
     >>> unit64(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6, 0.8], [0.0, 0.0]]

@@ -1,4 +1,4 @@
-"""What a masked language model puts into templates: which words an attribute makes more probable (Kurita et al. 2019)."""
+"""Template-based bias of masked language models: which words an attribute makes more probable (Kurita et al. 2019)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateBias:
-    """How much more an attribute raises the probability of one set of words than that of another.
+    """How much more each attribute raises the probability of one set of target words than of another.
 
     Arguments:
-        targets: what the two sets are called.
-        scores: of each attribute and target word, log(p / prior), the mean over templates; natural logarithm.
-        differences: of each attribute, the mean score of the first set minus that of the second.
-        left_out: target words that the tokenizer does not have as one token.
-        cautions: what this does not show.
+        targets: the names of the two sets.
+        scores: for each attribute and target word, the mean over templates of log(p / prior), with the natural logarithm.
+        differences: for each attribute, the mean score of the first set minus that of the second.
+        left_out: target words that are not a single token of the model.
+        cautions: sentences on what this does not show.
     """
 
     targets: tuple[str, str]
@@ -54,30 +54,30 @@ def template_bias(
     targets: tuple[NamedWords, NamedWords],
     attributes: Sequence[str],
 ) -> TemplateBias:
-    """Log-probability scores of target words, corrected by what the model says without the attribute (Kurita et al. 2019).
+    """Log-probability bias scores of target words, corrected for their prior probability (Kurita et al. 2019).
 
-        p      = P([TARGET] is the word | the template with the attribute)
-        prior  = P([TARGET] is the word | the template with the attribute masked, all its tokens)
+        p      = P([TARGET] is the word | template with the attribute)
+        prior  = P([TARGET] is the word | template with all tokens of the attribute masked)
         score  = log(p / prior)
 
     Arguments:
-        model: such as `regard.load(folder, task="masked_language_modelling")`.
-        templates: each with [TARGET] and [ATTRIBUTE] once, such as "[TARGET] is a [ATTRIBUTE].".
-        targets: two sets of words, such as he, him and she, her; those that are not one token are left out.
-        attributes: such as occupations.
+        model: a model loaded with `regard.load(folder, task="masked_language_modelling")`.
+        templates: texts with [TARGET] and [ATTRIBUTE] once each, such as "[TARGET] is a [ATTRIBUTE].".
+        targets: two sets of words, such as (he, him) and (she, her); words that are not a single token are left out.
+        attributes: the attributes, such as occupations.
 
     Raises:
-        InputError: for a template without its two places, or where a set has no word of one token.
+        InputError: for a template that does not contain both placeholders once, or a set without a single-token word.
     """
     if not templates or not attributes:
         raise InputError(
-            f"{len(templates)} templates and {len(attributes)} attributes are given; give one of each at least"
+            f"{len(templates)} templates and {len(attributes)} attributes are given; give at least one of each"
         )
     mask = mask_of(model.task.tokenizer)
     for template in templates:
         if template.count(TARGET) != 1 or template.count(ATTRIBUTE) != 1 or mask in template:
             raise InputError(
-                f"the template {template!r:.80} is no use; write {TARGET} and {ATTRIBUTE} in it, each once"
+                f"the template {template!r:.80} is not valid; it needs {TARGET} and {ATTRIBUTE}, once each, and no mask token"
             )
     kept = [_one_token(model, words) for words in targets]
     ids = [index for words in kept for index in words.values()]
@@ -107,12 +107,12 @@ def _one_token(model: MaskedLanguageModel, words: NamedWords) -> dict[str, int]:
         if len(ids) == 1 and ids[0] != tokenizer.unknown_id
     }
     if not found:
-        raise InputError(f"{words.name}: none of the words is one token of the model; give other words")
+        raise InputError(f"{words.name}: none of the words is a single token of the model; give other words")
     return found
 
 
 def _texts(model: MaskedLanguageModel, template: str, attribute: str, mask: str) -> tuple[tuple[str, int], ...]:
-    """The template with the attribute and without, and which of the masks of each stands for the target."""
+    """The template with the attribute and with the attribute masked, each with the index of the target's mask among its masks."""
     (ids,) = model.task.tokenizer.encode_batch([attribute])
     hidden = " ".join([mask] * max(1, len(ids)))
     before = 0 if template.index(TARGET) < template.index(ATTRIBUTE) else max(1, len(ids))
@@ -121,7 +121,7 @@ def _texts(model: MaskedLanguageModel, template: str, attribute: str, mask: str)
 
 
 def _log_probabilities(model: MaskedLanguageModel, asked: Sequence[tuple[str, int]], ids: Sequence[int]) -> Numbers:
-    """Of each text the natural log-probabilities of some tokens at one of its masks, (texts, tokens)."""
+    """For each text the natural log-probabilities of the tokens `ids` at one of its masks, (texts, tokens)."""
     tokenizer = model.task.tokenizer
     inputs = read_masked(tokenizer, [text for text, _ in asked], maximum=model.maximum_length)
     found = np.empty((len(asked), len(ids)))

@@ -1,4 +1,4 @@
-"""fastText's .bin: words with counts, a vector of each word, and a table of n-grams from which unknown words get theirs."""
+"""fastText's .bin format: words with counts and vectors, and a table of n-gram vectors for unknown words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from regard.word_embeddings.store import LONGEST, Counts, Matrix, NgramSubwords,
 MAGIC = struct.pack("<i", 793712314)
 VERSION, OLDEST = 12, 11
 TOGETHER = 4096
-"""Words whose vectors are made at once."""
+"""The number of words whose vectors are computed at a time."""
 
 _START = struct.Struct("<2i")
 _SETTINGS = struct.Struct("<12id")
@@ -39,7 +39,7 @@ MODELS = {1: "cbow", 2: "skipgram", 3: "supervised"}
 
 
 class Settings(NamedTuple):
-    """What fastText keeps of how it was run, in its order."""
+    """The training settings that fastText stores, in the order of the file."""
 
     width: int
     window: int = 5
@@ -57,7 +57,7 @@ class Settings(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What the dictionary begins with."""
+    """The numbers at the beginning of fastText's dictionary."""
 
     entries: int
     words: int
@@ -67,11 +67,10 @@ class Sizes(NamedTuple):
 
 
 def read_fasttext(source: Source, limit: int | None, say: Say) -> WordVectors:
-    """The words' vectors, each the mean of its own row and those of its n-grams, as fastText gives them.
+    """Read word vectors; each is the mean of the word's own row and the rows of its n-grams, as in fastText.
 
     Raises:
-        InputError: for a quantised model, another version, or a file that ends too early, continues too long, or
-            contradicts itself.
+        InputError: for a quantised model, another version, or a file that is too short, too long or inconsistent.
     """
     settings, sizes = _beginning(source)
     words, counts = words_of(source, sizes.entries, sizes.words, say)
@@ -93,18 +92,18 @@ def read_fasttext(source: Source, limit: int | None, say: Say) -> WordVectors:
         lambda row: f"word number {row + 1:,}",
         say,
         subwords=subwords,
-        stored=_said(settings),
+        stored=_metadata(settings),
     )
 
 
 def write_fasttext(vectors: WordVectors, output: Output) -> None:
-    """Write a model of version 12 that fastText and gensim open; what it was trained to predict is not known, so zeros.
+    """Write a model of version 12 that fastText and gensim can open. Its output matrix is unknown and filled with zeros.
 
-    A row of a word is what gives its vector together with its n-grams, rounded to 32 bits: vectors that were read from
-    such a file stay the same to the bit, others to the precision of the row.
+    The row of a word is computed so that its mean with the n-gram rows gives the word's vector, rounded to float32. Vectors
+    that were read from such a file are preserved bit by bit, others up to this rounding.
 
     Raises:
-        InputError: for a word with a null character, subwords that are not n-grams, or a row beyond 32 bits.
+        InputError: for a word with a null character, subwords that are not n-grams, or a row outside the range of float32.
     """
     subwords = vectors.subwords
     if subwords is not None and not isinstance(subwords, NgramSubwords):
@@ -112,7 +111,10 @@ def write_fasttext(vectors: WordVectors, output: Output) -> None:
             f"{output.path}: subwords of the type {type(subwords).__name__} cannot be written; leave them out"
         )
     if subwords is not None and subwords.table.shape[1] != vectors.width:
-        raise InputError(f"{output.path}: n-grams have vectors of {subwords.table.shape[1]}, words of {vectors.width}")
+        raise InputError(
+            f"{output.path}: n-gram vectors have width {subwords.table.shape[1]}, and word vectors {vectors.width}; "
+            "give vectors of the same width"
+        )
     buckets = 0 if subwords is None else len(subwords.table)
     settings = Settings(
         width=vectors.width,
@@ -140,7 +142,7 @@ def write_fasttext(vectors: WordVectors, output: Output) -> None:
 
 
 def _counts(vectors: WordVectors, output: Output) -> tuple[Counts, int]:
-    """The words' counts and their sum; 1 each and 0 where they are unknown, for gensim passes over words of 0."""
+    """The counts and their sum. If they are unknown, counts of 1 (gensim skips words with 0) with the sum 0."""
     if vectors.counts is None:
         return np.ones(len(vectors), dtype=np.int64), 0
     if (vectors.counts < 1).any():
@@ -153,7 +155,7 @@ def _counts(vectors: WordVectors, output: Output) -> tuple[Counts, int]:
 
 
 def _word_rows(vectors: WordVectors, subwords: NgramSubwords | None, output: Output) -> Iterator[Matrix]:
-    """The rows that give the vectors together with the n-grams: (|G| + 1) vector - sum of G's rows."""
+    """The rows whose means with the n-gram rows give the vectors: (|G| + 1) vector - sum of the rows of G."""
     for start in range(0, len(vectors), TOGETHER):
         wanted = np.asarray(vectors.matrix[start : start + TOGETHER])
         if subwords is not None:
@@ -189,27 +191,27 @@ def _vectors(source: Source, table: Matrix, words: list[str], subwords: NgramSub
 
 
 def _beginning(source: Source) -> tuple[Settings, Sizes]:
-    """The settings and sizes, believed only where the file can hold so much."""
+    """The settings and sizes, checked against the size of the file."""
     _, version = _START.unpack(take(source, _START.size, "its version"))
     if not OLDEST <= version <= VERSION:
         raise InputError(
-            f"{source.path}: is fastText's version {version}, and {OLDEST} and {VERSION} are read; "
+            f"{source.path}: has fastText's format version {version}, and only {OLDEST} and {VERSION} can be read; "
             "write it again with a newer fastText"
         )
     settings = Settings(*_SETTINGS.unpack(take(source, _SETTINGS.size, "its settings")))
-    if version == 11 and settings.model == 3:  # such models have no n-grams, whatever they say
+    if version == 11 and settings.model == 3:  # such models have no n-grams, even if the settings have them
         settings = settings._replace(maximum=0)
     sizes = Sizes(*_SIZES.unpack(take(source, _SIZES.size, "its sizes")))
     if sizes.pruned > 0:
         raise _quantised(source)
     if sizes.words < 0 or sizes.labels < 0 or sizes.entries != sizes.words + sizes.labels or settings.buckets < 0:
         raise InputError(
-            f"{source.path}: the sizes at its beginning contradict one another ({sizes.entries:,} entries of which "
-            f"{sizes.words:,} are words and {sizes.labels:,} labels); the file is damaged, so fetch it again"
+            f"{source.path}: the sizes at its beginning are inconsistent ({sizes.entries:,} entries, {sizes.words:,} words, "
+            f"{sizes.labels:,} labels); the file is damaged, so fetch it again"
         )
     if settings.maximum > LONGEST:
         raise InputError(
-            f"{source.path}: says n-grams of up to {settings.maximum:,} characters; the file is damaged, so fetch it again"
+            f"{source.path}: declares n-grams of up to {settings.maximum:,} characters; the file is damaged, so fetch it again"
         )
     source.refuse_claim(
         sizes.words, settings.width, fewest(sizes.entries, sizes.words + settings.buckets, settings.width)
@@ -218,26 +220,26 @@ def _beginning(source: Source) -> tuple[Settings, Sizes]:
 
 
 def _skip_output(source: Source) -> None:
-    """Go over the last matrix, which word vectors do not need, to see that it is whole."""
+    """Skip the output matrix, which is not needed, and check that the file is complete."""
     rows, width = shape_of(source)
     skip(source, 4 * rows * width)
     place = source.stream.tell()
     if source.stream.read(1):
-        raise InputError(f"{source.path}: goes on after its last matrix, at byte {place:,}; fetch the file again")
+        raise InputError(f"{source.path}: continues after its last matrix, at byte {place:,}; fetch the file again")
 
 
 def _refuse_quantised(source: Source) -> None:
-    if take(source, 1, "what says whether it is quantised") != b"\0":
+    if take(source, 1, "the flag for quantised models") != b"\0":
         raise _quantised(source)
 
 
 def _quantised(source: Source) -> InputError:
     return InputError(
-        f"{source.path}: is a quantised or pruned model (.ftz), whose vectors are not whole; give the .bin it was made from"
+        f"{source.path}: is a quantised or pruned model (.ftz), whose vectors are incomplete; give the .bin it was made from"
     )
 
 
-def _said(settings: Settings) -> dict[str, Any]:
+def _metadata(settings: Settings) -> dict[str, Any]:
     return {
         "settings": settings._asdict()
         | {
@@ -247,19 +249,19 @@ def _said(settings: Settings) -> dict[str, Any]:
     }
 
 
-# The parts of the file, read one after another.
+# Reading the parts of the file.
 
 
 def fewest(entries: int, rows: int, width: int) -> int:
-    """The bytes of the smallest file with so many entries and rows."""
+    """The number of bytes of the smallest file with this many entries and rows."""
     return entries * (1 + _ENTRY.size) + 4 * rows * width
 
 
 def take(source: Source, count: int, what: str) -> bytes:
-    """The next bytes.
+    """The next `count` bytes; `what` names them in messages.
 
     Raises:
-        InputError: where the file ends before.
+        InputError: if the file ends before.
     """
     found = source.stream.read(count)
     if len(found) < count:
@@ -268,12 +270,12 @@ def take(source: Source, count: int, what: str) -> bytes:
 
 
 def words_of(source: Source, entries: int, words: int, say: Say) -> tuple[list[str], NDArray[np.int64]]:
-    """The words of the dictionary and their counts; labels, which are after them, are left out.
+    """The words of the dictionary and their counts; labels, which follow the words, are left out.
 
-    Bytes that are no UTF-8, which are left where long words were cut, become escapes, as in gensim; that is said.
+    Invalid UTF-8, which occurs where fastText truncated long words, is replaced by escapes, as in gensim, and reported.
 
     Raises:
-        InputError: where the file ends before, or an entry is none.
+        InputError: if the file ends before, or an entry is invalid.
     """
     stream = source.stream
     names: list[bytes] = []
@@ -288,8 +290,7 @@ def words_of(source: Source, entries: int, words: int, say: Say) -> tuple[list[s
         count, kind = _ENTRY.unpack_from(buffer, end + 1)
         if kind != (number >= words) or count < 0:
             raise InputError(
-                f"{source.path}: entry number {number + 1:,} of its dictionary is neither a word nor a label in its place; "
-                "the file is damaged, so fetch it again"
+                f"{source.path}: entry number {number + 1:,} of its dictionary is invalid; the file is damaged, so fetch it again"
             )
         if number < words:
             names.append(buffer[position:end])
@@ -300,16 +301,16 @@ def words_of(source: Source, entries: int, words: int, say: Say) -> tuple[list[s
 
 
 def dense(source: Source, expected: tuple[int, int]) -> Matrix:
-    """A matrix of the next bytes: mapped into memory, or read where the file is packed.
+    """The matrix that follows: memory-mapped, or read if the file is gzip.
 
     Raises:
-        InputError: for another shape than expected, or where the file ends before.
+        InputError: if it has another shape than expected, or the file ends before.
     """
     rows, width = shape_of(source)
     if (rows, width) != expected:
         raise InputError(
-            f"{source.path}: has a matrix of {rows:,} rows of {width:,} numbers, where its sizes need {expected[0]:,} of "
-            f"{expected[1]:,}; it is pruned or damaged, so give the whole model"
+            f"{source.path}: has a matrix of shape ({rows:,}, {width:,}) instead of ({expected[0]:,}, {expected[1]:,}); "
+            "it is pruned or damaged, so give the complete model"
         )
     start = source.stream.tell()
     if source.size is None:
@@ -322,10 +323,10 @@ def dense(source: Source, expected: tuple[int, int]) -> Matrix:
 
 
 def shape_of(source: Source) -> tuple[int, int]:
-    """The rows and the width of the matrix that follows.
+    """The number of rows and the width of the matrix that follows.
 
     Raises:
-        InputError: for a shape that no matrix has.
+        InputError: for negative sizes.
     """
     rows, width = _SHAPE.unpack(take(source, _SHAPE.size, "the shape of a matrix"))
     if rows < 0 or width < 0:
@@ -334,10 +335,10 @@ def shape_of(source: Source) -> tuple[int, int]:
 
 
 def skip(source: Source, count: int) -> None:
-    """Go over bytes that must be there.
+    """Skip bytes, which must exist.
 
     Raises:
-        InputError: where the file ends before.
+        InputError: if the file ends before.
     """
     if source.size is not None:
         if source.stream.tell() + count > source.size:
@@ -371,4 +372,4 @@ def _decoded(names: list[bytes], say: Say) -> list[str]:
 
 def _cut(source: Source, what: str) -> InputError:
     size = source.stream.seek(0, 2) if source.size is None else source.size
-    return InputError(f"{source.path}: ends at byte {size:,}, within {what}; it was cut short, so fetch it again")
+    return InputError(f"{source.path}: ends at byte {size:,}, within {what}; it was truncated, so fetch it again")

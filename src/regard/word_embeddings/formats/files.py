@@ -1,12 +1,12 @@
-"""What all formats share (files that are read and written, the table that is read), and Regard's own format, a folder.
+"""Functions shared by all formats of word embeddings, and Regard's own format, a folder.
 
-The matrix of a folder is mapped into memory.
+The folder contains the following files; arrays are memory-mapped when read.
 
-regard.json     the format's version, metadata, the settings of subwords
-words.txt       a word a line, UTF-8
+regard.json     format version, metadata, settings of subwords
+words.txt       one word per line, UTF-8
 vectors.npy     (N, W) float32
-counts.npy      (N,) int64, where they are known
-subwords.npy    (B, W) float32, where there are n-grams
+counts.npy      (N,) int64, if counts are known
+subwords.npy    (B, W) float32, if there are n-grams
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from regard.reading import check_regular, read_bytes, read_json_object
 from regard.word_embeddings.store import CHUNK, Counts, Matrix, NgramSubwords, Subwords, WordVectors
 
 BLOCK = 1 << 20
-"""Bytes that are read at once."""
+"""The number of bytes that are read at a time."""
 
 LONGEST_WORD = 1 << 16
-"""Bytes of a word in a binary file."""
+"""The most bytes of a word in a binary file."""
 
 HEAD = 1 << 20
-"""Bytes by which a format is known."""
+"""The number of first bytes that the format is recognised by."""
 
 CONTROL = bytes(sorted({*range(32), 127} - {9, 10, 11, 12, 13}))
-"""Characters that hardly any text has."""
+"""Control characters, which are rare in text."""
 
 WIDEST = 1 << 20
-"""More numbers than this no vector of a word has; a file that says so is not believed."""
+"""The largest width of a vector; a header with a larger width is refused."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """A file that is open.
+    """An open file.
 
     Arguments:
-        path: it.
-        stream: its bytes from the first one, unpacked where it is gzip.
-        head: the first bytes, which the stream has still before it.
-        size: how many bytes the stream has; None where only reading tells.
+        path: the path of the file.
+        stream: its bytes, decompressed if it is gzip, positioned at the beginning.
+        head: the first bytes of the stream.
+        size: the number of bytes of the stream; None if unknown because the file is gzip.
     """
 
     path: Path
@@ -63,32 +63,32 @@ class Source:
     size: int | None
 
     def refuse_claim(self, words: int, width: int, least: int) -> None:
-        """Check what a header says before anything is made room for.
+        """Check the numbers in a header before memory is allocated for them.
 
         Arguments:
-            words, width: what it says.
-            least: the fewest bytes a file could have that holds so much.
+            words, width: the numbers in the header.
+            least: the fewest bytes of a file with this content.
 
         Raises:
-            InputError: for a width that is none, or more than the file can hold.
+            InputError: for an impossible width, or more content than the file can have.
         """
         if not 1 <= width <= WIDEST:
             raise InputError(
-                f"{self.path}: the header says vectors of {width:,} numbers; give a file with 1 to {WIDEST:,}"
+                f"{self.path}: the header declares vectors of width {width:,}; give a file with width 1 to {WIDEST:,}"
             )
         if self.size is not None and least > self.size:
             raise InputError(
-                f"{self.path}: the header promises {words:,} words of {width:,} numbers, for which a file of "
-                f"{self.size:,} bytes is too short; it was cut short or is damaged, so fetch it again"
+                f"{self.path}: the header declares {words:,} words of width {width:,}, for which a file of "
+                f"{self.size:,} bytes is too short; it was truncated or is damaged, so fetch it again"
             )
 
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Source]:
-    """The file, to read in the block; what goes wrong with it there becomes one sentence.
+    """A context manager that opens a file; errors while reading it in the block become an `InputError`.
 
     Raises:
-        InputError: no such file, a folder, a pipe, not readable, broken gzip, or empty.
+        InputError: if the file does not exist, is a folder or a pipe, is not readable, is broken gzip, or is empty.
     """
     with open_file(str(path)) as stream:
         if not stream.seekable():
@@ -111,8 +111,8 @@ class Output:
     """A file that is being written.
 
     Arguments:
-        path: where it will appear.
-        file: takes its bytes.
+        path: the final path of the file.
+        file: the stream to write to.
     """
 
     path: Path
@@ -121,12 +121,12 @@ class Output:
 
 @contextlib.contextmanager
 def new_output(path: Path) -> Iterator[Output]:
-    """A file to fill, packed with gzip where its name ends in .gz, that appears when the block ends well.
+    """A context manager for writing a file, gzipped if its name ends in .gz; the file appears when the block succeeds.
 
     Raises:
-        InputError: for a place that cannot be written to.
+        InputError: for a path that cannot be written to.
     """
-    target = path.resolve() if path.is_symlink() else path  # a link stays one
+    target = path.resolve() if path.is_symlink() else path  # keep the link and replace its target
     with writing_errors(path), new_file(target) as file:
         if path.suffix != ".gz":
             yield Output(path=path, file=file)
@@ -139,45 +139,45 @@ def encoded(path: Path, word: str) -> bytes:
     """The word in UTF-8.
 
     Raises:
-        InputError: for half of a surrogate pair.
+        InputError: for an unpaired surrogate.
     """
     try:
         return word.encode()
     except UnicodeEncodeError:
         raise InputError(
-            f"{path}: the word {word!r} has half a character, which UTF-8 cannot hold; leave it out"
+            f"{path}: the word {word!r} has an unpaired surrogate, which UTF-8 cannot encode; leave it out"
         ) from None
 
 
 def refuse_space(vectors: WordVectors, path: Path) -> None:
-    """Check that no word is empty or holds white space, which ends a word in word2vec's formats.
+    """Check that no word is empty or contains white space, which ends a word in word2vec's formats.
 
     Raises:
-        InputError: for the first that does.
+        InputError: for the first such word.
     """
     for word in vectors.words:
         if not word or _SPACE.search(word):
             raise InputError(
-                f"{path}: the word {word!r} {'has white space in it' if word else 'is empty'}, which word2vec's formats "
-                "cannot hold; choose the kind folder or fasttext, or rename it"
+                f"{path}: the word {word!r} {'contains white space' if word else 'is empty'}, which word2vec's formats "
+                "cannot represent; choose the kind folder or fasttext, or rename it"
             )
 
 
-# The table that is read, piece by piece.
+# Reading a table piece by piece.
 
 Say = Callable[[str], None]
-"""Gets a sentence about what a reader left out."""
+"""A function that is called with a sentence about words that a reader left out."""
 
 
 class Piece(NamedTuple):
-    """Some words after one another and their vectors, (n, W) float32."""
+    """Consecutive words and their vectors, (n, W) float32."""
 
     words: list[str]
     matrix: Matrix
 
 
 class Table(NamedTuple):
-    """Words, their vectors (N, W) and, where they are known, how often each was seen."""
+    """Words, their vectors (N, W) float32 and, if known, their counts (N,) int64."""
 
     words: list[str]
     matrix: Matrix
@@ -185,7 +185,7 @@ class Table(NamedTuple):
 
 
 def gathered(pieces: Iterable[Matrix], width: int) -> Matrix:
-    """All rows; each piece is let go as soon as it is copied, so that the table never is in memory twice.
+    """The concatenation of all pieces; each is freed as soon as it is copied, so that the table is never in memory twice.
 
     >>> gathered(iter([np.ones((1, 2), dtype=np.float32)] * 2), 2).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
@@ -223,14 +223,16 @@ def vectors_of(
     subwords: Subwords | None = None,
     stored: Mapping[str, Any] | None = None,
 ) -> WordVectors:
-    """The vectors of a file, each word once.
+    """The vectors of a table without duplicate words.
 
     Arguments:
-        table: what was read, whose rows are moved.
-        kind: the format's name.
-        where: names the place of a row in the file.
-        say: gets a sentence about words that were left out.
-        stored: what the file says of itself.
+        table: the table that was read; its rows are moved in place.
+        source: the file it was read from.
+        kind: the name of the format.
+        where: a function from a row to its location in the file, for messages.
+        say: is called with a sentence about words that were left out.
+        subwords: computes vectors for other words.
+        stored: the metadata in the file.
     """
     table = without_repeats(table, where, say)
     return WordVectors(
@@ -244,11 +246,12 @@ def vectors_of(
 
 
 def without_repeats(table: Table, where: Callable[[int], str], say: Say) -> Table:
-    """Every word once, with its first vector, as in gensim; what is left out is said, with the first of them.
+    """The table with only the first vector of each word, as in gensim; the number of dropped vectors is reported.
 
     Arguments:
-        table: whose rows are moved.
-        where: names the place of a row in the file.
+        table: the table; its rows are moved in place.
+        where: a function from a row to its location in the file, for messages.
+        say: is called with a sentence about dropped vectors.
     """
     rows: dict[str, int] = {}
     for row, word in enumerate(table.words):
@@ -264,7 +267,7 @@ def without_repeats(table: Table, where: Callable[[int], str], say: Say) -> Tabl
     )
     keep = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
     matrix = table.matrix
-    for start in range(0, len(keep), CHUNK):  # rows only ever move up, so none is lost
+    for start in range(0, len(keep), CHUNK):  # rows only move towards the beginning, so none is overwritten too early
         chosen = keep[start : start + CHUNK]
         matrix[start : start + len(chosen)] = matrix[chosen]
     counts = None if table.counts is None else table.counts[keep]
@@ -272,9 +275,9 @@ def without_repeats(table: Table, where: Callable[[int], str], say: Say) -> Tabl
 
 
 def described(kind: str, path: Path, stored: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The metadata of vectors that were read: what the file says, its format, and where it is.
+    """The metadata of vectors that were read: the metadata in the file, its format, and its path.
 
-    Where the file says itself that its vectors were read from another one, that stays as their origin.
+    If the stored metadata names another format and source, they are kept as `origin`.
 
     >>> described("folder", Path("b"), {"format": "glove", "source": "a.txt"})
     {'origin': {'format': 'glove', 'source': 'a.txt'}, 'format': 'folder', 'source': 'b'}
@@ -290,17 +293,17 @@ def described(kind: str, path: Path, stored: Mapping[str, Any] | None = None) ->
 
 
 LARGEST_WORDS = 1 << 32
-"""Bytes of a list of words."""
+"""The most bytes of a list of words."""
 FORMAT_VERSION = 1
 KIND = "word_vectors"
 DESCRIPTION, WORDS, MATRIX, COUNTS, SUBWORDS = "regard.json", "words.txt", "vectors.npy", "counts.npy", "subwords.npy"
 
 
 def read_folder(path: Path, limit: int | None) -> WordVectors:
-    """The vectors of a folder; nothing but the words is read before it is used.
+    """The vectors in a folder. Only the words are read immediately; arrays are memory-mapped.
 
     Raises:
-        InputError: for a folder that is something else, a newer format, or files that do not fit one another.
+        InputError: if the folder has other content or a newer format, or its files are inconsistent.
     """
     state = _description(path)
     words = _words(path / WORDS)
@@ -321,15 +324,15 @@ def read_folder(path: Path, limit: int | None) -> WordVectors:
 
 
 def refuse_taken(path: Path) -> None:
-    """Check that there is nothing at a place, or vectors in this format, or an empty folder.
+    """Check that a path does not exist, or is a folder of word vectors or an empty folder, which may be replaced.
 
     Raises:
-        InputError: for anything else, which must not be lost.
+        InputError: for anything else, which must not be overwritten.
     """
     with writing_errors(path):
         taken = path.exists() and not (path.is_dir() and (is_own(path) or not any(path.iterdir())))
     if taken:
-        raise InputError(f"{path}: is there already and holds something else; choose another place")
+        raise InputError(f"{path}: exists already and has other content; choose another path")
 
 
 def is_own(path: Path) -> bool:
@@ -342,15 +345,15 @@ def is_own(path: Path) -> bool:
 
 
 def write_folder(vectors: WordVectors, path: Path) -> None:
-    """Write a folder, whole or not at all; one of vectors that is there is replaced, any other is not.
+    """Write a folder atomically; an existing folder of word vectors is replaced, anything else is not.
 
     Raises:
-        InputError: for a word with a line break, subwords that no format knows, or a place that is taken.
+        InputError: for a word with a line break, an unknown type of subwords, or a path that is in use.
     """
     for word in vectors.words:
         if "\n" in word:
             raise InputError(
-                f"{path}: the word {word!r} has a line break, which a list of words cannot hold; leave it out"
+                f"{path}: the word {word!r} has a line break, which the list of words cannot represent; leave it out"
             )
     refuse_taken(path)
     subwords = vectors.subwords
@@ -385,11 +388,11 @@ def _description(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: is a folder without {DESCRIPTION}; give a file or folder of word vectors")
     state = read_json_object(place, "write the folder again")
     if state.get("kind") != KIND:
-        raise InputError(f"{path}: is a folder of something else than word vectors; give a file or folder of those")
+        raise InputError(f"{path}: is not a folder of word vectors; give a file or folder of word vectors")
     if state.get("format_version") != FORMAT_VERSION:
         raise InputError(f"{place}: format_version {state.get('format_version')!r} is not known; update regard")
     if not isinstance(state.get("metadata"), dict):
-        raise InputError(f"{place}: the metadata is no mapping; write the folder again")
+        raise InputError(f"{place}: the metadata is not a mapping; write the folder again")
     return state
 
 
@@ -401,7 +404,7 @@ def _words(path: Path) -> list[str]:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise InputError(f"{path}:{line}: is not UTF-8; write the folder again") from None
     if words.pop():
-        raise InputError(f"{path}: the last line has no end, so it was cut short; write the folder again")
+        raise InputError(f"{path}: the last line has no line break, so the file was truncated; write the folder again")
     return words
 
 
@@ -409,13 +412,13 @@ def _array(path: Path, dtype: type[np.generic], dimensions: int) -> NDArray[Any]
     check_regular(path, "write the folder again")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # numpy reads the header as Python, so that a damaged one raises almost anything
+    except Exception as error:  # numpy parses the header as Python, so a damaged one can raise many kinds of errors
         raise InputError(
-            f"{path}: is no array that can be read ({' '.join(str(error).split())}); write the folder again"
+            f"{path}: is not a readable array ({' '.join(str(error).split())}); write the folder again"
         ) from None
     if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != dimensions:
         raise InputError(
-            f"{path}: is no array of {np.dtype(dtype)} with {dimensions} dimensions; write the folder again"
+            f"{path}: is not an array of {np.dtype(dtype)} with {dimensions} dimensions; write the folder again"
         )
     return array
 
@@ -432,7 +435,7 @@ def _subwords(path: Path, state: Any, width: int) -> NgramSubwords | None:
         ) from None
     if table.shape[1] != width:
         raise InputError(
-            f"{path / SUBWORDS}: has rows of {table.shape[1]} beside vectors of {width}; write the folder again"
+            f"{path / SUBWORDS}: has rows of width {table.shape[1]}, and the vectors have width {width}; write the folder again"
         )
     try:
         return NgramSubwords(table=table, minimum=minimum, maximum=maximum)

@@ -1,7 +1,8 @@
-"""word2vec's formats, text and binary, and GloVe's text.
+"""word2vec's text and binary formats, and GloVe's text format.
 
-Text is a word and its numbers a line. word2vec's, which is fastText's .vec too, begins with a line of the number of words and the
-width; GloVe's has no such header. The binary format has the header, then each word, a space, and its numbers as bytes.
+Text formats have a word and its numbers on each line. word2vec's text format, which is also fastText's .vec, begins with a header
+line with the number of words and the width; GloVe's has no header. The binary format has the same header, then each word, a space,
+and its numbers as bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _HEADER = re.compile(rb"[ \t]*(\d{1,18})[ \t]+(\d{1,18})[ \t]*\r?(?:\n|$)")
 
 
 class Header(NamedTuple):
-    """What a first line says: so many words, vectors of such a width; and the byte after it."""
+    """The header in the first line: the number of words, the width, and the position of the byte after the header."""
 
     words: int
     width: int
@@ -44,7 +45,7 @@ class Header(NamedTuple):
 
 
 def header_of(head: bytes) -> Header | None:
-    r"""What the first line says; None if it is not two numbers.
+    r"""The header in the first line; None if the line is not two numbers.
 
     >>> header_of(b"2 3\nking 1 2 3")
     Header(words=2, width=3, end=4)
@@ -56,10 +57,10 @@ def header_of(head: bytes) -> Header | None:
 
 
 def read_word2vec(source: Source, header: Header, limit: int | None, say: Say) -> WordVectors:
-    """The vectors of a file whose header says so many words of such a width.
+    """The vectors of a file in word2vec's text format.
 
     Raises:
-        InputError: for more or fewer lines than that, or a line that is wrong.
+        InputError: for more or fewer lines than the header declares, or an invalid line.
     """
     source.refuse_claim(header.words, header.width, header.end + header.words * (2 * header.width + 2) - 1)
     blocks = lines_of(source, start=header.end, number=2)
@@ -67,34 +68,34 @@ def read_word2vec(source: Source, header: Header, limit: int | None, say: Say) -
     wanted = header.words if limit is None else min(header.words, limit)
     if len(table.words) != wanted:
         raise InputError(
-            f"{source.path}: the header promises {header.words:,} words, and {len(table.words):,} follow; "
-            "fetch the file again or mend its header"
+            f"{source.path}: the header declares {header.words:,} words, and {len(table.words):,} follow; "
+            "fetch the file again or correct its header"
         )
     return vectors_of(table, source, "word2vec", lambda row: f"line {row + 2:,}", say)
 
 
 def write_word2vec(vectors: WordVectors, output: Output) -> None:
-    """Write the vectors.
+    """Write vectors in word2vec's text format.
 
     Raises:
-        InputError: for a word with white space in it, or none.
+        InputError: for an empty word, or a word with white space.
     """
     refuse_space(vectors, output.path)
     output.file.write(b"%d %d\n" % (len(vectors), vectors.width))
     write_rows(vectors, output)
 
 
-# GloVe's format: no header, so the first lines decide the width.
+# GloVe's format has no header, so the width is determined from the first lines.
 
 LOOKED_AT = 1000
-"""First lines that decide the width."""
+"""The number of first lines that the width is determined from."""
 
 
 def read_glove(source: Source, width: int, limit: int | None, say: Say) -> WordVectors:
-    """The vectors of a file without a header.
+    """The vectors of a file in GloVe's text format.
 
     Raises:
-        InputError: for a line that is wrong.
+        InputError: for an invalid line.
     """
     start = len(BYTE_ORDER_MARK) if source.head.startswith(BYTE_ORDER_MARK) else 0
     table = table_of(rows_of(lines_of(source, start), source.path, width, limit), width)
@@ -102,33 +103,34 @@ def read_glove(source: Source, width: int, limit: int | None, say: Say) -> WordV
 
 
 def width_of(head: bytes) -> int:
-    r"""How many numbers most of the first lines end with after a word; 0 for lines that are no vectors.
+    r"""The width of the vectors: the most frequent number of trailing numbers in the first lines; 0 if they are not vectors.
 
-    Words may be numbers or hold spaces, so no line alone can tell. Where it is not one in two at least that hold none, the
-    lines are something else: pairs of words with a score, for one.
+    Words may be numbers or contain spaces, so a single line is ambiguous. If fewer than half of the lines have a word without
+    spaces, the file contains something else, such as pairs of words with a score.
 
     >>> width_of(b"king 1 2\nNew York 3 4\n1984 5 6\n"), width_of(b"a text\nof words\n"), width_of(b"cat dog 7\n")
     (2, 0, 0)
     """
     lines = head.split(b"\n")
     if len(head) >= HEAD and len(lines) > 1:
-        lines.pop()  # the last was cut
+        lines.pop()  # the last line is incomplete
     fields = [line.split() for line in lines[:LOOKED_AT] if line.strip(SPACE)]
     found = Counter(_numbers_at_end(line) for line in fields)
-    # Of widths found alike the smallest, for words can add to a line but not take from it.
+    # In a tie the smallest width, because a word with numbers can only add to the count of a line.
     width = min(found, key=lambda width: (-found[width], width), default=0)
     plain = sum(len(line) == width + 1 for line in fields)
     return width if 2 * plain >= len(fields) else 0
 
 
 def write_glove(vectors: WordVectors, output: Output) -> None:
-    """Write the vectors; a word may hold spaces if its line reads back.
+    """Write vectors in GloVe's text format; a word may contain spaces if its line can be read back.
 
     Raises:
-        InputError: for no words, one that would not read back, or so many with spaces that the width could not be told.
+        InputError: for no words, a word that could not be read back, or so many words with spaces that a reader could not
+            determine the width.
     """
     if not len(vectors):
-        raise InputError(f"{output.path}: there are no words, which a file without a header cannot say; give some")
+        raise InputError(f"{output.path}: there are no words, and GloVe's format cannot represent that; give some")
     numbers = ["0.5"] * vectors.width
     for place, word in enumerate(vectors.words):
         if not _reads_back(word, numbers) or (not place and word.startswith("\ufeff")):
@@ -161,31 +163,32 @@ def _numbers_at_end(fields: list[bytes]) -> int:
     return next((count for count, field in enumerate(reversed(after)) if not is_number(field)), len(after))
 
 
-# Lines of a word and its numbers, spaces between.
+# Lines with a word and its numbers, separated by spaces.
 
 LONGEST_LINE = 1 << 25
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 SPACE = b" \t\r"
 TOGETHER = 1 << 16
-"""Numbers that are written at once."""
+"""The number of numbers that are written at a time."""
 
 
 class Lines(NamedTuple):
-    """Whole lines without their ends, and the number of the first, from 1."""
+    """Complete lines without line breaks, and the number of the first line, from 1."""
 
     number: int
     content: list[bytes]
 
 
 def lines_of(source: Source, start: int = 0, number: int = 1) -> Iterator[Lines]:
-    """The lines of a file, about a megabyte together; line feeds alone end them.
+    """The lines of a file in batches of about a megabyte; only line feeds end lines.
 
     Arguments:
-        start: the byte where the first of them begins.
-        number: what it is counted as.
+        source: the file.
+        start: the position of the byte where the first line begins.
+        number: the number of the first line.
 
     Raises:
-        InputError: for a line too long to be one.
+        InputError: for a line that is too long.
     """
     source.stream.seek(start)
     carry = source.stream.read(BLOCK)
@@ -197,7 +200,7 @@ def lines_of(source: Source, start: int = 0, number: int = 1) -> Iterator[Lines]
         if len(carry) > LONGEST_LINE:
             raise InputError(
                 f"{source.path}:{number}: the line does not end within {LONGEST_LINE:,} bytes; "
-                "give word vectors as text, one word a line"
+                "give word vectors as text, one word per line"
             )
         block = source.stream.read(BLOCK)
         if not block:
@@ -208,10 +211,10 @@ def lines_of(source: Source, start: int = 0, number: int = 1) -> Iterator[Lines]
 
 
 def rows_of(blocks: Iterator[Lines], path: Path, width: int, limit: int | None) -> Iterator[Piece]:
-    """The words and vectors of lines, to the limit; empty lines may be at the end alone.
+    """The words and vectors of the first `limit` lines (None for all); empty lines are only allowed at the end.
 
     Raises:
-        InputError: for a line that is not a word and so many finite numbers, with its number.
+        InputError: for a line that is not a word with `width` finite numbers; the message has its line number.
     """
     empty: int | None = None
     left = limit
@@ -235,7 +238,7 @@ def rows_of(blocks: Iterator[Lines], path: Path, width: int, limit: int | None) 
 def _piece(path: Path, number: int, lines: list[bytes], width: int) -> Piece:
     words, numbers = [], []
     for line in lines:
-        # Most lines have one space before each number; others are looked at more closely.
+        # Most lines have one space before each number; the others are parsed by `_piece_with_care`.
         word, _, rest = line.partition(b" ") if line.count(b" ") == width else (b"", b"", b"")
         words.append(word)
         numbers.append(rest)
@@ -252,7 +255,7 @@ def _piece(path: Path, number: int, lines: list[bytes], width: int) -> Piece:
 
 
 def _piece_with_care(path: Path, number: int, lines: list[bytes], width: int) -> Piece:
-    """Line by line: words with spaces in them, tabs, and the sentence about what is wrong."""
+    """Parse line by line, which handles words with spaces and tabs, and reports the exact fault."""
     words: list[str] = []
     matrix = np.empty((len(lines), width), dtype=np.float32)
     for row, line in enumerate(lines):
@@ -264,10 +267,10 @@ def _piece_with_care(path: Path, number: int, lines: list[bytes], width: int) ->
 
 
 def split(where: str, line: bytes, width: int) -> tuple[str, list[bytes]]:
-    """A line's word, in which there may be spaces, and its fields for numbers.
+    """The word of a line, which may contain spaces, and its fields with numbers.
 
     Raises:
-        InputError: for more or fewer numbers than the width, no word, or bytes that are no UTF-8.
+        InputError: for more or fewer than `width` numbers, no word, or bytes that are not UTF-8.
 
     >>> split("a.txt:1", b"New York 0.5 1", 2)
     ('New York', [b'0.5', b'1'])
@@ -275,19 +278,19 @@ def split(where: str, line: bytes, width: int) -> tuple[str, list[bytes]]:
     if not line.strip():
         raise InputError(f"{where}: the line is empty; remove it")
     parts = line.rsplit(b" ", width)
-    if line.count(b" ") != width or not all(parts):  # not as nearly all lines are
+    if line.count(b" ") != width or not all(parts):  # not the common form of a line
         parts = parts if len(parts) > width and all(parts[1:]) else line.rsplit(None, width)
         parts[0] = parts[0].strip(SPACE)
     word, fields = parts[0], parts[1:]
     if not word or (len(fields) == width - 1 and is_number(word) and line[:1].isspace()):
-        raise InputError(f"{where}: has no word before its numbers; mend or remove the line")
+        raise InputError(f"{where}: has no word before its numbers; correct or remove the line")
     between = word.split()[1:]
     found = len(fields)
     if between and all(b"." in field and is_number(field) for field in between):
-        found += len(between)  # more numbers rather than a word of such parts
+        found += len(between)  # these are more likely additional numbers than parts of the word
     if found != width:
         raise InputError(
-            f"{where}: has {found} numbers after its word, and {width} are needed; mend or remove the line"
+            f"{where}: has {found} numbers after its word, and {width} are needed; correct or remove the line"
         )
     try:
         return word.decode(), fields
@@ -298,7 +301,7 @@ def split(where: str, line: bytes, width: int) -> tuple[str, list[bytes]]:
 
 
 def is_number(field: bytes) -> bool:
-    """Whether it reads as a number, finite or not.
+    """Whether a field is a number, finite or not.
 
     >>> is_number(b"-1.5e-3"), is_number(b"1_000"), is_number(b"king")
     (True, False, False)
@@ -314,17 +317,17 @@ def _numbers(where: str, fields: list[bytes]) -> Matrix:
     wrong = next((field for field in fields if not is_number(field)), None)
     if wrong is not None:
         shown = wrong[:40].decode(errors="backslashreplace")
-        raise InputError(f"{where}: {shown!r} is no number; mend or remove the line")
+        raise InputError(f"{where}: {shown!r} is not a number; correct or remove the line")
     with np.errstate(over="ignore"):
         row = np.array([float(field) for field in fields]).astype(np.float32)
     if not np.isfinite(row).all():
         shown = fields[int(np.argmin(np.isfinite(row)))].decode()
-        raise InputError(f"{where}: {shown} is no finite number of 32 bits; mend or remove the line")
+        raise InputError(f"{where}: {shown} is not a finite float32 number; correct or remove the line")
     return row
 
 
 def write_rows(vectors: WordVectors, output: Output) -> None:
-    """Write the words and their numbers, these in the fewest digits that read back as the same 32 bits."""
+    """Write words with their numbers, in the fewest digits that read back as the same float32."""
     step = max(1, TOGETHER // max(vectors.width, 1))
     for start in range(0, len(vectors), step):
         numbers = digits(np.asarray(vectors.matrix[start : start + step]))
@@ -338,14 +341,14 @@ def write_rows(vectors: WordVectors, output: Output) -> None:
 
 
 def digits(matrix: Matrix) -> list[list[str]]:
-    """Each number in the fewest digits that read back as the same 32 bits, also by way of 64 bits as most programs read.
+    """Each number in the fewest digits that read back as the same float32, also if a program reads it as float64 first.
 
     >>> digits(np.array([[0.1, 3, 1e-45]], dtype=np.float32))
     [['0.1', '3.0', '1e-45']]
     """
     texts = matrix.astype("U")
     wrong = texts.astype(np.float64).astype(np.float32) != matrix
-    if wrong.any():  # rounded twice, a number half way between two may become the other one
+    if wrong.any():  # rounding twice can give the neighbouring float32 for numbers half way between two
         texts[wrong] = [repr(number) for number in matrix[wrong].tolist()]
     return texts.tolist()
 
@@ -354,7 +357,7 @@ def digits(matrix: Matrix) -> list[list[str]]:
 
 
 def is_binary(source: Source, header: Header) -> bool:
-    """Whether what follows the header is bytes rather than text: by the first line, control characters, or the sizes."""
+    """Whether the data after the header is binary and not text: by the first line, control characters, or the sizes."""
     start = header.end
     fields = source.head[start:].partition(b"\n")[0].rstrip(SPACE).split(b" ")
     if len(fields) > header.width and all(is_number(field) for field in fields[-header.width :]):
@@ -368,10 +371,10 @@ def is_binary(source: Source, header: Header) -> bool:
 
 
 def read_binary(source: Source, header: Header, limit: int | None, say: Say) -> WordVectors:
-    """The vectors of a file whose header says so many words of such a width.
+    """The vectors of a file in word2vec's binary format.
 
     Raises:
-        InputError: for a file that ends too early or continues too long, or a word or vector that is wrong, with its byte.
+        InputError: for a file that is too short or too long, or an invalid word or vector; the message has the byte position.
     """
     source.refuse_claim(header.words, header.width, header.end + header.words * (4 * header.width + 2))
     table = table_of(_pieces(source, header, limit), header.width)
@@ -379,10 +382,10 @@ def read_binary(source: Source, header: Header, limit: int | None, say: Say) -> 
 
 
 def write_binary(vectors: WordVectors, output: Output) -> None:
-    """Write the vectors.
+    """Write vectors in word2vec's binary format.
 
     Raises:
-        InputError: for a word with white space in it, or none.
+        InputError: for an empty word, or a word with white space.
     """
     refuse_space(vectors, output.path)
     output.file.write(b"%d %d\n" % (len(vectors), vectors.width))
@@ -416,7 +419,7 @@ def _pieces(source: Source, header: Header, limit: int | None) -> Iterator[Piece
             raise InputError(
                 f"{path}: ends at byte {offset + len(buffer):,} within word number "
                 f"{header.words - left + 1 if limit is None else min(limit, header.words) - left + 1:,} of {header.words:,}; "
-                "it was cut short, so fetch it again"
+                "it was truncated, so fetch it again"
             )
         buffer += block
     if limit is None or limit >= header.words:
@@ -427,7 +430,7 @@ def _refuse_more(source: Source, offset: int, rest: bytes) -> None:
     rest += source.stream.read(BLOCK)
     if rest.strip(b"\n"):
         raise InputError(
-            f"{source.path}: goes on after its last word, at byte {offset:,}; its header does not fit, so fetch it again"
+            f"{source.path}: continues after its last word, at byte {offset:,}; its header is wrong, so fetch it again"
         )
 
 
@@ -436,7 +439,7 @@ def _binary_piece(path: Path, offset: int, buffer: bytes, starts: list[int], spa
     matrix = np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False).reshape(len(starts), width)
     words: list[str] = []
     for start, space in zip(starts, spaces, strict=True):
-        word = buffer[start:space].lstrip(b"\n")  # which word2vec itself puts after each vector
+        word = buffer[start:space].lstrip(b"\n")  # word2vec writes a line feed after each vector
         if not word:
             raise InputError(f"{path}: at byte {offset + start:,} a word is empty; fetch the file again")
         try:
@@ -457,7 +460,7 @@ def _binary_piece(path: Path, offset: int, buffer: bytes, starts: list[int], spa
 
 
 def _end(head: bytes, header: Header) -> int:
-    """Where the last word's vector ends if these are all bytes of a file in this format; -1 if they cannot be."""
+    """The position where the last vector ends if `head` is a complete file in this format; -1 if it cannot be."""
     position = header.end
     for _ in range(header.words):
         space = head.find(b" ", position)

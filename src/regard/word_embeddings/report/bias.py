@@ -1,4 +1,4 @@
-"""Bias on the page: what lies along the direction from man to woman, association tests, and what they do not show."""
+"""The bias section of the report: the bias along a direction, association tests, and cautions."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from regard.errors import InputError
 from regard.word_embeddings.bias import Association, Audit, BiasSubspace, DirectionAudit, bias_subspace, cluster_test
 from regard.word_embeddings.bias.debiasing import CANDIDATES
 from regard.word_embeddings.bias.lists import unit64
-from regard.word_embeddings.report.figures import NOTHING, Cell, Row, Subject, Table, drawn_table, figure
-from regard.word_embeddings.report.maps import Bar, drawn_bars
+from regard.word_embeddings.report.figures import NOTHING, Cell, Row, Subject, Table, table_html, figure
+from regard.word_embeddings.report.maps import Bar, bars_svg
 from regard.word_embeddings.store import WordVectors
 
 ENDS = 10
-"""Occupations that are drawn from either end."""
+"""The number of occupations shown from each end."""
 
 LEAST_REACH = 0.05
-"""The cosine at the end of the bars' scale, at least."""
+"""The smallest cosine at the end of the bars' scale."""
 
 ANSWERS = 12
 
 COMMON = 10_000
-"""Words whose mean says to which side of a direction a table leans."""
+"""The number of words whose mean cosine shows an overall lean to one side of a direction."""
 
 ROUNDING = 1e-3
-"""Less of a direction than this is what rounding leaves of none."""
+"""A smaller projection on a direction is a rounding error."""
 
 SPECIFIC = "*"
-"""Stands after a word that may lie along the direction."""
+"""The mark of specific words, which legitimately have the direction."""
 
 
 def direction(subjects: Sequence[Subject]) -> str:
@@ -39,37 +39,38 @@ def direction(subjects: Sequence[Subject]) -> str:
     there = [(subject, audit) for subject, audit in found if audit is not None]
     if not there:
         return ""
-    # One scale for all, so that embeddings can be compared; what rounding leaves after debiasing is drawn as next to nothing.
+    # One scale for all embeddings, so that they can be compared; rounding errors after debiasing are hardly visible.
     reach = max([LEAST_REACH, *(abs(each.cosine) for _, audit in there for each in audit.occupations)])
     return (
-        "<p>The direction that the pairs differ in, found anew for each of the vectors, and the cosines of occupations with it. "
-        "The direct bias is their mean size, without the specific words. Zero is no neutral point: there a word lies across "
-        "the direction, and all words together may lie to one side of it, so compare words with each other.</p>"
-        + drawn_table(_direct(there))
+        "<p>The direction in which the pairs differ, computed separately for each of the embeddings, and the cosines of "
+        "occupations with it. The direct bias is the mean absolute cosine, without the specific words. Zero is not a neutral "
+        "point: a word with cosine 0 is orthogonal to the direction, but all words together may lean to one side of it, so "
+        "compare words with each other.</p>"
+        + table_html(_direct(there))
         + f'<div class="side">{"".join(_occupations(subject, audit, reach) for subject, audit in there)}</div>'
-        + drawn_table(_answers(there))
+        + table_html(_answers(there))
         + _clusters(there)
     )
 
 
 def associations(subjects: Sequence[Subject]) -> str:
-    """The effect sizes of the tests as bars, for each embedding, and p next to them."""
-    drawn = [_tests(subject.name, subject.audit) for subject in subjects if subject.audit is not None]
-    told = (
-        "<p>d above 0: the first targets are nearer to the first attributes, the second to the second; below 0 the other way "
-        "round. p is of a one-sided permutation test for d above 0, over all partitions of the target words (exact) or some "
-        "(sampled). Words: of both targets and both attributes.</p>"
+    """The effect sizes of the tests as bars for each of the embeddings, with p-values."""
+    tests = [_tests(subject.name, subject.audit) for subject in subjects if subject.audit is not None]
+    explanation = (
+        "<p>d above 0: the first targets are closer to the first attributes, and the second targets to the second attributes; "
+        "d below 0: the opposite. p is from a one-sided permutation test for d above 0, over all partitions of the target words "
+        "(exact) or a sample of them (sampled). Words: the numbers of words of both targets and both attributes.</p>"
     )
-    return f'{told}<div class="side">{"".join(drawn)}</div>' if any(drawn) else ""
+    return f'{explanation}<div class="side">{"".join(tests)}</div>' if any(tests) else ""
 
 
 def cautions(subjects: Sequence[Subject]) -> str:
-    """What all this does not show, each sentence once."""
+    """The cautions of all audits, each once."""
     audits = [subject.audit for subject in subjects if subject.audit is not None]
-    said = dict.fromkeys(sentence for audit in audits for sentence in audit.cautions)
-    if not said:
+    sentences = dict.fromkeys(sentence for audit in audits for sentence in audit.cautions)
+    if not sentences:
         return ""
-    lines = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in said)
+    lines = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
     return f'<div class="cautions"><h3>What this does not show</h3><ul>{lines}</ul></div>'
 
 
@@ -89,7 +90,7 @@ def _direct(found: Sequence[tuple[Subject, DirectionAudit]]) -> Table:
         columns=tuple(subject.name for subject, _ in found),
         rows=(
             Row(name="direct bias DB₁", cells=cells("direct_bias")),
-            Row(name="the same along random directions", cells=cells("random_direct_bias")),
+            Row(name="DB₁ along random directions", cells=cells("random_direct_bias")),
             Row(name=f"mean cosine of the first {COMMON:,} words with the direction", cells=lean),
             Row(name="variance of the pairs along the direction, per cent", cells=first),
         ),
@@ -97,7 +98,7 @@ def _direct(found: Sequence[tuple[Subject, DirectionAudit]]) -> Table:
 
 
 def _clusters(found: Sequence[tuple[Subject, DirectionAudit]]) -> str:
-    """Whether the sides of the direction are still told after debiasing, where the vectors as they were are on the page too."""
+    """The cluster test before and after debiasing, if the original vectors are in the report too."""
     rows, alone = [], []
     for subject, _ in found:
         about = subject.vectors.metadata.get("debiased")
@@ -105,7 +106,7 @@ def _clusters(found: Sequence[tuple[Subject, DirectionAudit]]) -> str:
             continue
         original = next((each.vectors for each, _ in found if _is_before(each.vectors, subject.vectors)), None)
         if original is None:
-            alone.append(f"{subject.name}: not known without the vectors before debiasing; give both")
+            alone.append(f"{subject.name}: unknown without the vectors before debiasing; include both in the report")
             continue
         try:
             subspace = bias_subspace(original, about.get("pairs", ()), about.get("components", 1))
@@ -123,17 +124,17 @@ def _clusters(found: Sequence[tuple[Subject, DirectionAudit]]) -> str:
         rows.append(Row(name=f"{original.name}, {subject.name}", cells=cells))
     if not rows and not alone:
         return ""
-    told = (
-        "<h3>The clusters left</h3><p>The words that had most of the direction, and least, are put into two clusters: the share "
-        "that stands in the cluster of its side (Gonen and Goldberg 2019). Guessing gives about 0.5; near 1 the two sides are "
-        "still there, though the direction is gone.</p>"
+    explanation = (
+        "<h3>Clusters after debiasing</h3><p>The words with the largest and the smallest cosines before debiasing are grouped "
+        "into two clusters: the share of words in the cluster of their side (Gonen and Goldberg 2019). Guessing gives about "
+        "0.5; near 1 the two sides can still be separated, although the direction was removed.</p>"
     )
-    table = drawn_table(Table(columns=("before", "after"), rows=tuple(rows), corner="")) if rows else ""
-    return told + table + _listed(alone)
+    table = table_html(Table(columns=("before", "after"), rows=tuple(rows), corner="")) if rows else ""
+    return explanation + table + _listed(alone)
 
 
 def _with_direction(vectors: WordVectors, subspace: BiasSubspace) -> list[str]:
-    """The words that debiasing let keep something of the direction, the specific and the equalised ones, among the first."""
+    """The words that still have a projection on the direction after debiasing: the specific and the equalised ones."""
     along = np.linalg.norm(unit64(vectors.matrix[:CANDIDATES]) @ subspace.directions.T, axis=1)
     return [str(vectors.words[row]) for row in np.flatnonzero(along > ROUNDING).tolist()]
 
@@ -151,13 +152,13 @@ def _occupations(subject: Subject, audit: DirectionAudit, reach: float) -> str:
     title = f"{subject.name}: occupations from {negative} (below 0) to {positive} (above 0), cosine"
     notes = []
     if len(ends) < len(audit.occupations):
-        notes.append(f"The {half} at either end of {len(audit.occupations)}.")
+        notes.append(f"The {half} from each end of {len(audit.occupations)}.")
     if marked & {each.word for each in ends}:
         notes.append(f"{SPECIFIC}: a specific word, which the direct bias leaves out.")
     note = f"<p>{html.escape(' '.join(notes))}</p>" if notes else ""
     listed = _listed(audit.dropped_words())
     return (
-        f"<div><h3>{html.escape(title)}</h3>{note}{drawn_bars(bars, low=-reach, high=reach, title=title)}{listed}</div>"
+        f"<div><h3>{html.escape(title)}</h3>{note}{bars_svg(bars, low=-reach, high=reach, title=title)}{listed}</div>"
     )
 
 
@@ -167,7 +168,7 @@ def _listed(sentences: Sequence[str]) -> str:
 
 
 def _answers(found: Sequence[tuple[Subject, DirectionAudit]]) -> Table:
-    """What the analogies answer, the word itself allowed and not."""
+    """The answers to analogies, with and without the given words allowed."""
     words = list(dict.fromkeys(each.word for _, audit in found for each in audit.answers))
     rows = []
     for word in words[:ANSWERS]:
@@ -177,7 +178,7 @@ def _answers(found: Sequence[tuple[Subject, DirectionAudit]]) -> Table:
             cells.append(
                 NOTHING
                 if answer is None
-                else Cell(text=answer.answer.word, note=f"with the three let in: {answer.with_given.word}")
+                else Cell(text=answer.answer.word, note=f"given words allowed: {answer.with_given.word}")
             )
         rows.append(Row(name=word, cells=tuple(cells)))
     positive, negative = found[0][1].subspace.ends
@@ -194,7 +195,7 @@ def _tests(name: str, audit: Audit) -> str:
     if not audit.tests:
         return f"<div><h3>{html.escape(name)}</h3>{listed}</div>" if listed else ""
     bars = [Bar(name=_called(each), value=_finite(each.effect_size), note=_note(each)) for each in audit.tests]
-    # Beyond 2 only where the two lists of targets have unequally many words.
+    # d can exceed 2 only if the two lists of targets have different numbers of words.
     reach = max([2.0, *(abs(bar.value) for bar in bars if bar.value is not None)])
     title = f"{name}: effect size d (ddof {audit.tests[0].ddof}), from {-reach:.3g} to {reach:.3g}"
     rows = tuple(
@@ -203,15 +204,15 @@ def _tests(name: str, audit: Audit) -> str:
             note=f"against {' / '.join(each.attributes)}",
             cells=(
                 figure(_finite(each.effect_size), digits=2),
-                Cell(text=each.permutation.said, note=each.permutation.extent),
+                Cell(text=each.permutation.p_text, note=each.permutation.extent),
                 Cell(text=_words(each)),
             ),
         )
         for each in audit.tests
     )
     table = Table(columns=("d", "p, one-sided permutation test", "words"), rows=rows, corner="test")
-    drawn = drawn_bars(bars, low=-reach, high=reach, title=title) + drawn_table(table)
-    return f"<div><h3>{html.escape(title)}</h3>{drawn}{listed}</div>"
+    content = bars_svg(bars, low=-reach, high=reach, title=title) + table_html(table)
+    return f"<div><h3>{html.escape(title)}</h3>{content}{listed}</div>"
 
 
 def _called(test: Association) -> str:
@@ -219,7 +220,7 @@ def _called(test: Association) -> str:
 
 
 def _note(test: Association) -> str:
-    return f"{' / '.join(test.targets)} against {' / '.join(test.attributes)}; p {test.permutation.said}"
+    return f"{' / '.join(test.targets)} against {' / '.join(test.attributes)}; p {test.permutation.p_text}"
 
 
 def _words(test: Association) -> str:

@@ -1,4 +1,4 @@
-"""The tables of a report: what was measured, a row for each thing, a column for each embedding."""
+"""The tables of a report: a row for each measure, a column for each of the embeddings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 def overview(subjects: Sequence[Subject]) -> Table:
-    """What each embedding is."""
+    """The size, format and training method of each of the embeddings."""
 
     def row(name: str, of: Callable[[Subject], str]) -> Row:
         return Row(name=name, cells=tuple(Cell(text=of(subject) or "–") for subject in subjects))
@@ -27,7 +27,7 @@ def overview(subjects: Sequence[Subject]) -> Table:
         rows=(
             row("words", lambda each: f"{len(each.vectors):,}"),
             row("width", lambda each: f"{each.vectors.width:,}"),
-            row("words that are not there", lambda each: "by subwords" if each.vectors.subwords else "no vector"),
+            row("unknown words", lambda each: "by subwords" if each.vectors.subwords else "no vector"),
             row("format", lambda each: str(each.vectors.metadata.get("format") or "")),
             *([row("method", _method)] if any(map(_method, subjects)) else []),
         ),
@@ -35,7 +35,7 @@ def overview(subjects: Sequence[Subject]) -> Table:
 
 
 def similarity(subjects: Sequence[Subject]) -> Table | None:
-    """Spearman's correlation with people's judgements, for each set."""
+    """Spearman's correlation with human similarity scores, for each test set."""
     rows = [
         Row(
             name=name,
@@ -47,14 +47,14 @@ def similarity(subjects: Sequence[Subject]) -> Table | None:
                 for each in found
             ),
         )
-        for name, found in _beside(subjects, lambda subject: subject.report.similarity, lambda each: each.name)
+        for name, found in _by_name(subjects, lambda subject: subject.report.similarity, lambda each: each.name)
     ]
     return _table(subjects, rows, "Spearman's correlation")
 
 
 def analogies(subjects: Sequence[Subject]) -> Iterator[tuple[str, Table]]:
-    """The share of analogies answered rightly, for each set its sections."""
-    for name, found in _beside(subjects, lambda subject: subject.report.analogies, lambda each: each.name):
+    """The accuracy on analogies: for each test set its name and a table of its sections."""
+    for name, found in _by_name(subjects, lambda subject: subject.report.analogies, lambda each: each.name):
         parts: list[Callable[[AnalogyResult], Iterable[SectionScore | None]]] = [
             lambda result: (result.total,),
             lambda result: (result.semantic, result.syntactic),
@@ -65,7 +65,7 @@ def analogies(subjects: Sequence[Subject]) -> Iterator[tuple[str, Table]]:
 
 
 def categories(subjects: Sequence[Subject]) -> Table | None:
-    """The purity of clusters, and how often an intruder among neighbours is found."""
+    """The purity of clusters, and the share of intruders among neighbours that are found."""
     rows = [
         Row(
             name=f"purity of clusters, {name}",
@@ -75,7 +75,7 @@ def categories(subjects: Sequence[Subject]) -> Table | None:
                 for each in found
             ),
         )
-        for name, found in _beside(subjects, lambda subject: subject.report.categories, lambda each: each.name)
+        for name, found in _by_name(subjects, lambda subject: subject.report.categories, lambda each: each.name)
     ]
     itself = [
         next((each for each in subject.report.coherence if each.judge == subject.name), None) for subject in subjects
@@ -92,9 +92,9 @@ def categories(subjects: Sequence[Subject]) -> Table | None:
 
 
 def robustness(subjects: Sequence[Subject]) -> Table | None:
-    """Whether a word misspelt, in the plural or in capitals still leads to the word."""
+    """How well variants of words (typos, plurals, capitals, British spellings) are represented."""
     rows = []
-    for name, found in _beside(subjects, lambda subject: subject.report.robustness, lambda each: str(each.kind)):
+    for name, found in _by_name(subjects, lambda subject: subject.report.robustness, lambda each: str(each.kind)):
         covered = tuple(
             NOTHING if each is None or not each.words else _percent(each.covered / each.words, f"of {each.words} words")
             for each in found
@@ -111,9 +111,9 @@ def robustness(subjects: Sequence[Subject]) -> Table | None:
 
 
 def probes(subjects: Sequence[Subject]) -> Table | None:
-    """Cosines of two pairs of words, and whether the nearer pair is the one people would name."""
+    """The cosines of two word pairs, whether the closer pair is the expected one, and the frequency probe."""
     signs = {"first": ">", "second": "<", None: "="}
-    told = {True: "as people would say", False: "against what people would say", None: ""}
+    notes = {True: "as expected", False: "not as expected", None: ""}
     rows = [
         Row(
             name=name,
@@ -122,19 +122,19 @@ def probes(subjects: Sequence[Subject]) -> Table | None:
                 if each is None or None in each.cosines
                 else Cell(
                     text=f"{each.cosines[0]:.2f} {signs[each.nearer]} {each.cosines[1]:.2f}",
-                    note=told[each.as_expected],
+                    note=notes[each.as_expected],
                 )
                 for each in found
             ),
         )
-        for name, found in _beside(subjects, lambda subject: subject.report.probes, lambda each: each.probe.name)
+        for name, found in _by_name(subjects, lambda subject: subject.report.probes, lambda each: each.probe.name)
     ]
     frequent = [subject.report.frequency for subject in subjects]
     if any(each is not None for each in frequent):
         cells = tuple(
             _percent(each.accuracy, f"by {each.by}; guessing gives 50") if each else NOTHING for each in frequent
         )
-        rows.append(Row(name="frequent or rare, told from the vector, per cent", cells=cells))
+        rows.append(Row(name="frequent or rare, predicted from the vector, per cent", cells=cells))
     return _table(subjects, rows)
 
 
@@ -153,10 +153,10 @@ def _sections(
         yield Row(name=name, cells=tuple(cells), larger_is_better=True)
 
 
-def _beside(
+def _by_name(
     subjects: Sequence[Subject], results: Callable[[Subject], Iterable[R]], name: Callable[[R], str]
 ) -> Iterator[tuple[str, list[R | None]]]:
-    """The results of one name of all embeddings; None for one that has none."""
+    """For each result name, the results of all embeddings; None for embeddings without this result."""
     found = [{name(each): each for each in results(subject)} for subject in subjects]
     for one in dict.fromkeys(one for each in found for one in each):
         yield one, [each.get(one) for each in found]
@@ -167,11 +167,11 @@ def _table(subjects: Sequence[Subject], rows: Sequence[Row], corner: str = "") -
 
 
 def _method(subject: Subject) -> str:
-    """How the vectors were trained and changed, where their file says so."""
-    said = subject.vectors.metadata
-    settings = said.get("settings")
-    method = said.get("method") or (settings.get("method") if isinstance(settings, dict) else None)
-    return ", ".join([*([str(method)] if method else []), *(["debiased"] if "debiased" in said else [])])
+    """How the vectors were trained and changed, if their metadata has it."""
+    metadata = subject.vectors.metadata
+    settings = metadata.get("settings")
+    method = metadata.get("method") or (settings.get("method") if isinstance(settings, dict) else None)
+    return ", ".join([*([str(method)] if method else []), *(["debiased"] if "debiased" in metadata else [])])
 
 
 def _percent(value: float | None, note: str = "") -> Cell:
@@ -187,12 +187,12 @@ def _between(interval: Interval | None) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
-    """What is in a table.
+    """A cell of a table.
 
     Arguments:
-        text: the number, or words.
-        note: in small letters after it.
-        number: for finding the best of a row; None for none.
+        text: the content.
+        note: text in small print after it.
+        number: the value for finding the best cell of a row; None if there is none.
     """
 
     text: str
@@ -202,13 +202,13 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """A line of a table.
+    """A row of a table.
 
     Arguments:
-        name: of what was measured.
+        name: the name of the measure.
         cells: one for each column.
-        note: beneath the name.
-        larger_is_better: which cell is set off; None where no number is better than another.
+        note: text in small print below the name.
+        larger_is_better: whether the largest (True) or the smallest (False) number is highlighted; None for neither.
     """
 
     name: str
@@ -219,12 +219,12 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """Rows under names of columns.
+    """A table.
 
     Arguments:
-        columns: their names, without the first, which is that of the rows.
-        rows: in order.
-        corner: over the names of the rows.
+        columns: the column names, without the first column, which has the row names.
+        rows: the rows in order.
+        corner: the heading of the first column.
     """
 
     columns: tuple[str, ...]
@@ -233,11 +233,11 @@ class Table:
 
 
 NOTHING = Cell(text="–")
-"""Where nothing was measured."""
+"""The cell for a missing value."""
 
 
 def figure(value: float | None, note: str = "", *, digits: int = 3) -> Cell:
-    """A number as a cell, a dash for None.
+    """A cell with a number; a dash for None or nan.
 
     >>> figure(0.51239), figure(None).text
     (Cell(text='0.512', note='', number=0.51239), '–')
@@ -247,8 +247,8 @@ def figure(value: float | None, note: str = "", *, digits: int = 3) -> Cell:
     return Cell(text=f"{value:.{digits}f}", note=note, number=value)
 
 
-def drawn_table(table: Table) -> str:
-    """A table as HTML; the best number of a row is strong where there are several."""
+def table_html(table: Table) -> str:
+    """A table as HTML; the best number of a row is highlighted."""
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in table.columns)
     body = "".join(_row(row) for row in table.rows)
     corner = f'<th scope="col">{html.escape(table.corner)}</th>' if table.corner else "<td></td>"
@@ -277,17 +277,17 @@ def _best(row: Row) -> int | None:
     return places[0] if len(places) == 1 else None
 
 
-# What a report is about.
+# The embeddings of a report.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Subject:
-    """An embedding with its figures.
+    """Word embeddings with their results.
 
     Arguments:
-        vectors: themselves.
-        report: how they did in the tests.
-        audit: of bias; None where none could be made.
+        vectors: the embeddings.
+        report: the results of the evaluation.
+        audit: the bias audit; None if it was not possible.
     """
 
     vectors: WordVectors
@@ -296,10 +296,10 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """Of the vectors."""
+        """The name of the vectors."""
         return self.vectors.name
 
 
 def names(subjects: Sequence[Subject]) -> tuple[str, ...]:
-    """One for each column of a table."""
+    """The names of the embeddings, as column names."""
     return tuple(subject.name for subject in subjects)

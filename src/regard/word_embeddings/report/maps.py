@@ -1,4 +1,4 @@
-"""Where words lie: neighbours side by side, maps on a plane, and the drawing of maps and bars as SVG."""
+"""Neighbours of words in several embeddings, two-dimensional maps of words, and maps and bar charts as SVG."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TITLES: Mapping[MapMethod, str] = {"pca": "PCA", "tsne": "t-SNE"}
 
 
 def nearest_words(subjects: Sequence[Subject], words: Sequence[str], count: int = 8) -> Table:
-    """The neighbours of some words in every embedding, those alone that one of them has."""
+    """A table of the neighbours of words in each of the embeddings; words that none of them has are left out."""
     rows = []
     for word in words:
         if any(subject.vectors.has(word) for subject in subjects):
@@ -29,22 +29,23 @@ def nearest_words(subjects: Sequence[Subject], words: Sequence[str], count: int 
     return Table(columns=names(subjects), rows=tuple(rows), corner="word")
 
 
-def drawn_maps(subjects: Sequence[Subject], groups: Mapping[str, Sequence[str]], *, seed: int) -> str:
-    """A map for each embedding of words in groups, by PCA and by t-SNE, the buttons above choosing.
+def maps_html(subjects: Sequence[Subject], groups: Mapping[str, Sequence[str]], *, seed: int) -> str:
+    """HTML with a PCA map and a t-SNE map of words for each of the embeddings; buttons switch between the methods.
 
     Arguments:
-        groups: words by the name of their group.
-        seed: of t-SNE.
+        subjects: the embeddings.
+        groups: the words of each group, by group name.
+        seed: seed of t-SNE.
     """
     colours = {word: number for number, words in enumerate(groups.values()) for word in words}
-    drawn = [_maps_of(subject, colours, seed) for subject in subjects]
-    if not any(drawn):
+    maps = [_maps_of(subject, colours, seed) for subject in subjects]
+    if not any(maps):
         return ""
     key = "".join(f'<li><i class="g{number % 10}"></i>{html.escape(name)}</li>' for number, name in enumerate(groups))
     buttons = "".join(f'<button type="button" value="{way}">{TITLES[way]}</button>' for way in METHODS)
     return (
         f'<ul class="key">{key}</ul><div><div class="choice" hidden>{buttons}</div>'
-        f'<div class="side">{"".join(drawn)}</div></div>'
+        f'<div class="side">{"".join(maps)}</div></div>'
     )
 
 
@@ -59,34 +60,34 @@ def _maps_of(subject: Subject, colours: Mapping[str, int], seed: int) -> str:
     for way in METHODS:
         try:
             shown = word_map(subject.vectors, tuple(colours), way, seed=seed)
-        except InputError as error:  # too few of the words, or no scikit-learn: the page says so in place of the image
+        except InputError as error:  # too few words, or no scikit-learn: show the reason instead of the map
             plots.append(f'<p class="quiet" data-shows="{way}">{html.escape(str(error))}</p>')
             continue
-        kept = "" if shown.kept is None else f"; the plane holds {100 * shown.kept:.0f} % of their variance"
+        kept = "" if shown.kept is None else f"; the plane explains {100 * shown.kept:.0f} % of their variance"
         title = f"{subject.name} by {TITLES[way]}: {len(shown.words)} words{kept}"
-        plot = drawn_map(shown, colours, title=title)
+        plot = map_svg(shown, colours, title=title)
         plots.append(f'<figure data-shows="{way}"><h3>{html.escape(title)}</h3>{plot}</figure>')
     return f"<div>{''.join(plots)}</div>"
 
 
-# Words on a plane.
+# Two-dimensional maps of words.
 
 MapMethod = Literal["pca", "tsne"]
 METHODS: tuple[MapMethod, ...] = get_args(MapMethod)
 
 SMALLEST = 5
-"""Words that a map is worth drawing for."""
+"""The fewest words for a map."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class WordMap:
-    """Places of words on a plane.
+    """Positions of words on a plane.
 
     Arguments:
-        words: those that have a vector, in the order asked for.
-        places: (n, 2) float64, centred.
-        method: how they were found.
-        kept: the share of the vectors' variance that the plane holds; None where the method has no such thing.
+        words: the words that have a vector.
+        places: (n, 2) float64, the centred coordinates.
+        method: the method of the map.
+        kept: the share of variance explained by the plane; None for t-SNE.
     """
 
     words: tuple[str, ...]
@@ -96,30 +97,30 @@ class WordMap:
 
 
 def word_map(vectors: WordVectors, words: Sequence[str], method: MapMethod = "pca", *, seed: int = 1) -> WordMap:
-    """A map of some words by their unit vectors.
+    """A two-dimensional map of words by their unit vectors.
 
-    `pca` is a shadow: distances on it are never larger than they are, and what lies along other axes is lost. `tsne` (van der
-    Maaten and Hinton 2008) keeps who is near to whom and little
-    else: distances between groups, and their sizes, mean nothing.
+    `pca` is a linear projection: distances on the map are at most the real ones. `tsne` (van der Maaten and Hinton 2008)
+    preserves which words are close; distances between groups and the sizes of groups have no meaning.
 
     Arguments:
-        words: those without a vector are left out, as is a word given again.
+        vectors: the word embeddings.
+        words: the words; words without a vector and duplicates are left out.
         method: `pca` or `tsne`.
-        seed: of t-SNE, which begins with the PCA.
+        seed: seed of t-SNE.
 
     Raises:
-        InputError: for a method that does not exist, fewer than five words with a vector, or a missing scikit-learn.
+        InputError: for an unknown method, fewer than five words with a vector, or if scikit-learn is not installed (t-SNE).
 
     >>> axes = WordVectors(words=tuple("abcdef"), matrix=np.eye(6, dtype=np.float32))
-    >>> drawn = word_map(axes, list("abcdef"))
-    >>> drawn.places.shape, round(drawn.kept, 2)
+    >>> found = word_map(axes, list("abcdef"))
+    >>> found.places.shape, round(found.kept, 2)
     ((6, 2), 0.4)
     """
     if method not in METHODS:
-        raise InputError(f"there is no map by {method!r}; {nearest(method, METHODS)}")
+        raise InputError(f"map method {method!r} is not known; {nearest(method, METHODS)}")
     here = tuple(word for word in dict.fromkeys(words) if vectors.has(word))
     if len(here) < SMALLEST:
-        raise InputError(f"{vectors.name}: has vectors of {len(here)} of the words; a map needs {SMALLEST} at least")
+        raise InputError(f"{vectors.name}: has vectors for {len(here)} of the words; a map needs at least {SMALLEST}")
     units = unit(vectors.of(here)).astype(np.float64)
     if method == "pca":
         places, kept = _principal(units)
@@ -127,47 +128,47 @@ def word_map(vectors: WordVectors, words: Sequence[str], method: MapMethod = "pc
     try:
         from sklearn.manifold import TSNE
     except ImportError:
-        raise InputError("a map by t-SNE needs scikit-learn: pip install 'regard[eval]'; or take pca") from None
+        raise InputError("t-SNE needs scikit-learn: pip install 'regard[eval]'; or choose pca") from None
     perplexity = min(30.0, (len(here) - 1) / 3)
-    drawn = TSNE(metric="cosine", init="random", perplexity=perplexity, random_state=seed).fit_transform(units)
-    return WordMap(words=here, places=_steady(np.asarray(drawn, dtype=np.float64)), method=method, kept=None)
+    found = TSNE(metric="cosine", init="random", perplexity=perplexity, random_state=seed).fit_transform(units)
+    return WordMap(words=here, places=_oriented(np.asarray(found, dtype=np.float64)), method=method, kept=None)
 
 
 def _principal(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Places along the first two principal components, and the share of the variance that is there."""
+    """The coordinates on the first two principal components, and the share of variance they explain."""
     centred = rows - rows.mean(axis=0)
     left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
     total = float((sizes**2).sum())
-    return _steady(left[:, :2] * sizes[:2]), float((sizes[:2] ** 2).sum()) / total if total else 0.0
+    return _oriented(left[:, :2] * sizes[:2]), float((sizes[:2] ** 2).sum()) / total if total else 0.0
 
 
-def _steady(places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Centred, and turned over where the farthest place of an axis is negative: the sign of an axis is nobody's choice."""
+def _oriented(places: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Centred coordinates with a fixed sign for each axis (which is arbitrary): the largest absolute value is positive."""
     places = places - places.mean(axis=0)
     farthest = places[np.abs(places).argmax(axis=0), np.arange(places.shape[1])]
     return places * np.where(farthest < 0, -1.0, 1.0)
 
 
-# Maps and bars as SVG: images that lie in the page itself, print, and follow its colours.
+# Maps and bar charts as inline SVG, which can be printed and follows the colours of the page.
 
 LINE = 12.0
-"""How high a line is at the size of the labels, in the units of the drawing."""
+"""The height of a line of labels, in SVG units."""
 
 NARROW, USUAL, LARGE, WIDE = 4.6, 7.0, 8.6, 11.0
-"""How wide a letter is at most, in a wide font such as DejaVu Sans: an i, an o, an O, and an M or one of Chinese."""
+"""The largest width of letters such as i, o, O, and M (or a Chinese character), in a wide font such as DejaVu Sans."""
 
 MARGIN = 14.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bar:
-    """A number to draw.
+    """One bar of a bar chart.
 
     Arguments:
-        name: next to it.
-        value: how long it is; None where there is none.
-        low, high: an interval around it; None for none.
-        note: read with the pointer, and aloud.
+        name: the label.
+        value: the length; None for no bar.
+        low, high: the ends of an interval; None for no interval.
+        note: the text of the tooltip, also for screen readers.
     """
 
     name: str
@@ -177,15 +178,16 @@ class Bar:
     note: str = ""
 
 
-def drawn_map(
+def map_svg(
     shown: WordMap, groups: Mapping[str, int], *, width: float = 560.0, height: float = 460.0, title: str = ""
 ) -> str:
-    """A map as SVG: a dot for every word, its name next to it where there is room; the pointer has the others.
+    """A map as SVG: a dot for each word, with a label where there is room; the other words are shown as tooltips.
 
     Arguments:
-        groups: the colour of each word, from 0; words without one are grey.
-        width, height: in CSS pixels.
-        title: what a screen reader says of it.
+        shown: the map.
+        groups: the colour number of each word, from 0; words without one are grey.
+        width, height: the size in CSS pixels.
+        title: the description for screen readers.
     """
     places = _fitted(shown.places, width, height)
     taken: list[tuple[float, float, float, float]] = [(x - 3, y - 3, x + 3, y + 3) for x, y in places]
@@ -205,11 +207,14 @@ def drawn_map(
     )
 
 
-def drawn_bars(bars: Sequence[Bar], *, low: float, high: float, title: str, width: float = 560.0) -> str:
-    """Horizontal bars from zero as SVG, orange above it and violet below, with their numbers and, where there are, intervals.
+def bars_svg(bars: Sequence[Bar], *, low: float, high: float, title: str, width: float = 560.0) -> str:
+    """A horizontal bar chart as SVG with numbers and intervals; positive bars are orange, negative ones violet.
 
     Arguments:
-        low, high: the numbers at both ends of the scale; zero lies among them.
+        bars: the bars, from top to bottom.
+        low, high: the ends of the scale; it is extended to include 0.
+        title: the description for screen readers.
+        width: the width in CSS pixels.
     """
     rows = 20.0
     names = min(max((label_width(bar.name) for bar in bars), default=USUAL) + 8, width * 0.42)
@@ -220,38 +225,38 @@ def drawn_bars(bars: Sequence[Bar], *, low: float, high: float, title: str, widt
     def at(value: float) -> float:
         return left + (min(max(value, low), high) - low) / span * (right - left)
 
-    drawn = [f'<line class="axis" x1="{at(0):.1f}" x2="{at(0):.1f}" y1="0" y2="{rows * len(bars):.1f}"/>']
+    parts = [f'<line class="axis" x1="{at(0):.1f}" x2="{at(0):.1f}" y1="0" y2="{rows * len(bars):.1f}"/>']
     for place, bar in enumerate(bars):
         middle = rows * (place + 0.5)
         note = html.escape(bar.note or bar.name)
-        drawn.append(
+        parts.append(
             f'<text class="name" x="{names - 6:.1f}" y="{middle + 4:.1f}">{html.escape(_cut(bar.name, names))}'
             f"<title>{note}</title></text>"
         )
         if bar.value is None:
-            drawn.append(f'<text class="none" x="{at(0) + 4:.1f}" y="{middle + 4:.1f}">none</text>')
+            parts.append(f'<text class="none" x="{at(0) + 4:.1f}" y="{middle + 4:.1f}">none</text>')
             continue
         start, end = sorted((at(0), at(bar.value)))
         sign = "positive" if bar.value > 0 else "negative"
-        drawn.append(
+        parts.append(
             f'<rect class="{sign}" x="{start:.1f}" y="{middle - 6:.1f}" width="{max(end - start, 0.5):.1f}" '
             f'height="12"><title>{note}</title></rect>'
         )
         if bar.low is not None and bar.high is not None:
-            drawn.append(
+            parts.append(
                 f'<path class="interval" d="M{at(bar.low):.1f} {middle:.1f}H{at(bar.high):.1f}'
                 f"M{at(bar.low):.1f} {middle - 4:.1f}v8M{at(bar.high):.1f} {middle - 4:.1f}v8"
                 '"/>'
             )
-        drawn.append(f'<text x="{right + 6:.1f}" y="{middle + 4:.1f}">{bar.value:.3f}</text>')
+        parts.append(f'<text x="{right + 6:.1f}" y="{middle + 4:.1f}">{bar.value:.3f}</text>')
     return (
         f'<svg class="bars" viewBox="0 0 {width:.0f} {rows * max(len(bars), 1):.0f}" role="img" '
-        f'aria-label="{html.escape(title)}">{"".join(drawn)}</svg>'
+        f'aria-label="{html.escape(title)}">{"".join(parts)}</svg>'
     )
 
 
 def _fitted(places: np.ndarray, width: float, height: float) -> list[tuple[float, float]]:
-    """Places in the drawing, y upwards, both axes on one scale so that no direction is stretched."""
+    """SVG coordinates of the positions, with the same scale on both axes and y pointing up."""
     low, high = places.min(axis=0), places.max(axis=0)
     span = np.maximum(high - low, 1e-12)
     scale = min((width - 2 * MARGIN - 50) / span[0], (height - 2 * MARGIN) / span[1])
@@ -264,7 +269,7 @@ def _fitted(places: np.ndarray, width: float, height: float) -> list[tuple[float
 def _room(
     word: str, x: float, y: float, taken: Sequence[tuple[float, float, float, float]], width: float, height: float
 ) -> tuple[float, float, float, float] | None:
-    """Left, top, right and bottom of a free place for a name next to its dot; None where there is none."""
+    """(left, top, right, bottom) of a free area for a label next to its dot; None if there is none."""
     long = label_width(word)
     for left, top in ((x + 5, y - 7), (x - 5 - long, y - 7), (x - long / 2, y - 17), (x - long / 2, y + 4)):
         spot = (left, top, left + long, top + LINE)
@@ -285,7 +290,7 @@ def _cut(name: str, room: float) -> str:
 
 
 def label_width(text: str) -> float:
-    """How long a label is at most.
+    """An upper bound of the width of a label, in SVG units.
 
     >>> label_width("it") < label_width("on") < label_width("ON") < label_width("日本")
     True
