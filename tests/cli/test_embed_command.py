@@ -183,7 +183,7 @@ def test_another_setting_is_another_run(command, encoder_folder, file, tmp_path)
         (["cat", "--output", "v.txt"], "not written to a file that ends in '.txt'"),
         (["cat", "--pooling", "meen"], "did you mean 'mean'"),
         (["cat", "--layers", "lst"], "did you mean 'last'"),
-        (["cat", "--layers", "9"], "layer 9 is wanted of a model with 4"),
+        (["cat", "--layers", "9"], "layer 9 does not exist in a model with 4 layers"),
         (["cat", "--layers", "all"], "sum or concatenate"),
         (["cat", "--dtype", "float8"], "did you mean"),
         (["cat", "--prompt", "query"], "the model has no prompt 'query'"),

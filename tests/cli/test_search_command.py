@@ -87,7 +87,7 @@ def test_several_queries_are_told_apart(command, encoder_folder, notes):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["x", "--files", "*.tex"], "holds no file called *.tex"),
+        (["x", "--files", "*.tex"], "has no file that matches *.tex"),
         (["x", "--unit", "lines"], "did you mean 'line'"),
         (["x", "--dtype", "half"], "--dtype is 'half'"),
         ([" "], "is empty; say what to look for"),

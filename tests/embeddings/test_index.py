@@ -129,7 +129,7 @@ def test_lines_are_passages_where_asked(tmp_path):
     ("name", "content", "message"),
     [
         ("a.csv", "id,txt\n1,x\n", "line 1: has no column 'text'; .* did you mean 'txt'"),
-        ("a.csv", "id,text\n1,x,y\n", "line 2: has 3 columns where the header has 2"),
+        ("a.csv", "id,text\n1,x,y\n", "line 2: has 3 columns, and the header has 2"),
         ("a.jsonl", '{"text": "x"}\n{"question": "y"}', "line 2: has no column 'text'"),
         ("a.jsonl", '{"text": 1}', "line 1: 'text' is no text"),
         ("a.jsonl", "[" * 100_000, "line 1: is not JSON"),
@@ -258,7 +258,7 @@ def test_files_that_are_no_text_are_named(folder):
 def test_what_cannot_be_searched_is_said(folder, tmp_path):
     with pytest.raises(InputError, match="no such folder"):
         files_of(tmp_path / "none")
-    with pytest.raises(InputError, match=r"holds no file called \*\.rst"):
+    with pytest.raises(InputError, match=r"has no file that matches \*\.rst"):
         files_of(folder, ["*.rst"])
     assert [path.name for path in files_of(folder, ["*.py"])] == ["c.py"]
     empty = tmp_path / "empty"
@@ -293,7 +293,7 @@ def test_an_index_file_holds_no_pickle_and_no_text(folder, tmp_path):
         (lambda vectors, files: vectors[None], "are float32 .* for 3 passages"),
         (lambda vectors, files: vectors.astype(np.float64), "are float64 .* for 3 passages"),
         (lambda vectors, files: np.full_like(vectors, np.nan), "not finite"),
-        (lambda vectors, files: files["a.txt"]["digests"].pop() and vectors, "as many passages as digests"),
+        (lambda vectors, files: files["a.txt"]["digests"].pop() and vectors, "different numbers of passages and digests"),
         (lambda vectors, files: files.clear() or vectors, "for 0 passages"),
     ],
 )
@@ -306,7 +306,7 @@ def test_an_index_that_does_not_fit_itself_is_refused(folder, tmp_path, damage, 
     files = json.loads(about["files"])
     changed = damage(vectors, files)
     place.write_bytes(save({"vectors": np.ascontiguousarray(changed)}, metadata={**about, "files": json.dumps(files)}))
-    with pytest.raises(InputError, match=f"is no index that can be read .*{said}"):
+    with pytest.raises(InputError, match=f"is not a readable index .*{said}"):
         Index.load(place, folder, ORIGIN)
 
 

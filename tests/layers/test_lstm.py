@@ -167,7 +167,7 @@ def test_a_context_is_given_exactly_where_there_is_one(build):
         lambda: plain.read(x, VALID, states, context=context),
         lambda: plain.step(x[:, 0], states, context[:, 0]),
     ):
-        with pytest.raises(ValueError, match="a context is given exactly where"):
+        with pytest.raises(ValueError, match="give a context if and only if"):
             wrong()
 
 

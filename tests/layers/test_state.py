@@ -85,7 +85,7 @@ def test_branching_keeps_the_source_once(state):
 
 
 def test_rows_that_cannot_be_dealt_out_are_refused(state):
-    with pytest.raises(ValueError, match="4 rows cannot be dealt out to 3 sources"):
+    with pytest.raises(ValueError, match="4 rows cannot be divided equally among 3 sources"):
         state.reorder(torch.tensor([0, 0, 1, 2]))
 
 

@@ -162,7 +162,7 @@ def test_no_answer_is_read_off_numbers_that_are_not_finite(name, seeded):
             parameter.copy_(torch.where(torch.rand_like(parameter) < 0.5, -3e38, 3e38))
     assert all(bool(parameter.isfinite().all()) for parameter in model.model.parameters())
     with pytest.raises(
-        InputError, match=r"the model's numbers for .* are not finite; its weights overflow or hold NaN"
+        InputError, match=r"the model's numbers for .* are not finite; its weights overflow or contain NaN"
     ):
         ask(model)
 

@@ -1,4 +1,4 @@
-"""Uses of an encoder's vectors: features of words, text embeddings, semantic search."""
+"""Uses of an encoder's embeddings: features of words, text embeddings, semantic search."""
 
 from regard.embeddings.features import LAYER_NAMES, Features, WordFeatures, features, layer_choice
 from regard.embeddings.pooling import Nearest, PoolingMode, nearest, normalised, pool, unit

@@ -176,7 +176,7 @@ class _Pieces:
 
 def _pieces(tokenizer: Tokenizer, texts: Sequence[str | Sequence[str]]) -> list[_Pieces]:
     if isinstance(texts, str):
-        raise InputError("one string given where a list of texts is wanted; put it in a list")
+        raise InputError("one string was given instead of a list of texts; put it in a list")
     encoded = iter(tokenizer.encode_batch_with_spans([text for text in texts if isinstance(text, str)]))
     found = []
     for number, text in enumerate(texts, start=1):
@@ -197,7 +197,7 @@ def _pieces_of_words(tokenizer: Tokenizer, words: Sequence[str], number: int) ->
     nothing = tokenizer.end_id if tokenizer.unknown_id is None else tokenizer.unknown_id
     given = [
         ids or [nothing] for ids in tokenizer.encode_words(list(words))
-    ]  # a word of which nothing is left is unknown
+    ]  # a word without any piece counts as unknown
     numbers = np.repeat(np.arange(len(given)), [len(ids) for ids in given])
     return _Pieces(tuple(words), [index for ids in given for index in ids], (), tuple(numbers.tolist()))
 
@@ -216,7 +216,7 @@ def _merged(
     return (sums / counts.reshape(-1, *([1] * (array.ndim - 1)))).astype(np.float32)
 
 
-# Which layers of an encoder a token's vector is taken from, and how several become one.
+# The choice of layers that token vectors are taken from.
 
 
 NAMED: dict[str, LayerChoice] = {
@@ -265,7 +265,7 @@ def _spelt(text: str, depth: int) -> LayerChoice:
         raise InputError(f"there are no layers {text!r}; {nearest(name, LAYER_NAMES)}, or give numbers") from None
 
 
-# Texts longer than a model reads, in windows that overlap by half.
+# Texts that are longer than the model's maximum are read in windows that overlap by half.
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +303,7 @@ def windows_of(length: int, room: int) -> list[Window]:
         return [Window(0, length, 0, length)]
     step = max(1, room // 2)
     starts = [*range(0, length - room, step), length - room]
-    # Half of what two windows share is taken from each.
+    # Each of two overlapping windows provides half of their overlap.
     borders = [
         0,
         *((start + room + following) // 2 for start, following in pairwise(starts)),

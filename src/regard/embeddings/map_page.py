@@ -1,4 +1,4 @@
-"""A map of vectors as one HTML page that needs no other file, and as a table for other programs."""
+"""A map of vectors as a self-contained HTML page, and as a table for other programs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ from regard.web import page
 NAMES = {"pca": "PCA", "umap": "UMAP", "tsne": "t-SNE"}
 EXPORTS = (".csv", ".jsonl", ".parquet")
 COSINE = 32767
-"""What a cosine of 1 is on a page: cosines are kept as whole numbers of two bytes, each off by at most 1.6e-5."""
+"""The integer that represents a cosine of 1 in the page: cosines are stored as int16, with an error of at most 1.6e-5."""
 
 
 def html_page(vectors: VectorMap) -> str:
-    """The page of a map: points to pan, zoom and search, the neighbours of each, colours, a lasso.
+    """The map as an HTML page with panning, zooming, search, neighbours, colours and a lasso.
 
-    It is one file without any link to another, and opens from a disk without a network. Coordinates are in it as they are,
-    float32.
+    The page is one self-contained file that works without a network. Coordinates are stored as float32, without loss.
 
     >>> from regard.embeddings.vector_map import map_vectors
     >>> page = html_page(map_vectors(np.eye(3, dtype=np.float32), ["a", "b", "</script>"], title="three"))
@@ -39,33 +38,36 @@ def html_page(vectors: VectorMap) -> str:
     """
     data, parts = described(vectors)
     texts = [base64.b64encode(part).decode("ascii") for part in parts]
-    said = {"title": vectors.title, "about": about(vectors), "footer": FOOTER, "parts": texts}
-    return page("map", said, data=data, styles=("map.css",))
+    values = {"title": vectors.title, "about": about(vectors), "footer": FOOTER, "parts": texts}
+    return page("map", values, data=data, styles=("map.css",))
 
 
 FOOTER = (
-    "Cosines are kept on this page to 0.00002, coordinates as float32. "
-    "What is chosen and what is saved stays on this computer."
+    "Cosines on this page are rounded to 0.00002; coordinates are float32. "
+    "Selections and saved files stay on this computer."
 )
 
 
 def about(vectors: VectorMap) -> str:
-    """What the image shows and what it does not, in sentences."""
-    count = f"{len(vectors):,} vectors of {vectors.width:,} numbers, laid out by {NAMES[vectors.method]}"
+    """Sentences that explain the plot and its limits."""
+    count = f"{len(vectors):,} vectors of width {vectors.width:,}, projected by {NAMES[vectors.method]}"
     if vectors.shares is None:
-        shown = f"{count}, which draws those together that are near; sizes of groups and distances between them mean little."
+        shown = f"{count}, which puts close vectors together; the sizes of groups and the distances between them mean little."
     else:
         x, y = vectors.shares
-        shown = f"{count}, which shows {x + y:.1%} of their variance ({x:.1%} across, {y:.1%} up)."
-    return f"{shown} Distances in the plot are not the distances in the space: neighbours are of the space, by cosine."
+        shown = f"{count}, which explains {x + y:.1%} of their variance ({x:.1%} on the x axis, {y:.1%} on the y axis)."
+    return (
+        f"{shown} Distances in the plot differ from those in the original space; neighbours are those in the original space, "
+        "by cosine."
+    )
 
 
 def described(vectors: VectorMap) -> tuple[dict[str, Any], list[bytes]]:
-    """What the page's modules read of a map: a description, and deflated parts.
+    """The data of a map for the page's scripts: a description, and compressed parts.
 
-    Parts are the points (2 N float32: across, then up), the labels (JSON), the neighbours where there are any (rows as int32, -1
-    for none; cosines as int16), then each column (categories as uint16, numbers as float32). Of numbers the first bytes of all
-    come first, then the second ones, which packs better.
+    The parts are the points (2 N float32: all x, then all y), the labels (JSON), the neighbours if there are any (rows as int32,
+    -1 for none; cosines as int16), and each column (categories as uint16, numbers as float32). In arrays of numbers, the first
+    bytes of all numbers come first, then the second bytes and so on, which compresses better.
     """
     parts = [packed(vectors.points.T.astype("<f4")), _deflated(json.dumps(list(vectors.labels)).encode())]
     if vectors.neighbours is not None:
@@ -80,7 +82,7 @@ def described(vectors: VectorMap) -> tuple[dict[str, Any], list[bytes]]:
             parts.append(packed(values.astype("<f4")))
         else:
             counts = Counter(values)
-            # The commonest first: they get the colours.
+            # The most frequent categories come first, because they get the colours.
             ranked = sorted(counts, key=lambda value: (-counts[value], value))
             place = {value: min(number, 0xFFFF) for number, value in enumerate(ranked)}
             columns.append(
@@ -105,7 +107,7 @@ def described(vectors: VectorMap) -> tuple[dict[str, Any], list[bytes]]:
 
 
 def packed(numbers: NDArray[Any]) -> bytes:
-    """Numbers deflated, their bytes in planes: the first bytes of all, then the second ones."""
+    """Compressed numbers in byte planes: the first bytes of all numbers, then the second bytes, and so on."""
     size = numbers.dtype.itemsize
     planes = np.ascontiguousarray(numbers).reshape(-1).view(np.uint8).reshape(-1, size).T
     return _deflated(np.ascontiguousarray(planes).tobytes())
@@ -116,9 +118,9 @@ def _deflated(content: bytes) -> bytes:
 
 
 def column_of(values: Sequence[str], most: int = 12) -> Sequence[str] | NDArray[np.float64]:
-    """Values of a column as numbers where all are such, but for empty ones, and as they are else.
+    """The values of a column as float64 if all are numbers or empty (nan), else unchanged.
 
-    Whole numbers of no more than `most` kinds are names of classes and stay as they are.
+    Whole numbers with at most `most` different values are treated as classes and stay texts.
 
     >>> column_of(["0.5", "", "2"]).tolist(), column_of(["1", "0", "1"])
     ([0.5, nan, 2.0], ['1', '0', '1'])
@@ -135,14 +137,14 @@ def column_of(values: Sequence[str], most: int = 12) -> Sequence[str] | NDArray[
 
 
 def check_export(path: Path) -> None:
-    """Refuse a name whose end says no format, and Parquet without its library.
+    """Check that points can be written to this path.
 
     Raises:
-        InputError: with what to give.
+        InputError: for an unknown ending, or for Parquet if pyarrow is not installed.
     """
     if path.suffix.lower() not in EXPORTS:
         raise InputError(
-            f"{path}: points are not written to a file that ends in {path.suffix!r}; {nearest(path.suffix, EXPORTS)}"
+            f"{path}: points cannot be written to a file that ends in {path.suffix!r}; {nearest(path.suffix, EXPORTS)}"
         )
     if path.suffix.lower() == ".parquet":
         try:
@@ -154,17 +156,17 @@ def check_export(path: Path) -> None:
 
 
 def write_points(vectors: VectorMap, path: Path) -> None:
-    """Write the points as a table that Apple's embedding-atlas reads: `x`, `y`, `text`, the other columns, `neighbors`.
+    """Write a map as a table for Apple's embedding-atlas: the columns `x`, `y`, `text`, the further columns, and `neighbors`.
 
-    `neighbors` is, in its words, `{"ids": [n1, n2, ...], "distances": [d1, d2, ...]}` with zero-based row indices; a distance is
-    1 less the cosine. A CSV has no such column, since a cell of it is a text, which that program takes for no neighbours at all.
+    `neighbors` is `{"ids": [n1, n2, ...], "distances": [d1, d2, ...]}` with zero-based row indices; a distance is 1 - cosine.
+    CSV files do not have this column, because their cells are texts, which that program does not accept for neighbours.
 
     Arguments:
-        vectors: what is written.
-        path: ends in .csv, .jsonl or .parquet.
+        vectors: the map.
+        path: the path of the file, ending in .csv, .jsonl or .parquet.
 
     Raises:
-        InputError: for another ending, a column with one of the names above, or a place that cannot be written to.
+        InputError: for another ending, a further column with one of the names above, or a path that cannot be written to.
     """
     check_export(path)
     columns: dict[str, list[Any]] = {
@@ -175,7 +177,7 @@ def write_points(vectors: VectorMap, path: Path) -> None:
     for name, values in vectors.columns.items():
         if name in (*columns, "neighbors"):
             raise InputError(
-                f"{path}: a column of your own is called {name!r}, as one of the table is; give it another name"
+                f"{path}: one of your columns is called {name!r}, which the table uses already; rename your column"
             )
         numbers = isinstance(values, np.ndarray)
         columns[name] = (

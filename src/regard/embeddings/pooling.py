@@ -1,4 +1,4 @@
-"""From token vectors to one vector of a text (pooling, a linear map, normalisation), and nearest neighbours."""
+"""Text embeddings from token vectors (pooling, linear maps, normalisation), and nearest neighbours."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
     """
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    if not np.all((lengths > 1e-15) & (lengths < 1e18)):  # whose squares float32 may not hold
+    if not np.all((lengths > 1e-15) & (lengths < 1e18)):  # their squares may be out of range for float32
         wide = vectors.astype(np.float64)
         lengths = np.linalg.norm(wide, axis=-1, keepdims=True)
         return (wide / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
@@ -94,7 +94,7 @@ def check_modes(modes: Sequence[str]) -> None:
 
 def _pooled(hidden: Tensor, valid: Tensor | None, mode: PoolingMode) -> Tensor:
     if mode == "pooler":
-        raise ValueError("the pooler's vector is made by the model, not from vectors of tokens")
+        raise ValueError("mode pooler is the model's own vector, which is not computed from token vectors")
     exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
     if mode in ("cls", "last"):
         return _one(hidden, valid, mode).to(exact)
@@ -105,7 +105,7 @@ def _pooled(hidden: Tensor, valid: Tensor | None, mode: PoolingMode) -> Tensor:
     weights = torch.ones(hidden.shape[:2], dtype=exact, device=hidden.device) if valid is None else valid.to(exact)
     if mode == "weighted_mean":
         weights = weights * weights.cumsum(dim=1)
-    if valid is not None:  # what is at padding may be no number at all
+    if valid is not None:  # vectors at padding may be NaN
         hidden = hidden.masked_fill(~valid.unsqueeze(-1), 0.0)
     total = torch.einsum("bl,bld->bd", weights, hidden.to(exact))
     count = weights.sum(dim=1, keepdim=True).clamp_min(1.0)
@@ -236,7 +236,7 @@ def nearest(
     """
     if vectors.ndim != 2 or queries.ndim != 2 or vectors.shape[1] != queries.shape[1]:
         raise InputError(
-            f"vectors of the shape {vectors.shape} are searched for {queries.shape}; give (N, W) and (Q, W), of one model"
+            f"vectors have the shape {vectors.shape} and queries {queries.shape}; give (N, W) and (Q, W) from the same model"
         )
     if count < 1:
         raise InputError(f"count is {count}; give 1 or more")
@@ -246,7 +246,7 @@ def nearest(
     for start in range(0, len(vectors), chunk):
         piece = unit(np.asarray(vectors[start : start + chunk], dtype=np.float32))
         found, there = _largest(wanted @ piece.T, count)
-        # What was found before is before, so a stable order keeps the first of those alike.
+        # Earlier rows come first, so a stable sort orders ties by index.
         rows = np.concatenate([rows, there + start], axis=1)
         cosines = np.concatenate([cosines, found], axis=1)
         best = np.argsort(-cosines, axis=1, kind="stable")[:, :count]
@@ -258,7 +258,7 @@ def _largest(numbers: NDArray[np.float32], count: int) -> tuple[NDArray[np.float
     """The largest values of each row and their indices, in descending order; ties are ordered by index."""
     if numbers.shape[1] > count:
         values, places = (each.numpy() for each in torch.topk(torch.from_numpy(numbers), count, dim=1))
-        # Where more are as large as the last of them, it is left to chance which is taken; sorting all of the row decides.
+        # If there are ties at the last rank, `topk` may select any of them; sorting the whole row selects the first ones.
         for row in np.flatnonzero((numbers >= values[:, -1:]).sum(axis=1) > count):
             places[row] = np.argsort(-numbers[row], kind="stable")[:count]
         places.sort(axis=1)

@@ -1,6 +1,6 @@
-"""Many texts through an encoder, in batches of like length: by the model as it is, or by a copy prepared for inference.
+"""Encoding many texts in batches of similar length, by the model itself or by a copy prepared for faster inference.
 
-`Readers` says which: the copy is made once where it can be, and again where the model has changed.
+`Readers` chooses between both: the copy is made once if it is supported, and again if the model has changed.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from regard.quantization.encoder import Group, own_precision
 from regard.quantization.linear import Precision, check_precision
 
 BATCH_TOKENS = 2048
-"""Tokens read together by one core: enough for its matrix products, and few enough to stay in its cache."""
+"""Tokens per batch and core: enough for efficient matrix products, and few enough to stay in the core's cache."""
 
 
 class Reader(Protocol):
-    """What reads texts given as token ids."""
+    """Computes the vectors of texts given as token ids."""
 
     @property
     def parallel(self) -> bool:
-        """Whether several threads may read at once, each on one core."""
+        """Whether several threads may read at the same time, each on one core."""
         ...
 
     def read(self, texts: Sequence[Sequence[int]], layers: Sequence[int]) -> Iterator[Group]:
-        """What chosen layers make of some texts; every text is in one group.
+        """The vectors of some texts at the chosen layers; every text is in one group.
 
         Arguments:
-            texts: special tokens included, none empty.
-            layers: 0 is the embedding, then the blocks from 1.
+            texts: the token ids of each text, special tokens included; none is empty.
+            layers: 0 is the embedding, 1 the first block.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlainReader:
-    """The model itself, on a padded batch: whoever looks at it sees it run.
+    """Runs the model itself on a padded batch, so that hooks on the model see the computation.
 
     Arguments:
-        model: in evaluation mode.
-        padding_id: what fills padding.
+        model: the model, in evaluation mode.
+        padding_id: the id that fills padding.
     """
 
     model: TextEncoder | SentenceEncoderModel
@@ -55,17 +55,17 @@ class PlainReader:
 
     @property
     def parallel(self) -> bool:
-        """No: a look records what its own thread runs."""
+        """False, because inspection records only the computation in its own thread."""
         return False
 
     def read(self, texts: Sequence[Sequence[int]], layers: Sequence[int]) -> Iterator[Group]:
-        """As `Reader`; all texts are one group."""
+        """As `Reader.read`, with all texts in one group."""
         device = next(self.model.parameters()).device
         tokens = Tokens.pad(texts, padding_id=self.padding_id, device=device)
         pooled = None
         with torch.no_grad():
             if list(layers) == [len(self.model.layers)]:
-                # The forward pass is what a look sees as a run; no logits of a head over the vocabulary are wanted.
+                # Inspection records a forward pass as a run. An empty `at` avoids computing logits over the vocabulary.
                 nowhere = torch.zeros(0, dtype=torch.int64, device=device)
                 found = self.model(tokens, at=nowhere)
                 states, pooled = (found.hidden,), found.pooled
@@ -77,15 +77,15 @@ class PlainReader:
 
 
 def counted_of(model: nn.Module, tokens: Tokens) -> Tensor:
-    """(B, L) bool: the tokens whose vectors a mean is of. All real ones, unless the model's tokens are the letters of words."""
-    counted = getattr(getattr(model, "module", model), "counted", None)  # behind `module` where many workers train it
+    """(B, L) bool, True = the token counts in a mean: all real tokens, unless the model's tokens are the letters of words."""
+    counted = getattr(getattr(model, "module", model), "counted", None)  # distributed training wraps it in `module`
     return tokens.valid if counted is None else counted(tokens)
 
 
 def batches(lengths: Sequence[int], maximum_tokens: int) -> list[list[int]]:
-    """Rows of like length in batches of so many tokens, padding not counted; the longest first, so that none is left till last.
+    """Batches of rows of similar length, with at most `maximum_tokens` tokens each, not counting padding.
 
-    Within a batch the rows are in their order.
+    Batches with long rows come first, which balances work between threads. Within a batch rows keep their order.
 
     >>> batches([3, 9, 2, 4], maximum_tokens=7)
     [[1], [0, 3], [2]]
@@ -109,16 +109,18 @@ def read_all(
     *,
     batch_tokens: int = BATCH_TOKENS,
 ) -> None:
-    """Read all texts, batch by batch, and hand on what was found.
+    """Read all texts in batches, and pass each result to a function.
 
-    On a processor a reader that allows it works in as many threads as PyTorch computes with, each on a core of its own: cores
-    that share every operation of a small model wait for each other most of the time. The batches are the same for any number
-    of threads, and so is what is found.
+    A parallel reader runs in as many threads as PyTorch uses, each on its own core. This is faster than sharing every operation
+    of a small model between cores, which would mostly wait for each other. Batches and results do not depend on the number of
+    threads.
 
     Arguments:
-        layers: 0 is the embedding, then the blocks from 1.
-        use: gets every group, with rows that count among `texts`; from several threads, but no row twice.
-        batch_tokens: tokens read together. It changes memory and speed.
+        reader: computes the vectors.
+        texts: the token ids of each text, special tokens included.
+        layers: 0 is the embedding, 1 the first block.
+        use: is called with every group, whose rows are indices into `texts`; from several threads, with each row once.
+        batch_tokens: tokens per batch, which affects memory and speed.
     """
     chosen = batches([len(text) for text in texts], batch_tokens)
 
@@ -136,15 +138,15 @@ def read_all(
             for _ in pool.map(one, chosen):
                 pass
     finally:
-        torch.set_num_threads(threads)  # a thread's number is also what later threads begin with
+        torch.set_num_threads(threads)  # setting it in one thread also changes the default of later threads
 
 
 class Readers:
     """The readers of one model.
 
     Arguments:
-        model: in evaluation mode while it is read.
-        padding_id: what fills padding.
+        model: the model, in evaluation mode while it is read.
+        padding_id: the id that fills padding.
     """
 
     def __init__(self, model: TextEncoder | SentenceEncoderModel, padding_id: int) -> None:
@@ -154,22 +156,22 @@ class Readers:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Readers], tuple[TextEncoder | SentenceEncoderModel, int]]:
-        """A copy, or one in another process, prepares its own."""
+        """Pickle only the model; a copy in another process prepares its own readers."""
         return (Readers, (self.model, self._padding_id))
 
     @property
     def plain(self) -> Reader:
-        """The model itself."""
+        """A reader that runs the model itself."""
         return PlainReader(self.model, self._padding_id)
 
     def reader(self, precision: str | None = None) -> Reader:
-        """What reads texts: a prepared copy of the model, or the model itself where none can be made.
+        """A reader that runs a prepared copy of the model, or the model itself if a copy is not supported.
 
-        A model that is looked at, or changed from outside, is read itself, in its own precision: a copy would show nothing, and
-        would not be changed.
+        If the model is being inspected or patched, the model itself is used, in its own precision, because hooks and patches
+        would not apply to a copy.
 
         Arguments:
-            precision: `float32`, `bfloat16`, `int8` or `int4`; the model's own where None.
+            precision: `float32`, `bfloat16`, `int8` or `int4`; None for the model's own.
 
         Raises:
             InputError: for an unknown precision.

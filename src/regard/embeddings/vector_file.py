@@ -1,4 +1,4 @@
-"""A file of vectors that is written as they come, and continued after a stop: .npy, .jsonl or .parquet."""
+"""Writing vectors to a file in steps, with resumption after an interruption: .npy, .jsonl or .parquet."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ from regard.files import new_file, replace_file, sync, writing_errors
 from regard.reading import read_json_object
 
 HEADER = 128
-"""Bytes of a .npy file before its numbers, however many rows it will have."""
+"""The fixed number of header bytes in a .npy file, whatever its number of rows."""
 
 Vectors = NDArray[np.float32]
 
 
 class Format(Protocol):
-    """How rows become bytes of the file that grows, and that file the one wanted."""
+    """A file format: how rows are written to the partial file, and how that becomes the final file."""
 
     def begin(self, width: int) -> bytes:
-        """What is before the rows."""
+        """The bytes before the first row."""
         ...
 
     def rows(self, texts: Sequence[str], vectors: Vectors) -> bytes:
-        """Some rows."""
+        """The bytes of some rows."""
         ...
 
     def complete(self, growing: Path, target: Path, rows: int, width: int) -> None:
-        """Put the finished file in its place; the one that grew is gone afterwards."""
+        """Turn the partial file `growing` into the final file `target`; `growing` is removed."""
         ...
 
 
 class NumpyRows:
-    """An array (N, W) float32 of numpy's own format, which `numpy.load` maps into memory."""
+    """A (N, W) float32 array in NumPy's format, which `numpy.load` can memory-map."""
 
     def begin(self, width: int) -> bytes:
         """A header of fixed size."""
         return self._header(0, width)
 
     def rows(self, texts: Sequence[str], vectors: Vectors) -> bytes:
-        """The numbers, row by row."""
+        """The numbers in row-major order."""
         del texts
         return np.ascontiguousarray(vectors, dtype="<f4").tobytes()
 
     def complete(self, growing: Path, target: Path, rows: int, width: int) -> None:
-        """Say in the header how many rows there are."""
+        """Write the number of rows into the header."""
         with growing.open("r+b") as file:
             file.write(self._header(rows, width))
         _into_place(growing, target)
 
     def _header(self, rows: int, width: int) -> bytes:
-        said = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {width}), }}"
+        header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {width}), }}"
         prefix = np.lib.format.magic(1, 0) + (HEADER - 10).to_bytes(2, "little")
-        return prefix + said.encode().ljust(HEADER - 11) + b"\n"
+        return prefix + header.encode().ljust(HEADER - 11) + b"\n"
 
 
 class JsonRows:
-    """One object in each line: `text` and `vector`."""
+    """JSON Lines: one object per line with `text` and `vector`."""
 
     def begin(self, width: int) -> bytes:
         """Nothing."""
@@ -73,17 +73,17 @@ class JsonRows:
         return b""
 
     def rows(self, texts: Sequence[str], vectors: Vectors) -> bytes:
-        """A line for each text; numbers have as many digits as float32 needs to be read back."""
+        """A line for each text; numbers have enough digits to read back the same float32."""
         return "".join(line_of(text, vector) + "\n" for text, vector in zip(texts, vectors, strict=True)).encode()
 
     def complete(self, growing: Path, target: Path, rows: int, width: int) -> None:
-        """Nothing more is to be said."""
+        """Rename the file; nothing else is needed."""
         del rows, width
         _into_place(growing, target)
 
 
 class ParquetRows:
-    """Columns `text` and `vector`. What grows is a stream of Arrow's, because Parquet cannot be added to."""
+    """Parquet with columns `text` and `vector`. The partial file is an Arrow stream, because Parquet cannot be appended to."""
 
     def __init__(self) -> None:
         try:
@@ -127,7 +127,7 @@ class ParquetRows:
 
 
 FORMATS: Mapping[str, type[Format]] = {".npy": NumpyRows, ".jsonl": JsonRows, ".parquet": ParquetRows}
-"""By the end of the file's name."""
+"""The formats by file name suffix."""
 
 
 def line_of(text: str, vector: Vectors) -> str:
@@ -141,20 +141,20 @@ def line_of(text: str, vector: Vectors) -> str:
 
 
 class VectorFile:
-    """A file of vectors that appears when it is whole; until then what is done is next to it, and is continued.
+    """Writes a file of vectors in steps. The file appears when it is complete; an interrupted run can be resumed.
 
-    `NAME.partial` grows, and `NAME.partial.json` says how much of it counts and of what run it is. A process that dies, for
-    whatever reason, leaves these two; the next one of the same run continues after the last rows that are safely there, and the
-    file becomes the one that it would have been.
+    Rows are written to `NAME.partial`; `NAME.partial.json` stores how many of its bytes are complete, and the `origin` of the
+    run. If the process is killed, both files remain, and the next run with the same origin continues after the last complete
+    rows. The final file is the same as without the interruption.
 
     Arguments:
-        path: where to; its ending says the format.
-        width: W, of the vectors.
-        origin: what decides every row, as JSON values: model, input, settings. None for a run that cannot be continued,
-            because its texts are not to be had again.
+        path: the path of the file; its suffix determines the format.
+        width: W, the width of the vectors.
+        origin: everything that the rows depend on (model, input, settings), as JSON values. None for a run that cannot be
+            resumed because its texts cannot be read again.
 
     Raises:
-        InputError: for another ending, a place that cannot be written to, and where what is there is of another run.
+        InputError: for an unknown suffix, a path that cannot be written to, or partial files of another run.
 
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp()) / "vectors.npy"
@@ -167,7 +167,7 @@ class VectorFile:
     def __init__(self, path: Path, *, width: int, origin: Mapping[str, Any] | None) -> None:
         if path.suffix not in FORMATS:
             hint = nearest(path.suffix, list(FORMATS)) if path.suffix else "choose from " + ", ".join(FORMATS)
-            raise InputError(f"{path}: vectors are not written to a file that ends in {path.suffix!r}; {hint}")
+            raise InputError(f"{path}: vectors cannot be written to a file that ends in {path.suffix!r}; {hint}")
         self.path = path
         self.rows = 0
         self._format = FORMATS[path.suffix]()
@@ -179,7 +179,7 @@ class VectorFile:
 
     @property
     def resumable(self) -> bool:
-        """Whether a run that was stopped can be continued."""
+        """Whether an interrupted run can be resumed."""
         return self._origin is not None
 
     def __enter__(self) -> VectorFile:
@@ -198,10 +198,14 @@ class VectorFile:
         return self
 
     def append(self, texts: Sequence[str], vectors: Vectors) -> None:
-        """Add rows; once this returns they are safe.
+        """Append rows; when this returns, they are synced to disk.
+
+        Arguments:
+            texts: n texts.
+            vectors: (n, W) float32.
 
         Raises:
-            InputError: for a full disk; what was there before is intact.
+            InputError: if the disk is full; earlier rows stay intact.
         """
         with writing_errors(self.path):
             self._write(self._format.rows(texts, vectors), more=len(vectors))
@@ -210,7 +214,7 @@ class VectorFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file is not None:
-            with contextlib.suppress(OSError):  # on a full disk closing fails too; what counts was forced to the disk
+            with contextlib.suppress(OSError):  # closing fails on a full disk; complete rows were synced before
                 self._file.close()
             self._file = None
         if kind is None:
@@ -221,7 +225,7 @@ class VectorFile:
             self._growing.unlink(missing_ok=True)
 
     def _left_over(self) -> int | None:
-        """How many bytes an earlier process of this run left; None where there are none."""
+        """The number of complete bytes that an earlier process of this run left; None if there is no partial file."""
         if not self._notes.is_file() or not self._growing.is_file():
             return None
         try:
@@ -240,13 +244,13 @@ class VectorFile:
                 f"{self._notes.name} to start again, or choose another file"
             )
         if self._growing.stat().st_size < size:
-            raise InputError(f"{self._growing}: has been cut; remove it and {self._notes.name}, and start again")
+            raise InputError(f"{self._growing}: was truncated; remove it and {self._notes.name}, and start again")
         self.rows = rows
         return size
 
     def _write(self, content: bytes, more: int = 0) -> None:
         if self._file is None:
-            raise RuntimeError("a VectorFile is written to inside its block")
+            raise RuntimeError("a VectorFile can only be written to inside its `with` block")
         self._file.write(content)
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -262,13 +266,13 @@ def _into_place(growing: Path, target: Path) -> None:
     sync(target.parent)
 
 
-# The origin of a run: a file that was begun is continued only by a run of the same origin.
+# The origin of a run: a partial file is continued only by a run with the same origin.
 
 
 def digest_of(folder: Path) -> str:
-    """A digest of all that a model's folder says: weights, tokenizer and settings, whatever they are called.
+    """A hash of all files of a model's folder: weights, tokenizer and settings.
 
-    What is not in the folder itself, or in one right below that a module has, is no part of the model.
+    Only files in the folder itself and in the folders of its modules (such as `1_Pooling`) are part of the model.
     """
     hashed = hashlib.blake2b(digest_size=16)
     patterns = ("*.json", "*.safetensors", "*.hdf5", "*.txt", "[0-9]_*/*.json", "[0-9]_*/*.safetensors")
@@ -280,6 +284,6 @@ def digest_of(folder: Path) -> str:
 
 
 def input_of(file: Path) -> dict[str, Any]:
-    """What tells that a file is the one it was: where it is, how large, and when it was written."""
+    """The identity of a file: its path, its size and its modification time."""
     found = file.stat()
     return {"path": str(file.resolve()), "bytes": found.st_size, "written": found.st_mtime_ns}

@@ -1,8 +1,8 @@
-"""A map of vectors: each one a point of an image, with its nearest neighbours in the space that the image is of.
+"""Two-dimensional maps of vectors, with the nearest neighbours of each vector in the original space.
 
-Two numbers cannot say what hundreds do. PCA's image is a shadow of the space and says how much of the variance is in it; UMAP's
-and t-SNE's keep those together that are near, and nothing else: sizes of groups and distances between them mean little. So the
-neighbours of a point are never read off the plot: they are those with the largest cosines, every vector looked at.
+A two-dimensional plot loses information. PCA is a projection with a known share of the variance; UMAP and t-SNE only preserve
+which vectors are close, so the sizes of groups and the distances between them mean little. Therefore neighbours are not taken
+from the plot: they are the vectors with the largest cosines, found by exact search.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ from regard.errors import nearest as nearest_name
 
 Vectors = NDArray[np.float32]
 Method = Literal["pca", "umap", "tsne"]
-"""How vectors become points:
+"""The methods of dimensionality reduction:
 
-`pca`   the two directions in which they differ most. Exact, at once.
-`umap`  McInnes et al. 2018, by umap-learn: those near one another by cosine are drawn together.
-`tsne`  van der Maaten and Hinton 2008, by openTSNE: likewise, with other forces.
+`pca`   the first two principal components; exact and fast.
+`umap`  McInnes et al. 2018, by umap-learn, with cosine distances.
+`tsne`  van der Maaten and Hinton 2008, by openTSNE, with cosine distances.
 """
 METHODS: tuple[Method, ...] = get_args(Method)
 
 Progress = Callable[[int, int | None, str], None]
-"""Is called with how many are done, of how many where that is known, and of which stage."""
+"""Is called with the number of items that are done, their total (None if unknown), and the name of the stage."""
 
 CHUNK = 1 << 13
-"""Vectors that are made float64 together."""
+"""The number of vectors that are converted to float64 at a time."""
 BLOCK, AMONG = 2048, 1 << 14
-"""Vectors whose neighbours are looked for together, and among how many at once."""
+"""The number of vectors whose neighbours are searched at a time, and the number of candidates at a time."""
 UMAP_NEIGHBOURS = 15
 PERPLEXITY = 30.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VectorMap:
-    """Points for vectors, with what is told of each.
+    """A map of N vectors: their points, labels, neighbours and further columns.
 
     Arguments:
-        title: what a page calls it.
-        labels: of the N points: words, texts.
-        points: (N, 2) float32.
-        method: how they were laid out.
-        width: of the vectors.
-        shares: of the variance that the image's two directions have, of PCA; None of another method.
-        neighbours: rows (N, K) int64 and cosines (N, K) float32 of the vectors nearest to each in the whole space, itself left
-            out; rows of -1 for a vector of zeros, which is in no direction. None where they were not looked for.
-        columns: what else is known of the points, by name; each has N values. Numbers are float, an unknown one NaN.
+        title: the title.
+        labels: the label of each vector, such as a word or a text.
+        points: (N, 2) float32, the coordinates.
+        method: the method that computed the points.
+        width: the width of the vectors.
+        shares: the shares of variance explained by the two axes, for PCA; None for other methods.
+        neighbours: rows (N, K) int64 and cosines (N, K) float32 of the nearest other vectors in the original space. The rows of
+            a zero vector are -1, because it has no direction. None if neighbours were not computed.
+        columns: further data, by name, N values each: texts, or float64 numbers with NaN for unknown ones.
 
     Raises:
-        InputError: for sizes that do not fit.
+        InputError: for sizes that do not fit together.
     """
 
     title: str
@@ -89,21 +89,21 @@ def map_vectors(
     seed: int = 0,
     progress: Progress = lambda done, total, stage: None,
 ) -> VectorMap:
-    """Lay vectors out as points, and find the neighbours of each.
+    """Compute a two-dimensional map of vectors, and the nearest neighbours of each vector.
 
     Arguments:
         vectors: (N, W) float32, finite.
-        labels: one for each.
+        labels: N labels.
         method: `pca`, `umap` or `tsne`.
-        neighbours: K, how many of each vector are kept; 0 for none. With all others compared, N times N cosines.
-        columns: as of `VectorMap`.
-        title: of the map.
-        seed: of what UMAP and t-SNE draw; PCA draws nothing.
-        progress: is called with how far it is.
+        neighbours: K, the number of neighbours of each vector; 0 for none. The search computes N x N cosines.
+        columns: further data, see `VectorMap`.
+        title: the title of the map.
+        seed: random seed of UMAP and t-SNE; PCA is deterministic.
+        progress: is called with the progress.
 
     Raises:
-        InputError: for vectors that are not finite or too few, sizes that do not fit, an unknown method, or where the method's
-            library is missing: with the command that installs it.
+        InputError: if vectors are not finite or too few, sizes do not fit together, the method is unknown, or its library is not
+            installed (the message has the command that installs it).
 
     >>> found = map_vectors(np.array([[3, 0], [-3, 0], [0, 1], [0, -1]], dtype=np.float32), ["a", "b", "c", "d"], neighbours=1)
     >>> found.points.tolist(), found.shares
@@ -111,7 +111,7 @@ def map_vectors(
     """
     library = check_method(method)
     if vectors.ndim != 2 or not vectors.size:
-        raise InputError(f"{title}: vectors of the shape {vectors.shape} make no map; give (N, W), one or more of each")
+        raise InputError(f"{title}: the vectors have the shape {vectors.shape}; give (N, W), with N and W at least 1")
     if neighbours < 0:
         raise InputError(f"neighbours is {neighbours}; give 0 or more")
     if len(labels) != len(vectors):
@@ -124,7 +124,7 @@ def map_vectors(
     near = all_neighbours(vectors, wanted, progress=progress) if wanted else None
     points = flat.points
     if library is not None and near is not None:
-        progress(0, None, "points are laid out")
+        progress(0, None, "computing the layout")
         points = {"umap": _umap, "tsne": _tsne}[method](library, vectors, near, flat.points, seed)
     return VectorMap(
         title=title,
@@ -142,9 +142,9 @@ class Components(NamedTuple):
     """The first two principal components.
 
     Arguments:
-        points: (N, 2) float32, of the vectors less their mean.
-        shares: of the variance, of each of the two.
-        directions: (2, W) float64, of length one; of zeros where there is no second one.
+        points: (N, 2) float32, the coordinates of the centred vectors.
+        shares: the share of variance explained by each of the two.
+        directions: (2, W) float64, unit vectors; zeros for a direction without variance.
     """
 
     points: Vectors
@@ -153,10 +153,10 @@ class Components(NamedTuple):
 
 
 def principal_components(vectors: Vectors) -> Components:
-    """The image of vectors in the two directions in which they vary most: exact, in float64.
+    """The first two principal components of vectors: exact, computed in float64.
 
-    A direction and its opposite are alike. Here the entry with the largest magnitude, of equal ones the first, is above zero, so
-    that the image is the same every time.
+    The sign of a direction is arbitrary; it is chosen such that the entry with the largest absolute value (the first one in a
+    tie) is positive, so that results are reproducible.
 
     Arguments:
         vectors: (N, W), finite.
@@ -188,7 +188,7 @@ def principal_components(vectors: Vectors) -> Components:
     directions = np.zeros((2, width))
     shares = [0.0, 0.0]
     for place in range(min(2, len(variances))):
-        # Below what rounding leaves there is no direction.
+        # Smaller variances are rounding errors.
         if variances[place] <= 1e-12 * total or not total:
             continue
         direction = found[place]
@@ -203,17 +203,17 @@ def principal_components(vectors: Vectors) -> Components:
 def all_neighbours(
     vectors: Vectors, count: int, *, progress: Progress = lambda done, total, stage: None, block: int = BLOCK
 ) -> Nearest:
-    """The nearest neighbours of every vector by cosine, itself left out, the nearest first; every other vector is looked at.
+    """The nearest other vectors of every vector by cosine, nearest first, by exact search.
 
     Arguments:
         vectors: (N, W), finite.
-        count: K; fewer where there are not so many others.
-        progress: is called with how many are done.
-        block: vectors that are looked up together; it changes memory and speed.
+        count: K, at most N - 1 are returned.
+        progress: is called with the number of vectors that are done.
+        block: the number of queries at a time, which affects memory and speed.
 
     Returns:
-        (N, K) each; the rows of a vector of zeros, which is in no direction, are -1, and it is nobody's neighbour before
-        others whose cosine is above zero.
+        Rows and cosines, (N, K) each. The rows of a zero vector are -1, because it has no direction; as a neighbour of others
+        it has cosine 0.
 
     >>> found = all_neighbours(np.array([[1, 0], [1, 1], [0, 1]], dtype=np.float32), 1)
     >>> found.rows.tolist(), found.cosines.round(3).tolist()
@@ -227,7 +227,7 @@ def all_neighbours(
         asked = vectors[start : start + block]
         found = nearest(vectors, asked, kept + 1, chunk=AMONG)
         own = np.arange(start, start + len(asked))[:, None]
-        # A vector is its own nearest but for rounding, and for others that are the same; with those it may not be found at all.
+        # A vector usually finds itself, but not necessarily first, and not at all if many vectors are equal to it.
         others = found.rows != own
         others[others.all(axis=1), -1] = False
         here = slice(start, start + len(asked))
@@ -240,14 +240,14 @@ def all_neighbours(
     return Nearest(rows, cosines.clip(-1, 1))
 
 
-# UMAP and t-SNE, by others' libraries. Both begin with PCA's image and are given the exact neighbours.
+# UMAP and t-SNE, by external libraries. Both are initialised with PCA and get the exact neighbours.
 
 
 def check_method(method: str) -> Any:
-    """The library that lays vectors out by a method; None for PCA, which needs none.
+    """The library of a method; None for PCA, which needs none.
 
     Raises:
-        InputError: for an unknown method, with the nearest; where the library is missing, with the command that installs it.
+        InputError: for an unknown method, or if its library is not installed (the message has the command that installs it).
     """
     if method not in METHODS:
         raise InputError(f"there is no method {method!r}; {nearest_name(str(method), METHODS)}")
@@ -265,14 +265,14 @@ def check_method(method: str) -> Any:
 
 
 def _needed(method: Method, count: int, title: str) -> int:
-    """How many neighbours of each vector a method is laid out by."""
+    """The number of neighbours of each vector that a method needs."""
     if count < 5:
-        raise InputError(f"{title}: {count} vectors are too few for {method}; take --method pca")
+        raise InputError(f"{title}: {count} vectors are too few for {method}; use method pca")
     return min(count - 1, UMAP_NEIGHBOURS - 1 if method == "umap" else round(3 * PERPLEXITY))
 
 
 def _known(near: Nearest) -> Nearest:
-    """The neighbours without the -1 of vectors of zeros: these are drawn next to the first ones, as at a right angle to them."""
+    """The neighbours with the -1 of zero vectors replaced by the first other rows, with cosine 0."""
     others = np.where(np.arange(len(near.rows))[:, None] > np.arange(near.rows.shape[1]), 0, 1)
     spread = np.arange(near.rows.shape[1])[None, :] + others
     return Nearest(np.where(near.rows < 0, spread, near.rows), near.cosines)
@@ -287,12 +287,12 @@ def _umap(umap: Any, vectors: Vectors, near: Nearest, start: Vectors, seed: int)
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore"
-        )  # that it runs on one thread, as a seed wants, and learns no map for other vectors
+        )  # about running in one thread, which a seed requires, and about not mapping new vectors
         layout = umap.UMAP(
             n_neighbors=count,
             metric="cosine",
             precomputed_knn=(rows.astype(np.int32), distances.astype(np.float32), None),
-            force_approximation_algorithm=True,  # or it looks for neighbours again where there are few vectors
+            force_approximation_algorithm=True,  # otherwise UMAP searches neighbours itself for few vectors
             init=_rescaled(start, 10),
             random_state=seed,
         )
@@ -313,6 +313,6 @@ def _tsne(tsne: Any, vectors: Vectors, near: Nearest, start: Vectors, seed: int)
 
 
 def _rescaled(points: Vectors, deviation: float) -> NDArray[np.float64]:
-    """Points whose first direction has a given deviation."""
+    """Points scaled such that the first axis has this standard deviation."""
     wide = points.astype(np.float64)
     return wide * (deviation / (wide[:, 0].std() or 1.0))

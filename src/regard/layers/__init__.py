@@ -1,4 +1,4 @@
-"""What surrounds attention: tokens, decoder state, residuals, feed-forward nets, recurrent readers, embeddings."""
+"""The parts of models besides attention: tokens, decoder state, blocks, recurrent networks, embeddings, heads."""
 
 from typing import TYPE_CHECKING
 
@@ -192,7 +192,7 @@ __all__ = [
     "token_embedding",
 ]
 
-if not TYPE_CHECKING:  # so that type checkers refuse names that are not there
+if not TYPE_CHECKING:  # so that type checkers refuse names that do not exist
     __getattr__ = old_attributes(
         __name__,
         {

@@ -228,7 +228,7 @@ class EncoderBlock(nn.Module):
     Arguments:
         attention: self-attention.
         feedforward: maps (B, L, D) to (B, L, D), position by position.
-        residual: makes one residual connection, with its norm where the model wants it.
+        residual: a function that creates a residual connection with its norm.
     """
 
     def __init__(self, *, attention: AttentionLayer, feedforward: nn.Module, residual: Callable[[], Residual]) -> None:
@@ -275,7 +275,7 @@ class CausalBlock(nn.Module):
     Arguments:
         attention: self-attention.
         feedforward: maps (B, L, D) to (B, L, D), position by position.
-        residual: makes one residual connection, with its norm where the model wants it.
+        residual: a function that creates a residual connection with its norm.
         parallel: whether the feed-forward network has the same input as attention, each with its own norm, instead of the sum
             after attention (Wang, Komatsuzaki 2021, GPT-J; Black et al. 2022, section 2.1).
     """
@@ -339,7 +339,7 @@ class DecoderBlock(nn.Module):
         attention: self-attention.
         cross_attention: queries from the target, keys and values from the encoder's output.
         feedforward: maps (B, L, D) to (B, L, D), position by position.
-        residual: makes one residual connection, with its norm where the model wants it.
+        residual: a function that creates a residual connection with its norm.
     """
 
     def __init__(
@@ -463,8 +463,8 @@ class LowRankLinear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """(..., I) to (..., O)."""
-        beside = F.linear(F.linear(self.dropout(input), self.down), self.up)
-        return F.linear(input, self.weight, self.bias) + self.scale * beside
+        low_rank = F.linear(F.linear(self.dropout(input), self.down), self.up)
+        return F.linear(input, self.weight, self.bias) + self.scale * low_rank
 
     def merged(self) -> nn.Linear:
         """One linear map that is equivalent in evaluation, up to rounding: W + (alpha / r) B A."""
@@ -498,6 +498,7 @@ def adapt(model: nn.Module, on: Sequence[str], *, rank: int, alpha: float, dropo
     Maps in attention layers and feed-forward networks can have one; those in recurrent cells cannot.
 
     Arguments:
+        model: the model, which is changed.
         on: names of maps, such as `query` or `layers.0.attention.query`: the ends of their full names, in which `*` matches text
             without a dot.
         rank, alpha, dropout: as in `LowRankLinear`.
@@ -519,7 +520,7 @@ def adapt(model: nn.Module, on: Sequence[str], *, rank: int, alpha: float, dropo
         fitting = {name: each for name, each in maps.items() if _ends_with(name, pattern)}
         if not fitting:
             ends = sorted({name.rpartition(".")[2] for name in maps})
-            there = nearest(pattern, ends) if ends else "this model has none that could be adapted"
+            there = nearest(pattern, ends) if ends else "this model has no linear map that can be adapted"
             raise InputError(f"adapters.on: no linear map is called {pattern!r}; {there}")
         chosen |= fitting
     model.requires_grad_(False)

@@ -110,7 +110,7 @@ class CausalStack(nn.Module):
     """
 
     length_setting: str = "model.maximum_positions"
-    parts_documents: bool = True
+    separates_documents: bool = True
 
     def __init__(
         self,
@@ -243,7 +243,7 @@ class CausalStack(nn.Module):
             device=tokens.ids.device,
         )
         slots = state.length + length
-        # Where padding only follows, a token's place is its column.
+        # With padding only on the right, a token's position is its column.
         follows = tokens.padding_side == "right" and state.length == 0 and (limit is None or slots <= limit)
         places = None if follows else after.places
         if tokens.documents is not None:
@@ -255,7 +255,7 @@ class CausalStack(nn.Module):
             lengths = tokens.valid.sum(dim=1) + (state.length if lengths is None else lengths)
         elif lengths is not None:
             lengths = lengths + 1
-        if limit is not None and slots > limit:  # of which padding takes none
+        if limit is not None and slots > limit:  # padding does not count
             check_length(slots if lengths is None else int(lengths.max()), limit, "text")
         if state.width > 1:
             standing = state.places()
@@ -324,7 +324,7 @@ class CausalStack(nn.Module):
             return None
         follows = tokens.padding_side == "nowhere" or (tokens.padding_side == "right" and not self.counts_padding)
         if plain and first and follows:
-            # Padding that only follows is never seen; the kernel knows this mask without its being laid out.
+            # Padding on the right is never seen by a token; the kernel supports this mask without a tensor.
             return Causal()
         mask: Mask = Causal(offset=passed)
         if windowed and window is not None:

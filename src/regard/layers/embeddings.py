@@ -1,7 +1,7 @@
-"""From tokens to vectors, and from a decoder's vectors to logits over the vocabulary.
+"""Embeddings of tokens, and output layers from vectors to logits over the vocabulary.
 
-Token vectors are looked up, with positions added, or made from the characters of words (Kim et al. 2016). At the end stand the
-output layers and the checks that what a model gives is finite.
+Token embeddings are looked up, with positions added, or computed from the characters of words (Kim et al. 2016). At the end are
+the output layers and the checks that a model's outputs are finite.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class PositionedEmbedding(nn.Module):
         x = norm(sqrt(D) * E[token] + P[position])
 
     Arguments:
-        tokens: the embedding table E; passed in, because source, target and output may share one.
+        tokens: the embedding table E, which source, target and output may share.
         positions: P, a module from positions (B, L) to (B, L, D).
         dropout: probability of dropping an entry in training.
-        scale: of the token vectors, where it is another than sqrt(D); GPT has 1.
-        norm: of the sum, before dropout; none where None. BART has one.
+        scale: the factor of the token vectors; None for sqrt(D). GPT uses 1.
+        norm: applied to the sum, before dropout (BART); None for no norm.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class PositionedEmbedding(nn.Module):
 
 
 def token_embedding(vocabulary: int, width: int, *, padding: int | None = None) -> nn.Embedding:
-    """An embedding table with entries of standard deviation D^-1/2, so that scaled by sqrt(D) they have variance one.
+    """An embedding table with entries of standard deviation D^-1/2, so that they have variance 1 when scaled by sqrt(D).
 
     Arguments:
-        vocabulary: number of rows.
+        vocabulary: the number of rows.
         width: D.
-        padding: a row that is zero and gets no gradient from being looked up.
+        padding: the index of a row that is zero and gets no gradient from lookups; None for none.
     """
     table = nn.Embedding(vocabulary, width, padding_idx=padding)
     nn.init.normal_(table.weight, std=width**-0.5)
@@ -73,22 +73,23 @@ def token_embedding(vocabulary: int, width: int, *, padding: int | None = None) 
 
 BYTES = 256
 MARK = 0x20
-"""The byte that is before each word; no word has it in it."""
+"""The byte before each word, a space; it does not occur inside words."""
 
 BEGIN, END, BLANK = 258, 259, 260
-"""What a word's letters are between, and what fills its row; below are the bytes, 256 and 257 begin and end a text."""
+"""The ids of the begin and the end of a word, and of padding after it; 0 to 255 are bytes, 256 and 257 begin and end a text."""
 
 SYMBOLS = 261
+"""The number of character ids."""
 
 
 class SpeltWords(NamedTuple):
-    """The words of a batch of texts.
+    """The words of a batch of texts, as sequences of character ids.
 
     Arguments:
-        letters: (U, C) int64 in [0, SYMBOLS), each different word once.
-        which: (B, W) int64, the row of `letters` that each word of each text is; of no meaning where there is none.
-        valid: (B, W) bool, True = a word; those of a text are first.
-        word_of: (B, L) int64, the word of its text that each token is of; 0 at padding before the first.
+        letters: (U, C) int64 in [0, SYMBOLS), the characters of the U different words.
+        which: (B, W) int64, the row in `letters` of each word of each text; without meaning at padding.
+        valid: (B, W) bool, True = a word; padding is on the right.
+        word_of: (B, L) int64, the index of each token's word in its text; 0 at padding before the first word.
         begins: (B, L) bool, True = the first token of a word.
     """
 
@@ -99,23 +100,23 @@ class SpeltWords(NamedTuple):
     begins: Tensor
 
     def to_tokens(self, words: Tensor) -> Tensor:
-        """What was said of each word (B, W, D), said of each of its tokens: (B, L, D)."""
+        """Copy the vector of each word, (B, W, D), to all of its tokens: (B, L, D)."""
         return words.gather(1, self.word_of.unsqueeze(-1).expand(-1, -1, words.shape[-1]))
 
 
 def spelt_words(tokens: Tokens, characters: int) -> SpeltWords:
-    """The words of texts that are given as `regard.text.bpe` has them.
+    """Split texts of byte tokens (see `regard.text.bpe`) into words.
 
-    A word begins at a mark and at every special token, which is a word of its own; after one, and where a text begins, also
-    without a mark. Its letters are (Peters et al. 2018, in the authors' code)
+    A word begins at a mark, after a special token, and at the beginning of a text; each special token is a word. The characters
+    of a word are (as in the code of Peters et al. 2018)
 
         BEGIN byte ... byte END BLANK ... BLANK
 
-    and of a word that is longer than `characters` - 2 bytes the rest is cut.
+    Words longer than `characters` - 2 bytes are truncated.
 
     Arguments:
-        tokens: (B, L).
-        characters: C, of a row.
+        tokens: (B, L) byte tokens.
+        characters: C, the number of character ids per word.
 
     >>> words = spelt_words(Tokens.pad([[256, 32, 72, 105, 257]]), characters=5)
     >>> words.letters[words.which[0]].tolist()
@@ -135,7 +136,7 @@ def spelt_words(tokens: Tokens, characters: int) -> SpeltWords:
     places = torch.arange(length, device=ids.device).expand(rows, length)
     start = places.where(begins, 0).cummax(dim=1).values
     marked = ids.gather(1, start) == MARK
-    place = places - start + (~marked).long()  # BEGIN is where the mark does
+    place = places - start + (~marked).long()  # BEGIN replaces the mark
     kept = valid & (place > 0) & (place <= characters - 2)
     letters = ids.new_full((rows * count, characters), BLANK)
     letters[:, :1] = BEGIN
@@ -151,16 +152,16 @@ def spelt_words(tokens: Tokens, characters: int) -> SpeltWords:
 
 
 AT_ONCE = 1024
-"""Words whose convolutions are in memory together."""
+"""The number of words whose convolutions are computed at a time."""
 
 
 class Highway(nn.Module):
-    """A layer that may let its input pass (Srivastava et al. 2015).
+    """A highway layer, whose gate mixes a transformation of the input with the input (Srivastava et al. 2015).
 
         g = sigmoid(Wg x + bg),   y = g * f(W x + b) + (1 - g) * x
 
     Arguments:
-        width: of x and y.
+        width: the width of x and y.
         activation: f.
     """
 
@@ -171,28 +172,28 @@ class Highway(nn.Module):
         self.activation = activation
         for part in (self.gate, self.transform):
             nn.init.normal_(part.weight, std=width**-0.5)
-        nn.init.constant_(self.gate.bias, -2.0)  # the input passes, mostly, before anything is learned
+        nn.init.constant_(self.gate.bias, -2.0)  # at first, the output is mostly the input
         nn.init.zeros_(self.transform.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., width) to the same."""
+        """(..., width) to (..., width)."""
         gate = torch.sigmoid(self.gate(x))
         return gate * self.activation(self.transform(x)) + (1 - gate) * x
 
 
 class CharacterEncoder(nn.Module):
-    """Letters to one vector of each word (Peters et al. 2018, section 3.1, after Kim et al. 2016).
+    """A character CNN: one vector for each word (Peters et al. 2018, section 3.1, after Kim et al. 2016).
 
-        c_w = max over places t of f(K_w * [e_t .. e_{t+w-1}] + b_w)          for each width w of the filters
+        c_w = max over positions t of f(K_w * [e_t .. e_{t+w-1}] + b_w)       for each width w of the filters
         x = P highway(... highway([c_1 ; c_2 ; ...])) + p
 
-    Blanks take part in the convolutions, as in the authors' code, so a word's vector depends on the length of its row.
+    Blanks are included in the convolutions, as in the authors' code, so a word's vector depends on C, the length of its row.
 
     Arguments:
-        width: of x.
-        character_width: of e.
-        filters: (w, how many) for each width; at least one place of a row has to fit it.
-        highways: how many highway layers.
+        width: the width of x.
+        character_width: the width of the character embeddings e.
+        filters: (w, number of filters) for each filter width w, which is at most C.
+        highways: the number of highway layers.
         activation: f.
 
     >>> CharacterEncoder(6, character_width=4, filters=((1, 3), (2, 5)), highways=1)(torch.zeros(2, 7, dtype=torch.int64)).shape
@@ -225,7 +226,7 @@ class CharacterEncoder(nn.Module):
         nn.init.zeros_(self.projection.bias)
 
     def forward(self, letters: Tensor) -> Tensor:
-        """(U, C) int64 to (U, width)."""
+        """The vectors of words: character ids (U, C) int64 to (U, width)."""
         if len(letters) <= AT_ONCE:
             return self._vectors(letters)
         return torch.cat([self._vectors(part) for part in letters.split(AT_ONCE)])
@@ -241,26 +242,26 @@ class CharacterEncoder(nn.Module):
 OutputBias = Literal["padding", "trained", "none"]
 
 Reduction = Callable[[Tensor, Tensor, Tensor | None], Any]
-"""What becomes of the logits W h + b: a function of h (..., D), W (V, D) and b (V,) or None."""
+"""A function of h (..., D), W (V, D) and b (V,) or None that is called instead of computing the logits W h + b."""
 
 NEVER = -1e4
-"""The logit of what is ruled out: its probability is exactly zero, and float16 still holds the number."""
+"""The logit of an excluded token: its probability is exactly 0, and the number is in the range of float16."""
 
 
 class VocabularyOutput(nn.Linear):
-    """Logits of every token, with one that is never wanted ruled out.
+    """Logits of every token, with the padding token optionally excluded.
 
         logits = W x + b
 
-    With `bias="padding"` b is constant: `NEVER` at the padding token, 0 elsewhere. Its probability is then exactly zero, and so
-    is the gradient of its row of W, which stays at the zeros it starts from: under any optimiser, tied to an embedding or not,
-    on one worker or sharded over many.
+    With `bias="padding"` b is constant: `NEVER` at the padding token, 0 elsewhere. The probability of the padding token is then
+    exactly 0, and so is the gradient of its row of W, which is initialised to zero and never changes: with any optimiser, tied to
+    an embedding or not, on one worker or sharded.
 
     Arguments:
         width: D.
         vocabulary: V.
         bias: `padding`, `trained` (one number per token), or `none`.
-        padding: the token to rule out where `bias` is `padding`.
+        padding: the id of the padding token, if `bias` is `padding`.
 
     >>> output = VocabularyOutput(4, 3, bias="padding", padding=2)
     >>> output(torch.ones(1, 4)).softmax(dim=-1)[0, 2].item()
@@ -280,14 +281,14 @@ class VocabularyOutput(nn.Linear):
         return constant
 
     def reset_parameters(self) -> None:
-        """Sample W Glorot-uniformly, the row of what is ruled out zero, and a trained bias zero."""
+        """Initialise W Glorot-uniformly, with a zero row for an excluded token, and a trained bias with zeros."""
         nn.init.xavier_uniform_(self.weight)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
         if self.padding is not None:
             with torch.no_grad():
                 self.weight[self.padding].zero_()
-        if getattr(self, "ruled_out", None) is not None:  # a module that came from the meta device
+        if getattr(self, "ruled_out", None) is not None:  # the module was created on the meta device
             self.ruled_out = self._constant()
 
     def forward(self, input: Tensor) -> Tensor:
@@ -296,7 +297,7 @@ class VocabularyOutput(nn.Linear):
 
 
 def maxout(x: Tensor) -> Tensor:
-    """The larger of each pair of neighbouring channels: (..., 2l) to (..., l) (Bahdanau et al. 2015, appendix A.1.2).
+    """The maximum of each pair of adjacent channels: (..., 2l) to (..., l) (Bahdanau et al. 2015, appendix A.1.2).
 
         t_i = max(t~_{2i-1}, t~_{2i})
 
@@ -307,19 +308,19 @@ def maxout(x: Tensor) -> Tensor:
 
 
 class NotFinite(InputError):
-    """What a model made holds NaN or infinity, so no answer can be read off it."""
+    """A model's output contains NaN or infinity, so it cannot be used."""
 
 
 def check_finite(values: Tensor, what: str, *, where: Tensor | None = None) -> Tensor:
-    """The values themselves, unless they tell nothing.
+    """Check that a model's output is usable, and return it.
 
     Arguments:
-        values: (..., N), logits or a vector of each row; single ones may be minus infinity, which forbids.
-        what: they are of, for the message.
-        where: (...) bool, the rows that count; None = all.
+        values: (..., N), logits or vectors. Single entries may be minus infinity, for excluded tokens.
+        what: what the values are of, for the message.
+        where: (...) bool, True = the row is checked; None = all.
 
     Raises:
-        NotFinite: where a row that counts has NaN or plus infinity, or nothing but minus infinity.
+        NotFinite: if a checked row has NaN or plus infinity, or only minus infinity.
 
     >>> import torch
     >>> check_finite(torch.tensor([[1.0, -torch.inf]]), "classes").tolist()
@@ -333,10 +334,10 @@ def check_finite(values: Tensor, what: str, *, where: Tensor | None = None) -> T
 
 
 def check_number(value: float, what: str) -> float:
-    """The number itself, unless it is NaN or infinite.
+    """Check that a number is finite, and return it.
 
     Raises:
-        NotFinite: where it is.
+        NotFinite: for NaN or infinity.
     """
     if not math.isfinite(value):
         raise not_finite(what)
@@ -344,8 +345,8 @@ def check_number(value: float, what: str) -> float:
 
 
 def not_finite(what: str) -> NotFinite:
-    """The error of a model that made NaN or infinity of `what`."""
+    """The error for a model whose output for `what` contains NaN or infinity."""
     return NotFinite(
-        f"the model's numbers for {what} are not finite; its weights overflow or hold NaN: load it in float32, or take an "
+        f"the model's numbers for {what} are not finite; its weights overflow or contain NaN: load it in float32, or use an "
         "earlier checkpoint"
     )

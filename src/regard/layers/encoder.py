@@ -43,7 +43,7 @@ class LayerChoice:
 
     def __post_init__(self) -> None:
         if not self.layers:
-            raise InputError("no layer is chosen; give one at least, such as -1, the last")
+            raise InputError("no layer is chosen; give at least one, such as -1, the last")
         if self.weights is None:
             return
         if self.combine != "sum":
@@ -60,8 +60,8 @@ class LayerChoice:
         for layer in self.layers:
             if not -depth - 1 <= layer <= depth:
                 raise InputError(
-                    f"layer {layer} is wanted of a model with {depth}; choose from 0, its embedding, to {depth}, or from -1, its "
-                    f"last, to {-depth - 1}"
+                    f"layer {layer} does not exist in a model with {depth} layers; choose from 0, its embedding, to {depth}, or "
+                    f"from -1, its last, to {-depth - 1}"
                 )
         return tuple(layer if layer >= 0 else depth + 1 + layer for layer in self.layers)
 
@@ -122,7 +122,7 @@ class ScalarMix(nn.Module):
             ValueError: if layers are normalised, which a choice of layers cannot do.
         """
         if self.normalise:
-            raise ValueError("a mix that normalises layers is no plain weighted sum of them; call the mix itself")
+            raise ValueError("a mix that normalises layers is not a weighted sum of them; call the mix itself")
         weights = (self.gamma * self.weights.softmax(dim=0)).tolist()
         return LayerChoice(layers=tuple(range(len(weights))), weights=tuple(weights))
 
@@ -247,7 +247,7 @@ class TextEmbedding(nn.Module):
 
 
 class OneSegment(nn.Embedding):
-    """A segment table of which every token has the first row, as in RoBERTa."""
+    """A segment embedding that uses the first row for every token, as in RoBERTa."""
 
     def forward(self, input: Tensor) -> Tensor:
         """(B, L) of any integers to (B, L, D)."""
@@ -344,15 +344,15 @@ class TextEncoder(nn.Module):
         mask: Mask = padding.materialize(batch=batch, queries=length, keys=length, device=x.device)
         masks: dict[int | None, Mask | None] = {None: mask}
         for window in dict.fromkeys(self.windows):
-            # What is exported is for all lengths, short ones and others.
+            # An exported model must support all lengths.
             if window is None or (window >= length - 1 and not torch.compiler.is_exporting()):
                 masks[window] = mask
                 continue
-            # Padding may be between two tokens that are near.
+            # With padding between two tokens, distances in columns and in positions differ.
             somewhere = tokens.padding_side == "somewhere"
             near = padding & (Near(places, window) if somewhere else Window(before=window, after=window))
             masks[window] = near.materialize(batch=batch, queries=length, keys=length, device=x.device)
-        # Padding that only follows leaves the columns in order, which some mechanisms are faster with.
+        # With padding only on the right, positions are the columns, which makes some mechanisms faster.
         return (
             x,
             [masks[window] for window in self.windows],
@@ -421,7 +421,7 @@ POOLED: frozenset[str] = frozenset({"next_sentence", "pretraining", "sequence", 
 """The heads that read the pooled vector of a text."""
 
 FIXED_OUTPUTS = {"none": 0, "masked": 0, "next_sentence": 2, "pretraining": 2, "replaced": 1, "spans": 2, "choice": 1}
-"""The number of outputs of a head, if the task does not decide it; `masked` has one for each token of the vocabulary."""
+"""The number of outputs of a head, if it does not depend on the task; `masked` has one for each token of the vocabulary."""
 
 
 class HeadLogits(NamedTuple):

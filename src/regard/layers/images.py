@@ -261,7 +261,7 @@ def mean_annotation(annotations: Tensor, valid: Tensor) -> Tensor:
 def halving_block(before: int, after: int) -> nn.Sequential:
     """A 4 x 4 convolution with stride 2, group norm and ReLU: (B, before, Y, X) to (B, after, Y / 2, X / 2)."""
     groups = after // GROUP if after % GROUP == 0 else 1
-    # In steps of two: taking the maximum over 2 x 2 instead would cost three times as much as all the rest.
+    # A stride of 2, because max pooling over 2 x 2 would cost three times as much as everything else.
     return nn.Sequential(
         nn.Conv2d(before, after, kernel_size=4, stride=2, padding=1), nn.GroupNorm(groups, after), nn.ReLU()
     )
@@ -358,7 +358,7 @@ class Pixels(nn.Module):
         mean, std = (
             torch.tensor(each, device=pixels.device, dtype=dtype).view(-1, 1, 1) for each in (self.mean, self.std)
         )
-        # The quotient is the nearest number there is, which a product with a rounded 1 / 255 is not.
+        # Division is correctly rounded; multiplication by a rounded 1 / 255 would not be.
         scaled = pixels / 255 if self.scale == SCALE else pixels * self.scale
         return (scaled - mean) / std
 

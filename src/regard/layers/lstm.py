@@ -1,6 +1,6 @@
-"""Long short-term memory (Hochreiter and Schmidhuber 1997): one cell, and stacks of them read whole or step by step.
+"""Long short-term memory (Hochreiter and Schmidhuber 1997): a cell, and stacks that read whole sequences or single steps.
 
-`TwoWayLSTM` has cells whose output is a projection (Sak et al. 2014), read from both ends, as ELMo has them.
+`TwoWayLSTM` has cells with an output projection (Sak et al. 2014) in both directions, as in ELMo.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from regard.layers.blocks import Dropout
 from regard.layers.tokens import in_order, put_back, reading_order
 
 LSTMState = tuple[Tensor, Tensor]
-"""A layer's state: hidden h (B, n), which is also its output, and cell c (B, n)."""
+"""The state of a layer: the hidden state h (B, n), which is also its output, and the cell state c (B, n)."""
 
 LSTMStates = tuple[LSTMState, ...]
-"""The states of a stack, from the bottom layer up."""
+"""The states of a stack, from the bottom layer to the top layer."""
 
-_SHUT = 1e4  # the logistic function of it is exactly 1, of its negative exactly 0, in every precision
+_SHUT = 1e4  # its sigmoid is exactly 1, and that of its negative exactly 0, in every precision
 
 
 class LongShortTermMemoryCell(nn.Module):
-    """One layer of long short-term memory, without peepholes, as `torch.nn.LSTM` has it.
+    """One layer of long short-term memory without peepholes, as in `torch.nn.LSTM`.
 
         i = sigmoid(Wi x + Ui h + Vi a)            input gate
         f = sigmoid(Wf x + Uf h + Vf a)            forget gate
@@ -31,14 +31,14 @@ class LongShortTermMemoryCell(nn.Module):
         o = sigmoid(Wo x + Uo h + Vo a)            output gate
         c' = f * c + i * g,   h' = o * tanh(c')
 
-    The four parts are stacked in PyTorch's order i, f, g, o; its two biases are one here. a is a context vector, such as what
-    attention gathers; [W V] is then the matrix of the concatenation [x ; a].
+    The four parts are stacked in PyTorch's order i, f, g, o; there is one bias instead of PyTorch's two. a is a context vector,
+    such as the output of attention; [W V] is then the matrix of the concatenation [x ; a].
 
     Arguments:
-        input_width: size of x.
-        width: n, size of h and of c.
-        context_width: size of a; 0 = there is none.
-        forget_bias: the forget gate's bias at first. Above 0 it lets a new net remember (Gers et al. 2000).
+        input_width: the width of x.
+        width: n, the width of h and of c.
+        context_width: the width of a; 0 = no context.
+        forget_bias: the initial bias of the forget gate. Above 0 it lets an untrained network remember (Gers et al. 2000).
 
     >>> cell = LongShortTermMemoryCell(4, 5)
     >>> hidden, memory = cell(torch.randn(2, 4), cell.zeros(torch.randn(2, 4)))
@@ -56,7 +56,7 @@ class LongShortTermMemoryCell(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Weights U(-1/sqrt(n), 1/sqrt(n)), as PyTorch samples an LSTM's; biases zero but the forget gate's."""
+        """Initialise weights U(-1/sqrt(n), 1/sqrt(n)) as PyTorch does, and biases with zeros except the forget gate's."""
         for weight in (
             self.input.weight,
             self.recurrent.weight,
@@ -67,7 +67,7 @@ class LongShortTermMemoryCell(nn.Module):
         nn.init.constant_(self.input.bias.data[self.width : 2 * self.width], self.forget_bias)
 
     def zeros(self, like: Tensor) -> LSTMState:
-        """A state of zeros for the rows of `like` (B, ...), in its dtype."""
+        """A zero state for the rows of `like` (B, ...), in its dtype."""
         empty = like.new_zeros(like.shape[0], self.width)
         return empty, empty
 
@@ -76,21 +76,21 @@ class LongShortTermMemoryCell(nn.Module):
         return self.advance(self.with_context(self.input(x), context), state)
 
     def with_context(self, projected: Tensor, context: Tensor | None) -> Tensor:
-        """V a added to what `self.input` gave: (..., 4n) and the context (..., context_width), or None, to (..., 4n)."""
+        """Add V a to a projected input: (..., 4n) and the context (..., context_width), or None, to (..., 4n)."""
         if (context is None) != (self.context is None):
-            raise ValueError("a context is given exactly where the cell has a context_width")
+            raise ValueError("give a context if and only if the cell has a context_width")
         return projected if self.context is None or context is None else projected + self.context(context)
 
     def advance(self, projected: Tensor, state: LSTMState, real: Tensor | None = None) -> LSTMState:
-        """The next state from an input that was projected already, for all its steps at once.
+        """The next state from an input that was already projected (which can be done for all steps at once).
 
         Arguments:
-            projected: (B, 4n), what `self.input` gives for x, `with_context` where there is one.
+            projected: (B, 4n), the output of `self.input` for x, plus the context (`with_context`) if there is one.
             state: h and c, (B, n) each.
-            real: (B, 1), 1 = a real token, 0 = padding, over which h and c stay exactly as they are; None = all real.
+            real: (B, 1), 1 = a real token, 0 = padding, at which h and c do not change at all; None = all real.
 
         Returns:
-            h and c, in the dtypes they came in.
+            h and c, (B, n) each, in the dtypes of `state`.
         """
         hidden, memory = state
         gates = projected + self.recurrent(hidden)
@@ -104,22 +104,22 @@ class LongShortTermMemoryCell(nn.Module):
     def read(
         self, x: Tensor, valid: Tensor | None, state: LSTMState, context: Tensor | None = None
     ) -> tuple[Tensor, LSTMState]:
-        """Whole sequences at once, by PyTorch's own kernel for them (oneDNN's on processors, cuDNN's on GPUs).
+        """Read whole sequences with PyTorch's kernel (oneDNN on CPUs, cuDNN on GPUs).
 
-        The kernel knows nothing of padding. So the steps after the last real token get one more input, a 1 whose weights shut
-        the input gate and open the forget gate, each exactly; c then comes out of them bit for bit as it went in.
+        The kernel does not support padding. So padding steps get an additional input of 1, whose weights close the input gate and
+        open the forget gate exactly, and c passes through them bit by bit.
 
         Arguments:
             x: (B, S, input_width).
-            valid: (B, S) bool, True = a real token; in every row the real ones are first. None = all are real.
+            valid: (B, S) bool, True = a real token; padding must be on the right. None = all are real.
             state: h and c before the first token, (B, n) each.
             context: (B, S, context_width).
 
         Returns:
-            h after each token (B, S, n), of no meaning at padding, and the state after the last real one.
+            h after each token (B, S, n), without meaning at padding, and the state after the last real token.
         """
         if (context is None) != (self.context is None):
-            raise ValueError("a context is given exactly where the cell has a context_width")
+            raise ValueError("give a context if and only if the cell has a context_width")
         if not x.shape[0] or not x.shape[1]:
             return x.new_zeros(*x.shape[:2], self.width), state
         kind, dtype = x.device.type, x.dtype
@@ -129,7 +129,7 @@ class LongShortTermMemoryCell(nn.Module):
             inputs.append(context.to(dtype))
             matrices.append(self.context.weight.to(dtype))
         if valid is not None:
-            # In as many columns as make the width a multiple of 16: oneDNN is three times slower on an odd one in bfloat16.
+            # Use enough columns to make the width a multiple of 16: oneDNN is three times slower for odd widths in bfloat16.
             columns = 16 - sum(part.shape[-1] for part in inputs) % 16
             inputs.append((~valid).unsqueeze(-1).expand(-1, -1, columns).to(dtype))
             shut = x.new_zeros(4 * self.width, columns, dtype=dtype)
@@ -149,7 +149,7 @@ class LongShortTermMemoryCell(nn.Module):
             True,  # has_biases
             1,  # num_layers
             0.0,  # dropout
-            torch.is_grad_enabled(),  # train: keep what the backward pass needs
+            torch.is_grad_enabled(),  # train: store activations for the backward pass
             False,  # bidirectional
             True,  # batch_first
         )
@@ -162,29 +162,30 @@ class LongShortTermMemoryCell(nn.Module):
 
 
 def _held(new: Tensor, old: Tensor, real: Tensor | None) -> Tensor:
-    """`new` where real is 1, `old` where it is 0, exactly; in the dtype of `old`."""
+    """Exactly `new` where real is 1, and `old` where it is 0; in the dtype of `old`."""
     new = new.to(old.dtype)
     return new if real is None else torch.lerp(old, new, real.to(old.dtype))
 
 
 class LSTMStack(nn.Module):
-    """Layers of long short-term memory, each reading what the one below gives.
+    """A stack of LSTM layers.
 
         c_t^i, m_t^i = LSTM_i(c_{t-1}^i, m_{t-1}^i, [x_t^{i-1} ; a_t])
-        x_t^i = m_t^i                       below `residual_from`
-        x_t^i = m_t^i + x_t^{i-1}           from it on (Wu et al. 2016, section 3.1)
+        x_t^i = m_t^i                       for layers below `residual_from`
+        x_t^i = m_t^i + x_t^{i-1}           for layers from `residual_from` on (Wu et al. 2016, section 3.1)
 
-    What a residual layer hands up is its output plus its input; its own state m is not residual. Layers are counted from 0.
+    A residual layer passes the sum of its output and its input to the next layer; its own state m is not residual. Layers are
+    counted from 0.
 
     Arguments:
-        input_width: size of x_t^0.
-        width: n, size of every layer's h and c.
-        layers: how many, 1 or more.
-        dropout: probability of dropping an entry of what goes from one layer up to the next in training; what is added by a
-            residual connection is not dropped.
-        residual_from: the first layer whose input is added to its output; None = none. Layer 0 only where input_width is n.
-        context_width: size of a context vector a_t that enters every layer; 0 = there is none.
-        forget_bias: every forget gate's bias at first.
+        input_width: the width of x_t^0.
+        width: n, the width of h and c in every layer.
+        layers: the number of layers, at least 1.
+        dropout: probability of dropping an entry of the input of each layer except the first in training; the input that a
+            residual connection adds is not dropped.
+        residual_from: the first layer with a residual connection; None = none. It can be 0 only if input_width is n.
+        context_width: the width of a context vector a_t that enters every layer; 0 = no context.
+        forget_bias: the initial bias of all forget gates.
 
     Raises:
         ValueError: for sizes that do not fit together.
@@ -212,11 +213,11 @@ class LSTMStack(nn.Module):
     ) -> None:
         super().__init__()
         if layers < 1:
-            raise ValueError(f"a stack of {layers} layers; give 1 or more")
+            raise ValueError(f"layers is {layers}; give 1 or more")
         if residual_from is not None and (residual_from < 0 or (residual_from == 0 and input_width != width)):
             raise ValueError(
-                f"residual_from is {residual_from} with an input of {input_width} and a width of {width}; "
-                "what is added must be as wide as what it is added to"
+                f"residual_from is {residual_from} with input_width {input_width} and width {width}; a residual connection needs "
+                "an input and an output of the same width"
             )
         self.width = width
         self.residual_from = layers if residual_from is None else residual_from
@@ -230,11 +231,11 @@ class LSTMStack(nn.Module):
 
     @property
     def layers(self) -> Sequence[LongShortTermMemoryCell]:
-        """The cells, from the bottom up."""
+        """The cells, from the bottom layer to the top layer."""
         return [cell for cell in self.cells if isinstance(cell, LongShortTermMemoryCell)]
 
     def zeros(self, like: Tensor) -> LSTMStates:
-        """States of zeros for the rows of `like` (B, ...), in its dtype."""
+        """Zero states for the rows of `like` (B, ...), in its dtype."""
         return tuple(cell.zeros(like) for cell in self.layers)
 
     def read(
@@ -246,19 +247,19 @@ class LSTMStack(nn.Module):
         context: Tensor | None = None,
         backwards: bool = False,
     ) -> tuple[Tensor, LSTMStates]:
-        """Whole sequences, layer by layer: an encoder, or teacher forcing where no step's input depends on the step before.
+        """Read whole sequences layer by layer: in an encoder, or with teacher forcing if inputs do not depend on earlier outputs.
 
-        Padding on either side, or between, changes nothing: over it every state stays exactly as it is.
+        Padding can be anywhere; states do not change at all at padding.
 
         Arguments:
             x: (B, S, input_width).
             valid: (B, S) bool, True = a real token.
-            states: before the first token; zeros where None.
-            context: a_t for every t, (B, S, context_width).
-            backwards: read each row's real tokens from the last to the first. Outputs still are next to their tokens.
+            states: the states before the first token; None for zeros.
+            context: (B, S, context_width), a_t for every t.
+            backwards: read each row's real tokens from the last to the first. Outputs are still at the columns of their tokens.
 
         Returns:
-            The top layer's x_t (B, S, n), of no meaning at padding, and every layer's state after the last token read.
+            The top layer's x_t (B, S, n), without meaning at padding, and the state of every layer after the last token read.
         """
         states = self.zeros(x) if states is None else states
         order = reading_order(valid, backwards=backwards)
@@ -273,15 +274,15 @@ class LSTMStack(nn.Module):
         return put_back(x, order), tuple(after)
 
     def step(self, x: Tensor, states: LSTMStates, context: Tensor | None = None) -> tuple[Tensor, LSTMStates]:
-        """One token of every row.
+        """Read one token of every row.
 
         Arguments:
             x: (B, input_width).
-            states: every layer's before it.
+            states: the state of every layer before the token.
             context: a_t, (B, context_width).
 
         Returns:
-            The top layer's x_t (B, n), and every layer's state after it.
+            The top layer's x_t (B, n), and the state of every layer after the token.
         """
         bottom = self.layers[0]
         return self.advance(x, bottom.with_context(bottom.input(x), context), states, context)
@@ -294,17 +295,17 @@ class LSTMStack(nn.Module):
         context: Tensor | None = None,
         real: Tensor | None = None,
     ) -> tuple[Tensor, LSTMStates]:
-        """`step` with the bottom layer's input projected already, for loops that project all steps at once beforehand.
+        """`step` with an already projected input of the bottom layer, for loops that project all steps at once beforehand.
 
         Arguments:
-            x: (B, input_width), for a residual bottom layer.
-            projected: (B, 4n), what the bottom layer's `input` gives for x, `with_context` where there is one.
-            states: every layer's before the token.
-            context: a_t, (B, context_width), for the layers above the bottom.
-            real: (B, 1), 1 = a real token, 0 = padding, over which every state stays exactly as it is; None = all real.
+            x: (B, input_width), used if the bottom layer is residual.
+            projected: (B, 4n), the output of the bottom layer's `input` for x, plus the context (`with_context`) if there is one.
+            states: the state of every layer before the token.
+            context: a_t, (B, context_width), for the layers above the bottom layer.
+            real: (B, 1), 1 = a real token, 0 = padding, at which states do not change at all; None = all real.
 
         Returns:
-            The top layer's x_t (B, n), and every layer's state after it.
+            The top layer's x_t (B, n), and the state of every layer after the token.
         """
         below, after = x, []
         for layer, (cell, state) in enumerate(zip(self.layers, states, strict=True)):
@@ -317,11 +318,11 @@ class LSTMStack(nn.Module):
 
 
 class ProjectedLSTMCell(nn.Module):
-    """The weights of one direction; what they compute is in `TwoWayLSTM`.
+    """The weights of one direction of a `TwoWayLSTM`, which has the equations.
 
     Arguments:
-        width: P, of inputs and outputs.
-        cells: n, of the memory.
+        width: P, the width of inputs and outputs.
+        cells: n, the width of the cell state.
     """
 
     def __init__(self, width: int, cells: int) -> None:
@@ -337,23 +338,23 @@ class ProjectedLSTMCell(nn.Module):
 
 
 class TwoWayLSTM(nn.Module):
-    """Two nets that do not see each other's words, one from each end (Peters et al. 2018, section 3.1).
+    """A forward and a backward LSTM with projections, independent of each other (Peters et al. 2018, section 3.1).
 
-        i, f, g, o = parts of W x_t + U h_{t-1} + b          i, f and o through the logistic function, g through tanh
+        i, f, g, o = parts of W x_t + U h_{t-1} + b          sigmoid for i, f and o, tanh for g
         c_t = clip(f * c_{t-1} + i * g)
         h_t = clip(P (o * tanh(c_t)))                        (Sak et al. 2014)
-        output_t = h_t + x_t  where residual
+        output_t = h_t + x_t  if residual
 
-    The first half of a word's vector is read by the forward net and written by it, the second half by the backward one. Both run
-    side by side, as a batch of two. Each text begins from zeros, so the same text always gives the same vectors.
+    The forward network reads and writes the first half of each word's vector, the backward network the second half. Both are
+    computed together, as a batch of two. The initial state is zero for each text, so a text always has the same vectors.
 
     Arguments:
-        width: P, of each half.
-        cells: n.
-        residual: whether the input is added to the output; h itself, which continues to the next word, is not residual.
-        cell_clip, projection_clip: c and h are kept in [-clip, clip]; None = as they are.
-        dropout: probability of dropping an entry of the input in training, also of what is added to the output, as in the
-            authors' code.
+        width: P, the width of each half.
+        cells: n, the width of the cell state.
+        residual: whether the input is added to the output; the recurrent h is not residual.
+        cell_clip, projection_clip: c and h are clipped to [-clip, clip]; None = no clipping.
+        dropout: probability of dropping an entry of the input in training; as in the authors' code, this also affects the
+            input that is added to the output.
 
     >>> layer = TwoWayLSTM(3, 5)
     >>> layer(torch.randn(2, 4, 6), torch.ones(2, 4, dtype=torch.bool)).shape
@@ -383,10 +384,10 @@ class TwoWayLSTM(nn.Module):
 
         Arguments:
             x: (B, S, 2P).
-            valid: (B, S) bool, True = a word. Padding may be on either side.
+            valid: (B, S) bool, True = a word. Padding can be on either side.
 
         Returns:
-            (B, S, 2P), of no meaning at padding.
+            (B, S, 2P), without meaning at padding.
         """
         if not x.shape[0] or not x.shape[1]:
             return x
@@ -399,7 +400,7 @@ class TwoWayLSTM(nn.Module):
         return found + x if self.residual else found
 
     def _read(self, x: Tensor) -> Tensor:
-        """What both nets make of their own sequences, (2, B, S, P) to the same, from the first word to the last."""
+        """Run both networks on their sequences in reading order: (2, B, S, P) to (2, B, S, P)."""
         dtype = torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype
         nets = (self.forwards, self.backwards)
         into, again, out = (

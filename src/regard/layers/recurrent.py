@@ -307,9 +307,9 @@ class BidirectionalGRU(nn.Module):
         x = x.to(next(self.parameters()).dtype)
         if (
             not x.shape[0] or not x.shape[1]
-        ):  # a function of x, so that a batch without a token has gradients all the same
+        ):  # a function of x, so that gradients exist for a batch without tokens too
             return x.new_zeros(*x.shape[:2], 2 * self.width) + 0.0 * x.sum()
-        # A net that goes step by step gains nothing from half the digits, and its sums would lose some.
+        # A recurrent network gains no speed from half precision, and would lose accuracy.
         with torch.autocast(x.device.type, enabled=False):
             ahead = _read(self.forwards, x, reading_order(valid))
             behind = _read(self.backwards, x, reading_order(valid, backwards=True))

@@ -1,4 +1,4 @@
-"""Reversible residual blocks: what went in is computed from what came out, so nothing between has to be kept."""
+"""Reversible residual blocks: inputs are recomputed from outputs, so intermediate activations need not be stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from regard.layers.blocks import Dropout
 
 
 class ReversibleBlock(nn.Module):
-    """Self-attention and a feed-forward net between two streams (Kitaev et al. 2020, section 3; Gomez et al. 2017).
+    """Self-attention and a feed-forward network between two streams (Kitaev et al. 2020, section 3; Gomez et al. 2017).
 
         Y1 = X1 + Attention(norm(X2)),   Y2 = X2 + FeedForward(norm(Y1))
         X2 = Y2 - FeedForward(norm(Y1)),   X1 = Y1 - Attention(norm(X2))
@@ -24,8 +24,8 @@ class ReversibleBlock(nn.Module):
     Arguments:
         attention: self-attention.
         feedforward: maps (B, L, D) to (B, L, D), position by position.
-        width: D, of either stream.
-        dropout: probability of dropping an entry of what is added, in training.
+        width: D, the width of each stream.
+        dropout: probability of dropping an entry of the outputs of attention and feed-forward network in training.
         epsilon: added to the variance in the layer norms.
     """
 
@@ -54,13 +54,14 @@ class ReversibleBlock(nn.Module):
         *,
         positions: Positions | None = None,
     ) -> tuple[Tensor, Tensor, KeysValues]:
-        """One block, over a whole text or over the tokens that follow a cached past.
+        """One block, over a whole text or over tokens after a cached past.
 
         Arguments:
             first, second: X1 and X2, (B, L, D).
             mask: over (B, H, L, past + L), True = may attend.
-            past: keys and values of the tokens before.
-            positions: where the L tokens and the past + L keys are in their texts; None for the last of 0, 1, 2 and so on.
+            past: keys and values of the past tokens.
+            positions: the positions of the L tokens and of the past + L keys in their texts; None = 0, 1, 2, ... for the keys,
+                and the last L of them for the tokens.
 
         Returns:
             Y1 and Y2, (B, L, D); keys and values of past and present tokens.
@@ -71,9 +72,17 @@ class ReversibleBlock(nn.Module):
         return first, second + self.feed(first), present
 
     def attend(
-        self, x: Tensor, seen: Seen, past: KeysValues | None = None, decided: Mapping[str, Tensor] | None = None
+        self, x: Tensor, seen: Seen, past: KeysValues | None = None, replay: Mapping[str, Tensor] | None = None
     ) -> tuple[Tensor, KeysValues, Mapping[str, Tensor]]:
-        """What attention adds, (B, L, D); the keys and values; and what the mechanism decided, to be given when it runs again."""
+        """The output of attention, (B, L, D); the keys and values; and the mechanism's replay state.
+
+        Arguments:
+            x: (B, L, D), the input before the norm.
+            seen: the mask and the positions.
+            past: keys and values of the past tokens.
+            replay: the replay state of an earlier run, to make the same discrete choices (such as hash buckets); None for a
+                first run.
+        """
         y = self.attention_norm(x)
         slots = x.shape[1] + (0 if past is None else past.key.shape[2])
         positions = Positions(x.shape[1], slots, device=x.device) if seen.positions is None else seen.positions
@@ -84,25 +93,25 @@ class ReversibleBlock(nn.Module):
             present.key,
             mask=seen.mask,
             positions=positions,
-            record=decided,
+            record=replay,
         )
-        if self.training and not decided:
-            decided = self.attention.attention.replay_state(inputs)
-            inputs = replace(inputs, record={**inputs.record, **decided})
-        return self.dropout(self.attention.attend(inputs, present.value)), present, decided or {}
+        if self.training and not replay:
+            replay = self.attention.attention.replay_state(inputs)
+            inputs = replace(inputs, record={**inputs.record, **replay})
+        return self.dropout(self.attention.attend(inputs, present.value)), present, replay or {}
 
     def feed(self, x: Tensor) -> Tensor:
-        """What the feed-forward net adds, (B, L, D)."""
+        """The output of the feed-forward network, (B, L, D)."""
         return self.dropout(self.feedforward(self.feedforward_norm(x)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """What a token may look at, and where tokens stand.
+    """The mask and the positions of the tokens.
 
     Arguments:
         mask: over (B, H, L, S), True = may attend.
-        positions: of all tokens; None for 0, 1, 2 and so on.
+        positions: the positions of all tokens; None = 0, 1, 2, ...
     """
 
     mask: Mask | None
@@ -110,16 +119,18 @@ class Seen:
 
 
 def through_reversibly(blocks: Sequence[ReversibleBlock], x: Tensor, seen: Seen) -> tuple[Tensor, Tensor]:
-    """Both streams, begun alike, through all blocks: memory for the backward pass does not grow with their number.
+    """Apply all blocks to both streams; memory for the backward pass does not grow with the number of blocks.
 
-    The backward pass computes each block's input from its output, sampling again what was random from the same state of the
-    generators, with what attention decided between near numbers as it was, and autocast as it was.
+    The backward pass recomputes each block's input from its output, with the same random numbers (from the stored states of the
+    generators), the same discrete choices of attention, and the same autocast settings.
 
     Arguments:
-        x: (B, L, D), X1 and X2 of the first block.
+        blocks: the blocks, from the first to the last.
+        x: (B, L, D), both X1 and X2 of the first block.
+        seen: the mask and the positions.
 
     Returns:
-        Y1 and Y2 of the last.
+        Y1 and Y2 of the last block, (B, L, D) each.
     """
     parameters = [parameter for block in blocks for parameter in block.parameters() if parameter.requires_grad]
     return _Reversible.apply(x, tuple(blocks), seen, *parameters)
@@ -127,10 +138,10 @@ def through_reversibly(blocks: Sequence[ReversibleBlock], x: Tensor, seen: Seen)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pass:
-    """What a block needs to run again: the states of the generators before either half, and what attention decided."""
+    """The data for running a block again: the states of the generators before each half, and the replay state of attention."""
 
     attention: Randomness
-    decided: Mapping[str, Tensor]
+    replay: Mapping[str, Tensor]
     feedforward: Randomness
 
 
@@ -140,11 +151,11 @@ class _Reversible(torch.autograd.Function):
         first, second, passes = x, x, []
         for block in blocks:
             before = Randomness.now(x.device)
-            added, _, decided = block.attend(second, seen)
+            added, _, replay = block.attend(second, seen)
             first = first + added
             between = Randomness.now(x.device)
             second = second + block.feed(first)
-            passes.append(_Pass(before, decided, between))
+            passes.append(_Pass(before, replay, between))
         context.save_for_backward(first, second)
         context.blocks, context.seen, context.passes, context.parameters = blocks, seen, passes, parameters
         kind = x.device.type
@@ -167,7 +178,7 @@ class _Reversible(torch.autograd.Function):
                 of_first = of_first + found.through(added, given, of_second)
                 with done.attention.again(), torch.enable_grad():
                     given = second.detach().requires_grad_()
-                    added, _, _ = block.attend(given, context.seen, decided=done.decided)
+                    added, _, _ = block.attend(given, context.seen, replay=done.replay)
                 first = first - added.detach()
                 of_second = of_second + found.through(added, given, of_first)
             del added, given
@@ -175,10 +186,10 @@ class _Reversible(torch.autograd.Function):
 
 
 class _Gradients:
-    """Gradients of parameters, added up block by block.
+    """Accumulates the gradients of parameters over blocks.
 
     Arguments:
-        parameters: those that are asked for.
+        parameters: the parameters.
     """
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
@@ -186,7 +197,7 @@ class _Gradients:
         self._found: dict[int, Tensor] = {}
 
     def through(self, output: Tensor, given: Tensor, upstream: Tensor) -> Tensor:
-        """The gradient of what was given, from that of the output; those of the parameters between are added to the others."""
+        """The gradient of the input `given`, from that of the output; gradients of parameters are accumulated."""
         gradients = torch.autograd.grad(
             output, (given, *self._parameters), upstream.to(output.dtype), allow_unused=True, materialize_grads=False
         )
@@ -197,13 +208,13 @@ class _Gradients:
         return gradients[0].to(given.dtype)
 
     def all(self) -> Iterator[Tensor | None]:
-        """One for each parameter, in their order; None where it took no part."""
+        """The gradient of each parameter, in order; None for parameters that were not used."""
         return (self._found.get(id(parameter)) for parameter in self._parameters)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Randomness:
-    """The state of torch's generators, of the processor and of one device."""
+    """The states of PyTorch's random number generators, of the CPU and of one device."""
 
     processor: Tensor
     device: torch.device
@@ -211,12 +222,12 @@ class Randomness:
 
     @classmethod
     def now(cls, device: torch.device) -> Randomness:
-        """As they are."""
+        """The current states."""
         return cls(torch.get_rng_state(), device, torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Inside the block, as they were; afterwards as they are."""
+        """A context manager that restores these states inside the block, and the current states afterwards."""
         with torch.random.fork_rng(devices=[] if self.on_device is None else [self.device]):
             torch.set_rng_state(self.processor)
             if self.on_device is not None:

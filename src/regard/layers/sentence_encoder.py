@@ -1,4 +1,4 @@
-"""A model that makes one vector of each text, and what it says of one text, or of two, by their vectors."""
+"""Sentence encoders, which compute one vector for each text, and their heads on the vectors of one or two texts."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from regard.layers.encoder import Encoded, EncoderConfig, HeadLogits, added
 from regard.layers.tokens import Tokens, in_order, put_back, reading_order
 
 VectorHead = Literal["none", "sequence", "choice"]
-"""What a model that makes vectors can tell: nothing, a class or a number, how well a text answers."""
+"""The prediction of a sentence encoder's head: nothing, a class or a number, or the score of a choice."""
 
 LONGEST = 1 << 16
-"""Tokens of the longest text that a model without positions is given: what a store of texts holds."""
+"""The longest text, in tokens, for models without positions; the limit of a store of texts."""
 
 
 class SentenceEncoderConfig(EncoderConfig, Protocol):
-    """What the tasks need to know of such a model."""
+    """The settings of a sentence encoder that tasks need."""
 
     @property
     def texts(self) -> int:
-        """How many texts its head reads: 1, or 2 whose vectors are compared."""
+        """The number of texts that the head reads: 1, or 2 whose vectors are compared."""
         ...
 
 
 class SentenceVectors(NamedTuple):
-    """What a model makes of texts that are alone.
+    """The vectors of a batch of texts.
 
     Arguments:
-        hidden: (B, L, H), a vector of each token; what is at padding means nothing.
+        hidden: (B, L, H), the vector of each token; without meaning at padding.
         vector: (B, D), the vector of each text.
     """
 
@@ -43,17 +43,17 @@ class SentenceVectors(NamedTuple):
 
 
 class SentenceEncoderModel(nn.Module, ABC):
-    """A model that reads each text by itself and makes one vector of it: a sentence encoder.
+    """The base class of sentence encoders, which read each text separately and compute one vector for it.
 
         one text:    logits = head(u)
         two texts:   logits = head([u ; v ; |u - v| ; u * v])        (Conneau et al. 2017, section 3.1)
 
-    The two texts of a pair never see each other: v is what the second would have as a text alone. So what was learned on
-    pairs is a vector of one text.
+    The two texts of a pair do not see each other: v is the same as the vector of the second text alone. So an encoder trained on
+    pairs can be used for single texts.
 
     Arguments:
         config: its sizes.
-        head: from the vector of one text, or what `compared` makes of two, to logits; `layers.encoder.NoHead` for none.
+        head: from the vector of one text, or the features of two (`compared`), to logits; `layers.encoder.NoHead` for no head.
     """
 
     length_setting: str = "model.maximum_positions"
@@ -66,34 +66,34 @@ class SentenceEncoderModel(nn.Module, ABC):
 
     @property
     def maximum_length(self) -> int:
-        """The most tokens a text can have, special ones included."""
+        """The longest text in tokens, with special tokens."""
         return self.config.maximum_positions
 
     @property
     @abstractmethod
     def layers(self) -> Sequence[nn.Module]:
-        """What the vectors of tokens go through, layer by layer."""
+        """The layers that token vectors pass through, in order."""
 
     @property
     @abstractmethod
     def widths(self) -> tuple[int, ...]:
-        """Of the vectors of tokens that `hidden_states` gives, one more than there are layers."""
+        """The width of each tensor that `hidden_states` returns: layers + 1 numbers."""
 
     @abstractmethod
     def hidden_states(self, tokens: Tokens, segments: Tensor | None = None) -> tuple[Tensor, ...]:
-        """The embedded tokens and what each layer makes of them, (B, L, H) each, of texts that are alone.
+        """The token vectors after the embedding and after each layer: layers + 1 tensors (B, L, H).
 
         Arguments:
-            tokens: (B, L), padding on either side.
-            segments: not looked at.
+            tokens: (B, L), one text per row; padding can be on either side.
+            segments: ignored.
         """
 
     @abstractmethod
     def vector(self, hidden: Tensor, tokens: Tokens) -> Tensor:
-        """The last layer's vectors of tokens (B, L, H) to those of their texts (B, D)."""
+        """The vectors of texts, (B, D), from the last layer's token vectors, (B, L, H)."""
 
     def read(self, tokens: Tokens) -> SentenceVectors:
-        """Texts that are alone: the vectors of their tokens, and their own."""
+        """The vectors of tokens and of texts, one text per row."""
         hidden = self.hidden_states(tokens)[-1]
         return SentenceVectors(hidden, self.vector(hidden, tokens))
 
@@ -103,25 +103,25 @@ class SentenceEncoderModel(nn.Module, ABC):
         """Vectors and logits of a batch of texts, or of pairs of texts.
 
         Arguments:
-            tokens: (B x readings, L), special tokens included; padding may be on either side.
-            segments: (B x readings, L) int64, 1 from the second text on, where the head reads two; without them each row is
-                a text alone, and such a head says nothing.
-            at: not looked at: there is no head over the vocabulary.
-            readings: how many rows, one after another, are one example; what the head reads is the sum of their vectors.
+            tokens: (B x readings, L), special tokens included; padding can be on either side.
+            segments: (B x readings, L) int64, for a head on two texts: 0 for the first text, 1 for the second. If None, each row
+                is one text, and a head on two texts is not used.
+            at: ignored, because there is no head over the vocabulary.
+            readings: the number of consecutive rows that are one example; the head reads the sum of their vectors.
 
         Returns:
-            `hidden` (B x readings, L, H), `pooled` (B, D), of pairs (B, 4D), and `logits` (B, outputs) where there is a head.
+            `hidden` (B x readings, L, H), `pooled` (B, D), or (B, 4D) for pairs, and `logits` (B, outputs) if there is a head.
         """
         del at
         pairs = segments if self.config.texts == 2 else None
         hidden, vector = self.read(tokens) if pairs is None else self._pair(tokens, pairs)
         pooled = added(vector, readings)
-        speaks = self.config.texts == 1 or pairs is not None
-        found: HeadLogits = self.head(hidden, pooled, None) if speaks else HeadLogits()
+        has_input = self.config.texts == 1 or pairs is not None
+        found: HeadLogits = self.head(hidden, pooled, None) if has_input else HeadLogits()
         return Encoded(hidden, pooled, found.logits, None)
 
     def _pair(self, tokens: Tokens, segments: Tensor) -> SentenceVectors:
-        """Both texts of each row, read one next to the other in one batch of twice as many."""
+        """The vectors of both texts of each row, which are read as one batch of 2 B texts."""
         apart = [_text(tokens, segments, number) for number in (0, 1)]
         longest = max(each.ids.shape[1] for each, _ in apart)
         found = self.read(
@@ -150,9 +150,9 @@ def compared(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _text(tokens: Tokens, segments: Tensor, number: int) -> tuple[Tokens, Tensor | None]:
-    """One text of each row as if it was alone, and the order in which its tokens came out of the row.
+    """One text of each row as a separate batch, and the order in which its tokens were taken from the row.
 
-    The row's first token, which starts its first text, starts the second one too.
+    The row's first token, the start token, is included in both texts.
     """
     first = torch.zeros_like(tokens.valid).scatter_(1, tokens.valid.long().argmax(dim=1, keepdim=True), True)
     own = tokens.valid & ((segments == number) | first)
@@ -162,19 +162,19 @@ def _text(tokens: Tokens, segments: Tensor, number: int) -> tuple[Tokens, Tensor
 
 
 def _widened(x: Tensor, width: int) -> Tensor:
-    """(B, L) with padding, zeros, up to `width` columns."""
+    """(B, L) padded with zeros on the right to (B, width)."""
     return F.pad(x, (0, width - x.shape[1]))
 
 
 class LayeredHead(nn.Module):
-    """Logits of a vector by a net with one hidden layer, or, with a hidden width of 0, by a linear map.
+    """Logits of a vector by a network with one hidden layer, or by a linear map if the hidden width is 0.
 
         logits = W2 tanh(W1 x + b1) + b2
 
     Arguments:
-        width: of x.
-        hidden_width: of the hidden layer; 0 for none.
-        outputs: how many numbers.
+        width: the width of x.
+        hidden_width: the width of the hidden layer; 0 for no hidden layer.
+        outputs: the number of outputs.
         dropout: probability of dropping an entry of x, and of the hidden layer, in training.
     """
 
@@ -188,7 +188,7 @@ class LayeredHead(nn.Module):
         """Pooled (B, width) to (B, outputs)."""
         del hidden, at
         if pooled is None:
-            raise RuntimeError("this head reads the vector of a text and the model has none")
+            raise RuntimeError("this head reads the vector of a text, and the model has none")
         x = self.dropout(pooled)
         if self.inner is not None:
             x = self.dropout(torch.tanh(self.inner(x)))

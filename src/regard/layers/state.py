@@ -130,7 +130,7 @@ class DecoderState:
         """
         count = len(self.source_valid if sources is None else sources)
         if not count or len(rows) % count:
-            raise ValueError(f"{len(rows)} rows cannot be dealt out to {count} sources; give so many for each")
+            raise ValueError(f"{len(rows)} rows cannot be divided equally among {count} sources; give a multiple")
         return self._moved(rows, sources, len(rows) // count)
 
     def crop(self, length: int) -> Self:
@@ -235,7 +235,7 @@ def _cropped(part: Any, length: int, cut: Callable[[Any, int], Any]) -> Any:
     if isinstance(part, KeysValues | KVCache):
         return cut(part, length)
     raise ValueError(
-        "a recurrent state does not remember earlier steps and cannot be cropped; decode again from the start"
+        "a recurrent state does not store earlier steps and cannot be cropped; decode again from the start"
     )
 
 
@@ -293,11 +293,11 @@ def _of_tokens(values: Sequence[Tensor | None], valid: Sequence[Tensor], columns
     """(R, S) of all rows, with zeros after shorter ones; None if all positions are the columns."""
     if all(value is None for value in values):
         return None
-    said = [
+    explicit = [
         torch.arange(there.shape[1], device=there.device).expand(there.shape) if value is None else value
         for value, there in zip(values, valid, strict=True)
     ]
-    return torch.cat([F.pad(part, (0, columns - part.shape[1])) for part in said])
+    return torch.cat([F.pad(part, (0, columns - part.shape[1])) for part in explicit])
 
 
 class DecoderConfig(Protocol):

@@ -53,10 +53,10 @@ class Tokens:
         padding_side: the side of padding, if it is known without reading `valid`, which on a GPU would synchronise. Causal models
             need no mask for padding on the right.
         documents: (B, L) integers in ascending order, the document of each token, if a row holds several documents that must not
-            see each other; None = one document per row. For models whose `parts_documents` is true.
+            see each other; None = one document per row. For models whose `separates_documents` is true.
 
     Raises:
-        ValueError: if the shapes differ, a dtype is wrong, or `padding_side` is none of the three.
+        ValueError: if the shapes differ, a dtype is wrong, or `padding_side` is unknown.
     """
 
     ids: Tensor
@@ -72,7 +72,7 @@ class Tokens:
             )
         if self.padding_side not in PADDING_SIDES:
             raise ValueError(
-                f"padding_side is {self.padding_side!r}; give nowhere, right, or somewhere, which any batch is"
+                f"padding_side is {self.padding_side!r}; give nowhere, right, or somewhere (if it is not known)"
             )
 
     @classmethod
@@ -96,7 +96,7 @@ class Tokens:
             raise ValueError(f"side is {side!r}; give left or right")
         lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
         columns = np.arange(lengths.max(initial=0))
-        # In numpy: a tensor operation for each row would take as long as a small model's step.
+        # In NumPy, because a tensor operation per row would take as long as a step of a small model.
         valid = columns >= (len(columns) - lengths)[:, None] if side == "left" else columns < lengths[:, None]
         ids = np.full(valid.shape, padding_id, dtype=np.int64)
         if lengths.sum():
@@ -114,10 +114,10 @@ class Tokens:
         documents = None if self.documents is None else self.documents.index_select(0, rows)
         return Tokens(self.ids.index_select(0, rows), self.valid.index_select(0, rows), self.padding_side, documents)
 
-    def parted(self, end_id: int) -> Tokens:
+    def with_documents(self, end_id: int) -> Tokens:
         """The same tokens, with each row divided into documents: a document begins at every end token.
 
-        >>> Tokens.pad([[7, 8, 2, 5, 6, 2, 9]]).parted(2).documents.tolist()
+        >>> Tokens.pad([[7, 8, 2, 5, 6, 2, 9]]).with_documents(2).documents.tolist()
         [[0, 0, 1, 1, 1, 2, 2]]
         """
         return Tokens(self.ids, self.valid, self.padding_side, (self.ids == end_id).cumsum(dim=1))
@@ -236,11 +236,12 @@ class SentencesOf:
         Sentences of similar length are batched together, to keep padding small.
 
         Arguments:
-            reader: sentences (N, W, D) and which of them are words (N, W) bool, True = a word, to (N, W, H).
+            x: (B, L, D).
+            reader: a function from N padded sentences (N, W, D) and their mask (N, W) bool, True = a word, to (N, W, H).
         """
         here = self.words.flatten().nonzero().squeeze(1)
         sentence, place = self._sentence_of_each()
-        # Of flat rows: the backward passes of index_select and index_copy are quicker than those of indexing.
+        # On flat rows, because the backward passes of index_select and index_copy are faster than those of indexing.
         words, flat = x.flatten(0, 1).index_select(0, here), [here[:0]]
         found = [reader(words[:0].unsqueeze(0)[:0], self.words[:0, :0]).flatten(0, 1)]
         for rows, longest in _of_like_length(sentence.bincount()):
@@ -249,14 +250,14 @@ class SentencesOf:
             )
             own = (number[sentence] >= 0).nonzero().squeeze(1)
             there = number[sentence[own]] * longest + place[own]
-            side = words.new_zeros(len(rows) * longest, words.shape[1])
-            side = side.index_copy(0, there, words.index_select(0, own)).view(len(rows), longest, -1)
+            padded = words.new_zeros(len(rows) * longest, words.shape[1])
+            padded = padded.index_copy(0, there, words.index_select(0, own)).view(len(rows), longest, -1)
             real = self.words.new_zeros(len(rows) * longest).index_fill(0, there, True).view(len(rows), longest)
-            found.append(reader(side, real).flatten(0, 1).index_select(0, there))
+            found.append(reader(padded, real).flatten(0, 1).index_select(0, there))
             flat.append(here[own])
         states = torch.cat(found)
-        beside = states.new_zeros(self.words.numel(), states.shape[1]).index_copy(0, torch.cat(flat), states)
-        return beside.view(*self.words.shape, states.shape[1])
+        every = states.new_zeros(self.words.numel(), states.shape[1]).index_copy(0, torch.cat(flat), states)
+        return every.view(*self.words.shape, states.shape[1])
 
     def _sentence_of_each(self) -> tuple[Tensor, Tensor]:
         """For each word of the batch, in order: the number of its sentence in the batch, and its position there."""

@@ -332,7 +332,7 @@ class LanguageModellingTask(Task):
         padding = self.tokenizer.padding_id
         read = Tokens.pad([ids[:-1] for ids in stretches], padding_id=padding)
         return TextBatch(
-            tokens=read.parted(self.tokenizer.end_id) if self.document_masks else read,
+            tokens=read.with_documents(self.tokenizer.end_id) if self.document_masks else read,
             labels=Tokens.pad([ids[1:] for ids in stretches], padding_id=padding).ids,
         )
 
@@ -370,7 +370,7 @@ class LanguageModellingTask(Task):
         Raises:
             InputError: naming the setting.
         """
-        if self.document_masks and not getattr(model, "parts_documents", False):
+        if self.document_masks and not getattr(model, "separates_documents", False):
             raise InputError(
                 f"data.document_masks: a {type(model).__name__} has no masks to keep documents apart; leave it out"
             )

@@ -1,8 +1,8 @@
 """word2vec's text and binary formats, and GloVe's text format.
 
-Text formats have a word and its numbers on each line. word2vec's text format, which is also fastText's .vec, begins with a header
-line with the number of words and the width; GloVe's has no header. The binary format has the same header, then each word, a space,
-and its numbers as bytes.
+Text formats have a word and its numbers on each line. word2vec's text format, which is also fastText's .vec, begins with a
+header line of the number of words and the width; GloVe's has no header. The binary format has the same header, then each word,
+a space, and its numbers as bytes.
 """
 
 from __future__ import annotations
