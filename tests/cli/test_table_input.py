@@ -166,7 +166,7 @@ def test_texts_that_are_cut_are_counted_once(command, classifier, tmp_path, monk
 def test_unknown_characters_are_named(command, model):
     answer = command("translate", model, "ab!", "cd")
     assert answer.code == 0
-    assert answer.err.startswith("warning: 1 text holds what the tokenizer does not know")
+    assert answer.err.startswith("warning: 1 text has characters or words that the tokenizer does not know")
     assert "'!'" in answer.err
     assert "warning" not in command("translate", model, "ab", "cd").err
     with pytest.warns(UnknownCharacters, match="'!'"):

@@ -167,7 +167,7 @@ def test_states_of_transformers_can_be_cropped_and_recurrent_ones_refuse(variant
     if CROPPABLE[config.model_type]:
         assert state.crop(2).length == 2
     else:
-        with pytest.raises(ValueError, match="does not remember"):
+        with pytest.raises(ValueError, match="does not store"):
             state.crop(2)
 
 

@@ -245,7 +245,7 @@ def test_states_of_transformers_can_be_cropped_and_recurrent_ones_refuse(variant
     if CROPPABLE[VARIANTS[variant].model_type]:
         assert states[3].crop(2).length == 2
     else:
-        with pytest.raises(ValueError, match="does not remember"):
+        with pytest.raises(ValueError, match="does not store"):
             states[3].crop(2)
 
 

@@ -150,7 +150,7 @@ def test_special_tokens_are_text_unless_they_are_asked_for(uncased: Tokenizer) -
     assert uncased.encode_marked("[mask]") == uncased.encode("[mask]")
     assert uncased.encode_marked("the [SEP]", marks=["[SEP]"]) == [*the, uncased.end_id]
     assert uncased.encode_marked("the [SEP]", marks=[]) == uncased.encode("the [SEP]")
-    with pytest.raises(InputError, match=r"'\[X\]' is no special token of this tokenizer; it has \[PAD\]"):
+    with pytest.raises(InputError, match=r"'\[X\]' is not a special token of this tokenizer; it has \[PAD\]"):
         uncased.encode_marked("a", marks=["[X]"])
     with pytest.raises(InputError, match="give a list of special tokens"):
         uncased.encode_marked("a", marks="[MASK]")

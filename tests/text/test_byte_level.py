@@ -120,7 +120,7 @@ def test_spans_point_into_the_text(tokenizer):
         ("vocab.json", '{"a": 0, "b": 1}', "has no <|endoftext|>"),
         ("vocab.json", '{"a": 2147483648, "<|endoftext|>": 1}', "'a' has the id 2147483648"),
         ("vocab.json", '{"a": -1, "<|endoftext|>": 1}', "'a' has the id -1"),
-        ("merges.txt", "#version: 0.2\na b c\n", "merges.txt, line 2: is no merge of two pieces"),
+        ("merges.txt", "#version: 0.2\na b c\n", "merges.txt, line 2: is not a merge of two pieces"),
         ("merges.txt", "zz qq\n", "the merges do not fit the vocabulary"),
     ],
 )

@@ -41,11 +41,11 @@ def test_a_vocabulary_of_words_that_happen_to_be_notes_is_none_of_music():
 def test_names_and_pitches_are_one_to_one():
     assert [pitch_of(note_name(pitch)) for pitch in range(PITCHES)] == list(range(PITCHES))
     assert (note_name(60), note_name(69), note_name(127)) == ("C4", "A4", "G9")
-    with pytest.raises(InputError, match="'H4' is no note; write C4"):
+    with pytest.raises(InputError, match="'H4' is not a note; write C4"):
         pitch_of("H4")
 
 
 @pytest.mark.parametrize("more", [{"lowercase": True}, {"extra_tokens": ["<x>"]}, {"sentinels": 2}])
 def test_what_belongs_to_texts_is_refused(more):
-    with pytest.raises(InputError, match="words of music alone"):
+    with pytest.raises(InputError, match="only event tokens of music"):
         Tokenizer.train([], kind="grid", size=200, **more)

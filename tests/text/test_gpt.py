@@ -122,7 +122,7 @@ def test_a_long_text_is_read_in_parts_without_a_trace(tokenizer):
         ("vocab.json", '{"a</w>": 0, "b</w>": 1}', "has no <unk>"),
         ("vocab.json", '{"<unk>": 0, "b</w>": "x"}', "does not map pieces to ids"),
         ("merges.txt", "zz qq\n", "the merges do not fit the vocabulary"),
-        ("merges.txt", "a\n", "merges.txt, line 1: is no merge of two pieces"),
+        ("merges.txt", "a\n", "merges.txt, line 1: is not a merge of two pieces"),
     ],
 )
 def test_damaged_files_are_refused_by_name(folder, tmp_path, name, content, message):

@@ -97,5 +97,5 @@ def test_mistakes_are_one_sentence(texts, settings, says) -> None:
 
 def test_a_stream_that_is_used_up_is_told() -> None:
     once = iter(["a", "b", "c"])
-    with pytest.raises(InputError, match="the texts of 'en' were 3 at first and 0 the second time"):
+    with pytest.raises(InputError, match="the texts of 'en' were 3 in the first pass and 0 in the second"):
         list(sampled({"en": lambda: once}, exponent=1))

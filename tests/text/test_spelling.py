@@ -53,5 +53,5 @@ def test_it_is_known_again_in_a_folder_and_can_drop_case(tmp_path):
 
 @pytest.mark.parametrize("more", [{"extra_tokens": ["<2de>"]}, {"sentinels": 3}])
 def test_nothing_is_added_to_it(more):
-    with pytest.raises(InputError, match="tokens of ELMo alone"):
+    with pytest.raises(InputError, match="only ELMo's tokens"):
         Tokenizer.train([], kind="spelling", size=300, **more)

@@ -281,7 +281,7 @@ def test_extra_tokens_that_text_could_spell_are_refused(extra, says: str) -> Non
 def test_a_special_token_that_is_not_there_is_named(trained: dict[str, Tokenizer]) -> None:
     for missing in ("<2de>", "▁the"):
         with pytest.raises(
-            InputError, match=f"'{missing}' is no special token of this tokenizer; it has </s>, <unk>, "
+            InputError, match=f"'{missing}' is not a special token of this tokenizer; it has </s>, <unk>, "
         ):
             trained["word"].id_of(missing)
 

@@ -73,13 +73,13 @@ def test_the_config_beside_it_decides(folder) -> None:
     [
         (b"", "is empty"),
         (b"\n\n", "is empty"),
-        ("\n".join(PIECES[:3]).encode() + b"\n", r"has no \[SEP\]; it is cut short, or no vocabulary"),
+        ("\n".join(PIECES[:3]).encode() + b"\n", r"has no \[SEP\]; it is truncated, or not a vocabulary"),
         ("\n".join([*SPECIAL[:1], *PIECES[5:]]).encode(), r"has no \[UNK\], \[CLS\], \[SEP\]"),
         ("\n".join(SPECIAL).encode() + b"\n", "no vocabulary besides its special tokens"),
-        ("\n".join([*PIECES, "un"]).encode() + b"\n", r"lines 6 and 15 both hold 'un'"),
+        ("\n".join([*PIECES, "un"]).encode() + b"\n", r"lines 6 and 15 are both 'un'"),
         ("\n".join([*PIECES[:7], "", *PIECES[7:]]).encode() + b"\n", "line 8 is empty"),
-        ("\n".join([*PIECES[:7], "a\0b"]).encode() + b"\n", "is damaged .it holds a NUL in line 8."),
-        ("\n".join(PIECES[:11]).encode()[:-1], "is cut short, inside a character of line 11"),
+        ("\n".join([*PIECES[:7], "a\0b"]).encode() + b"\n", "is damaged .it has a NUL in line 8."),
+        ("\n".join(PIECES[:11]).encode()[:-1], "is truncated inside a character of line 11"),
         ("\n".join([*PIECES[:9], "ü"]).encode("latin-1"), "is not UTF-8 text in line 10"),
         ("\n".join(PIECES[:10]).encode("utf-16"), "is not UTF-8 text in line 1"),
     ],
@@ -102,7 +102,7 @@ def test_a_last_line_that_breaks_off_is_told_by_the_model_beside_it(folder, tmp_
     file.write_bytes(whole[:-1])  # the end of the last line alone is missing
     Tokenizer.load(tmp_path)
     file.write_bytes("\n".join(PIECES[:8]).encode()[:-2])
-    with pytest.raises(InputError, match=r"is cut short in line 8 \(config\.json says 14 tokens"):
+    with pytest.raises(InputError, match=r"is truncated in line 8 \(config\.json has 14 tokens"):
         Tokenizer.load(tmp_path)
     # A model may have more rows than there are tokens.
     (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 64}))
@@ -145,7 +145,7 @@ def test_a_damaged_config_is_named(folder, tmp_path: Path, text: str) -> None:
 def test_pieces_given_in_python_are_checked_too() -> None:
     with pytest.raises(InputError, match=r"the vocabulary: has no \[SEP\]"):
         Tokenizer.from_vocabulary(["[PAD]", "[UNK]", "[CLS]", "a"])
-    with pytest.raises(InputError, match="the vocabulary: lines 6 and 7 both hold 'a'"):
+    with pytest.raises(InputError, match="the vocabulary: lines 6 and 7 are both 'a'"):
         Tokenizer.from_vocabulary([*SPECIAL, "a", "a"])
     without_mask = Tokenizer.from_vocabulary([*SPECIAL[:4], "a"])
     assert without_mask.mask_id is None

@@ -1,6 +1,6 @@
-"""BERT's tokenizer (Devlin et al. 2019): its layout around a vocabulary, learning the vocabulary, and `vocab.txt`.
+"""BERT's tokenizer (Devlin et al. 2019): building it from a vocabulary, learning a vocabulary, and `vocab.txt`.
 
-`anatomy` counts what a WordPiece vocabulary is made of: whole words, continuations, characters, scripts, numbers, lengths.
+`anatomy` counts the entries of a WordPiece vocabulary: whole words, continuations, characters, scripts, numbers, lengths.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from regard.text.sampling import TooSmall, learn, spool
 PADDING, UNKNOWN, CLASSIFICATION, SEPARATOR, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION = "##"
 LONGEST_WORD = 100
-"""Characters; a longer word is unknown as a whole."""
+"""Characters; a longer word becomes one unknown token."""
 
-# A character at least this frequent is never left out of a vocabulary.
+# Characters with at least this relative frequency are always in the vocabulary.
 _COMMON = 1e-5
 
 
@@ -37,16 +37,16 @@ def backend_of(
     space_chinese: bool = True,
     extra_tokens: Sequence[str] = (),
 ) -> tokenizers.Tokenizer:
-    """BERT's tokenizer around a vocabulary that has the special tokens.
+    """BERT's tokenizer with a given vocabulary, which has the special tokens.
 
-    Text is cleaned (control characters go, all white space becomes spaces), split at white space and around every mark of
-    punctuation and Chinese character; each word is the longest piece that begins it, then the longest that continues, and so
-    on; a word for which that fails is `[UNK]`.
+    Text is cleaned (control characters are removed, all white space becomes spaces), and split at white space and around every
+    punctuation mark and Chinese character. Each word is divided greedily: the longest piece that begins it, then the longest
+    piece that continues, and so on; if that fails, the word is `[UNK]`.
 
     Arguments:
-        vocabulary: piece to id; pieces inside a word begin with `##`.
-        lowercase: whether case is dropped.
-        strip_accents: whether accents are; null as published, with case.
+        vocabulary: from pieces to ids; pieces inside a word begin with `##`.
+        lowercase: whether text is converted to lower case.
+        strip_accents: whether accents are stripped; None = if `lowercase`, as published.
         space_chinese: whether every Chinese character is a word.
         extra_tokens: further special tokens, which get the ids after the vocabulary.
 
@@ -76,7 +76,7 @@ def backend_of(
 
 
 def is_bert(layout: Mapping[str, object]) -> bool:
-    """Whether a tokenizer file is of this layout: WordPiece behind BERT's way to clean and split text."""
+    """Whether the content of a tokenizer.json is BERT's: WordPiece after BERT's normaliser and splitter."""
     parts = [layout.get(part) or {} for part in ("model", "normalizer", "pre_tokenizer")]
     types = [part.get("type") for part in parts if isinstance(part, Mapping)]
     return types == ["WordPiece", "BertNormalizer", "BertPreTokenizer"]
@@ -91,18 +91,18 @@ def _normaliser(lowercase: bool, strip_accents: bool | None, space_chinese: bool
 def train_bert(
     texts: Iterator[str], *, size: int, lowercase: bool, extra_tokens: Sequence[str] = ()
 ) -> tokenizers.Tokenizer:
-    """BERT's tokenizer with a vocabulary of at most `size` learned from `texts`.
+    """BERT's tokenizer with a vocabulary of at most `size` entries learned from `texts`.
 
-    The order is that of the released multilingual one: the special tokens, every character, every character again as it stands
-    inside a word, then what was learned, first the pieces joined first.
+    The order is that of the released multilingual vocabulary: special tokens, all characters, all characters with `##`, then the
+    learned pieces in the order of their merges.
 
     Raises:
-        TooSmall: the characters that must be kept take more than `size`.
+        TooSmall: if the required characters take more than `size` entries.
     """
     room = size - len(SPECIAL) - len(extra_tokens)
     normalise = _normaliser(lowercase, None, True).normalize_str
     counts: Counter[str] = Counter()
-    # What must be numbered beforehand are the characters (see `_train_wordpiece` of training.py), so there are two passes.
+    # Characters must be numbered before training (see `_train_wordpiece` in training.py), so there are two passes.
     with spool() as kept:
         for text in texts:
             normalised = normalise(text)
@@ -112,8 +112,8 @@ def train_bert(
         if 2 * len(alphabet) > room:
             raise TooSmall(2 * len(alphabet) + size - room)
         draft = tokenizers.Tokenizer(models.WordPiece(unk_token=UNKNOWN))
-        # Words that will be unknown teach nothing: too long ones, and those with a character that is left out, here a NUL,
-        # which no cleaned text has.
+        # Words that will be unknown are removed: too long ones, and those with a character that is left out, which is replaced
+        # by a NUL, since cleaned text has no NUL.
         hopeless = Regex(rf"\A(?:[\s\S]{{{LONGEST_WORD + 1},}}|[\s\S]*\x00[\s\S]*)\z")
         draft.pre_tokenizer = pre_tokenizers.Sequence(
             [pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Split(hopeless, "removed")]
@@ -131,7 +131,7 @@ def train_bert(
 
 
 def _alphabet(counts: Counter[str], room: int) -> list[str]:
-    """The characters a vocabulary keeps: all, or where that takes more than half of the room, not the rarest."""
+    """The characters in the vocabulary: all, or if they need more than half of the room, only the most frequent ones."""
     ordered = sorted(
         (character for character in counts if not character.isspace()), key=lambda each: (-counts[each], each)
     )
@@ -139,7 +139,7 @@ def _alphabet(counts: Counter[str], room: int) -> list[str]:
     return sorted(each for place, each in enumerate(ordered) if place < fitting or counts[each] >= common)
 
 
-# `vocab.txt`: one piece in each line, its id the number of the line from 0.
+# `vocab.txt`: one piece per line; its id is the line number, from 0.
 
 VOCABULARY_FILE = "vocab.txt"
 NEEDED = (PADDING, UNKNOWN, CLASSIFICATION, SEPARATOR)
@@ -149,7 +149,7 @@ def read_vocabulary(file: Path) -> list[str]:
     """The pieces in a vocab.txt, in the order of their ids.
 
     Raises:
-        InputError: for a file that is missing, empty, cut short, damaged or not UTF-8 text, naming the line.
+        InputError: if the file is missing, empty, truncated, damaged or not UTF-8; the message has the line.
     """
     content = read_bytes(file, f"give a {VOCABULARY_FILE}, or a folder that has one")
     try:
@@ -157,12 +157,12 @@ def read_vocabulary(file: Path) -> list[str]:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         if error.reason == "unexpected end of data":
-            raise InputError(f"{file}: is cut short, inside a character of line {line}; copy it again") from None
+            raise InputError(f"{file}: is truncated inside a character of line {line}; copy it again") from None
         raise InputError(f"{file}: is not UTF-8 text in line {line}; give BERT's {VOCABULARY_FILE}") from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise InputError(f"{file}: is damaged (it holds a NUL in line {line}); copy it again")
-    lines = text.split("\n")  # and at nothing else that Unicode takes for the end of a line
+        raise InputError(f"{file}: is damaged (it has a NUL in line {line}); copy it again")
+    lines = text.split("\n")  # not at other line separators of Unicode
     whole = lines[-1] == ""
     pieces = [line.removesuffix("\r") for line in (lines[:-1] if whole else lines)]
     if not any(pieces):
@@ -174,45 +174,45 @@ def read_vocabulary(file: Path) -> list[str]:
 
 
 def _check_end(file: Path, lines: int) -> None:
-    """Refuse a last line that breaks off where the model next to it has more tokens; one without an end alone may be meant so."""
+    """Check a last line without a line break: the file is truncated if config.json in its folder has more tokens."""
     config = file.parent / "config.json"
     wanted = read_json_object(config, "copy the file again").get("vocab_size") if config.exists() else None
     if isinstance(wanted, int) and lines < wanted:
         raise InputError(
-            f"{file}: is cut short in line {lines} (config.json says {wanted} tokens, and the last line has no end); "
+            f"{file}: is truncated in line {lines} (config.json has {wanted} tokens, and the last line has no line break); "
             "copy it again"
         )
 
 
 def check_pieces(pieces: Sequence[str], name: str) -> None:
-    """Refuse what is no vocabulary of BERT's; `name` is what errors call it.
+    """Check that pieces are a vocabulary of BERT; `name` is its name in messages.
 
     Raises:
-        InputError: naming the line of an empty or repeated piece, or the special token that is missing.
+        InputError: for an empty or repeated piece (with its line), or a missing special token.
     """
     first: dict[str, int] = {}
     for line, piece in enumerate(pieces, start=1):
         if not piece:
             raise InputError(
-                f"{name}: line {line} is empty; every line must hold one piece, since its number is the id"
+                f"{name}: line {line} is empty; every line must have one piece, because its number is the id"
             )
         if first.setdefault(piece, line) != line:
             raise InputError(
-                f"{name}: lines {first[piece]} and {line} both hold {piece!r}; a piece has one id, so remove one and train "
+                f"{name}: lines {first[piece]} and {line} are both {piece!r}; a piece has one id, so remove one and train "
                 "the model again, or copy the file again"
             )
     missing = [token for token in NEEDED if token not in first]
     if missing:
         raise InputError(
-            f"{name}: has no {', '.join(missing)}; it is cut short, or no vocabulary of BERT's: add the line, or copy it "
+            f"{name}: has no {', '.join(missing)}; it is truncated, or not a vocabulary of BERT: add the line, or copy it "
             "again"
         )
     if len(pieces) == sum(is_reserved(piece) for piece in pieces):
-        raise InputError(f"{name}: has no vocabulary besides its special tokens; it is cut short, so copy it again")
+        raise InputError(f"{name}: has no vocabulary besides its special tokens; it is truncated, so copy it again")
 
 
 def is_reserved(piece: str) -> bool:
-    """Whether an entry stands for no text: `[PAD]`, `[unused7]`, `<S>`.
+    """Whether an entry does not represent text: `[PAD]`, `[unused7]`, `<S>`.
 
     >>> is_reserved("[CLS]"), is_reserved("<S>"), is_reserved("["), is_reserved("<")
     (True, True, False, False)
@@ -221,7 +221,7 @@ def is_reserved(piece: str) -> bool:
 
 
 def is_lowercase(pieces: Sequence[str]) -> bool:
-    """Whether a vocabulary is one of lower-cased text: no piece but the reserved ones has a letter in upper case.
+    """Whether a vocabulary is for lower-cased text: only reserved pieces have upper-case letters.
 
     >>> is_lowercase(["[UNK]", "dog", "##s"]), is_lowercase(["[UNK]", "Dog"])
     (True, False)
@@ -230,10 +230,10 @@ def is_lowercase(pieces: Sequence[str]) -> bool:
 
 
 def vocabulary_text(vocabulary: Mapping[str, int]) -> str | None:
-    r"""The content of a vocab.txt; None where the vocabulary is none that lines can hold.
+    r"""The content of a vocab.txt; None if lines cannot represent the vocabulary (gaps in ids, or pieces with line breaks).
 
     Arguments:
-        vocabulary: piece to id, the special tokens included.
+        vocabulary: from pieces to ids, special tokens included.
 
     >>> vocabulary_text({"b": 1, "[UNK]": 0})
     '[UNK]\nb\n'
@@ -245,7 +245,7 @@ def vocabulary_text(vocabulary: Mapping[str, int]) -> str | None:
     return "".join(f"{piece}\n" for piece in pieces)
 
 
-# What the first word of a character's Unicode name says otherwise than the name of its script.
+# Scripts of characters whose Unicode name does not begin with the name of their script.
 _SCRIPTS = {
     "KATAKANA-HIRAGANA": "katakana",
     "MASCULINE": "latin",
@@ -258,20 +258,20 @@ _SCRIPTS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Anatomy:
-    """A vocabulary in figures. Every entry is reserved, a continuation, or begins a word.
+    """Statistics of a vocabulary. Every entry is reserved, a continuation, or the beginning of a word.
 
     Arguments:
-        total: all entries.
-        reserved: entries that stand for no text: `[CLS]`, `[unused7]`, `<S>`.
-        unused: those of them that stand for nothing at all.
-        leading: how many reserved entries there are before the first other one.
-        beginnings: entries that begin a word, or are one.
-        continuations: entries that continue a word, `##` before them.
-        single_beginnings, single_continuations: of both, those of one character.
-        numbers: entries of digits alone, in any script.
-        scripts: entries by the script of their first letter, most first; `-` for those without a letter. A letter whose Unicode
-            name begins with no script, such as one in superscript, goes under the first word of that name.
-        lengths: entries of each number of characters, `##` not counted, reserved ones left out.
+        total: the number of entries.
+        reserved: the number of entries that do not represent text: `[CLS]`, `[unused7]`, `<S>`.
+        unused: the number of reserved entries without a role, `[unused...]`.
+        leading: the number of reserved entries before the first other entry.
+        beginnings: the number of entries that are a word or begin one.
+        continuations: the number of entries that continue a word, with `##`.
+        single_beginnings, single_continuations: the numbers of these with a single character.
+        numbers: the number of entries that consist of digits, in any script.
+        scripts: the number of entries by the script of their first letter, in descending order; `-` without a letter. If a
+            letter's Unicode name does not begin with a script (as for superscripts), its first word is used.
+        lengths: the number of entries by length in characters, without `##` and reserved entries.
         first: the first entries, in order.
     """
 
@@ -290,22 +290,22 @@ class Anatomy:
 
     @property
     def continuation_share(self) -> float:
-        """Of all entries."""
+        """The share of continuations among all entries."""
         return self.continuations / self.total
 
     @property
     def single_characters(self) -> int:
-        """Entries of one character, in either form."""
+        """The number of entries with a single character."""
         return self.single_beginnings + self.single_continuations
 
     @property
     def non_latin_share(self) -> float:
-        """Entries in scripts other than Latin, of those with a letter."""
+        """The share of other scripts than Latin among entries with a letter."""
         lettered = sum(count for script, count in self.scripts.items() if script != "-")
         return 1 - self.scripts.get("latin", 0) / lettered if lettered else 0.0
 
     def to_rows(self) -> list[tuple[str, str]]:
-        """Name and figure, as a table for people."""
+        """(name, value) rows of a table for display."""
         scripts = [f"{name} {count:,}" for name, count in list(self.scripts.items())[:8]]
         return [
             ("entries", f"{self.total:,}"),
@@ -320,11 +320,11 @@ class Anatomy:
 
 
 def anatomy(pieces: Sequence[str], *, first: int = 10) -> Anatomy:
-    """The figures of a vocabulary.
+    """Compute the statistics of a vocabulary.
 
     Arguments:
-        pieces: in the order of their ids, as `Tokenizer.tokens(range(size))` or the lines of a `vocab.txt` give them.
-        first: how many of the first entries to keep.
+        pieces: the pieces in the order of their ids, from `Tokenizer.tokens(range(size))` or the lines of a `vocab.txt`.
+        first: the number of first entries to keep.
 
     Raises:
         InputError: for a vocabulary without entries.
@@ -358,7 +358,7 @@ def anatomy(pieces: Sequence[str], *, first: int = 10) -> Anatomy:
 
 
 def script(piece: str) -> str:
-    """The script of the first letter, by its name in Unicode; `-` where there is no letter.
+    """The script of the first letter, by its Unicode name; `-` if there is no letter.
 
     >>> [script(piece) for piece in ("Straße", "дом", "東京", "1990", "!")]
     ['latin', 'cyrillic', 'cjk', '-', '-']

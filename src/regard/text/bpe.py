@@ -1,12 +1,12 @@
-"""Byte pair encoding of GPT-2 and RoBERTa (bytes) and of GPT (letters), the two files of these, and ELMo's words as bytes.
+"""Byte pair encoding of GPT-2 and RoBERTa (bytes) and of GPT (letters), their two-file format, and ELMo's words as bytes.
 
-GPT-2's is byte-level (Radford et al. 2019, section 2.2): pieces of UTF-8 bytes, so that no text is unknown. The 256 bytes are
-written as 256 letters that can be seen; what is learned are merges of these. Text is cut beforehand where GPT-2 cuts it:
-contractions, words and numbers with the space before them, marks of punctuation, runs of white space.
+GPT-2's tokenizer is byte-level (Radford et al. 2019, section 2.2): its pieces are sequences of UTF-8 bytes, so no text is
+unknown. The 256 bytes are written as 256 printable letters, and merges of these are learned. Text is pre-tokenized as in GPT-2:
+contractions, words and numbers with the space before them, punctuation marks, runs of white space.
 
-ELMo spells words (Peters et al. 2018): every word is the bytes of its letters, a mark before each word. Nothing is learned and
-no word is unknown. Words are what is between white space: split punctuation off first, as in the texts that ELMo was trained
-on.
+ELMo's tokenizer (Peters et al. 2018) represents each word by its UTF-8 bytes, with a space before each word. Nothing is learned
+and no word is unknown. Words are separated by white space, so punctuation should be split off first, as in ELMo's training
+texts.
 """
 
 from __future__ import annotations
@@ -25,34 +25,35 @@ from regard.reading import read_json, read_text
 from regard.text.sampling import learn
 
 END_OF_TEXT = "<|endoftext|>"
-"""GPT-2's one special token: it ends a text, is before the first of one, and fills up."""
+"""GPT-2's only special token: it starts and ends a text, and fills padding."""
 
 BYTES = 256
-"""Values of a byte."""
+"""The number of byte values."""
 
 
 def byte_level_backend(vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> tokenizers.Tokenizer:
-    """GPT-2's tokenizer around a vocabulary and its merges.
+    """GPT-2's tokenizer with a vocabulary and its merges.
 
     Raises:
-        InputError: for a merge of what is not in the vocabulary, or a vocabulary without `<|endoftext|>`.
+        InputError: for a merge of pieces that are not in the vocabulary, or a vocabulary without `<|endoftext|>`.
     """
     if END_OF_TEXT not in vocabulary:
-        raise InputError(f"the vocabulary has no {END_OF_TEXT}, which ends GPT-2's texts; give its own vocabulary")
+        raise InputError(f"the vocabulary has no {END_OF_TEXT}, GPT-2's end token; give GPT-2's own vocabulary")
     tokenizer = _around(_model(vocabulary, merges))
     tokenizer.add_special_tokens([END_OF_TEXT])
     return tokenizer
 
 
 ROBERTA_FIRST, ROBERTA_MASK = ("<s>", "<pad>", "</s>", "<unk>"), "<mask>"
-"""RoBERTa's special tokens: those with the first ids, and the one with the last."""
+"""RoBERTa's special tokens: four with the first ids, and one with the last id."""
 
 
 def roberta_backend(vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> tokenizers.Tokenizer:
-    """RoBERTa's tokenizer around a vocabulary and its merges: GPT-2's, with `<s>` and `</s>` around a text.
+    """RoBERTa's tokenizer with a vocabulary and its merges: GPT-2's, with `<s>` and `</s>` around a text.
 
     Raises:
-        InputError: for a merge of what is not in the vocabulary, or a vocabulary without one of the five special tokens.
+        InputError: for a merge of pieces that are not in the vocabulary, or a vocabulary that lacks one of the five special
+            tokens.
 
     >>> pieces = ["<s>", "<pad>", "</s>", "<unk>", "a", "b", "ab", "<mask>"]
     >>> roberta_backend({piece: index for index, piece in enumerate(pieces)}, [("a", "b")]).encode("ab", "b").tokens
@@ -60,12 +61,12 @@ def roberta_backend(vocabulary: Mapping[str, int], merges: Sequence[tuple[str, s
     """
     missing = [token for token in (*ROBERTA_FIRST, ROBERTA_MASK) if token not in vocabulary]
     if missing:
-        raise InputError(f"the vocabulary has no {missing[0]}, which RoBERTa's has; give its own vocabulary")
+        raise InputError(f"the vocabulary has no {missing[0]}, which RoBERTa needs; give RoBERTa's own vocabulary")
     return with_roberta_tokens(_around(_model(vocabulary, merges)))
 
 
 def with_roberta_tokens(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """The same tokenizer with RoBERTa's special tokens, `<mask>` taking the space before it, and with `<s>` and `</s>` around."""
+    """Add RoBERTa's special tokens, where `<mask>` includes the space before it, and `<s>` and `</s>` around texts."""
     tokenizer.add_special_tokens([*ROBERTA_FIRST, tokenizers.AddedToken(ROBERTA_MASK, lstrip=True, special=True)])
     ids = tokenizer.get_vocab(with_added_tokens=True)
     tokenizer.post_processor = processors.RobertaProcessing(
@@ -75,12 +76,12 @@ def with_roberta_tokens(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer
 
 
 def is_roberta(vocabulary: Mapping[str, int]) -> bool:
-    """Whether a vocabulary is of RoBERTa's kind; it may have `<|endoftext|>` too, as a piece that no text has."""
+    """Whether a vocabulary is RoBERTa's; it may have `<|endoftext|>` too, which is not used."""
     return {*ROBERTA_FIRST, ROBERTA_MASK} <= vocabulary.keys()
 
 
 def train_byte_level(texts: Iterator[str], size: int, first: Sequence[str] = ()) -> tokenizers.Tokenizer:
-    """A tokenizer of at most `size` pieces, the 256 bytes among them and no special token but those that come `first`."""
+    """Train a byte-level tokenizer with at most `size` pieces: the special tokens `first`, the 256 bytes, and learned pieces."""
     tokenizer = _around(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=size,
@@ -105,19 +106,19 @@ def is_byte_level(layout: Mapping[str, object]) -> bool:
 
 
 MOST_IDS = 2**24
-"""Ids of a vocabulary at most. Real ones have up to a million; for a larger id a library makes room for all below it."""
+"""The most ids of a vocabulary. Real ones have up to a million; the library allocates memory for all ids up to the largest."""
 
 
 def check_ids(vocabulary: Mapping[str, int]) -> None:
-    """Refuse a vocabulary with an id that no model has a row for.
+    """Check that all ids of a vocabulary are in [0, MOST_IDS).
 
     Raises:
-        InputError: naming the piece and its id.
+        InputError: for the first piece with another id.
     """
     for piece, index in vocabulary.items():
         if not 0 <= index < MOST_IDS:
             raise InputError(
-                f"the piece {piece[:40]!r} has the id {index}, and ids are from 0 to {MOST_IDS - 1:,}; copy the file again"
+                f"the piece {piece[:40]!r} has the id {index}; ids must be from 0 to {MOST_IDS - 1:,}; copy the file again"
             )
 
 
@@ -125,7 +126,7 @@ def _model(vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]], **s
     check_ids(vocabulary)
     try:
         return models.BPE(vocab=dict(vocabulary), merges=list(merges), **settings)
-    except Exception as error:  # the library raises bare Exception for every fault
+    except Exception as error:  # the library raises a bare Exception for any fault
         raise InputError(
             f"the merges do not fit the vocabulary ({error}); give the two files of one tokenizer"
         ) from None
@@ -139,23 +140,23 @@ def _around(model: models.BPE) -> tokenizers.Tokenizer:
     return tokenizer
 
 
-# GPT's tokenizer (Radford et al. 2018, section 4.1): letters in lower case, pieces at the end of a word marked `</w>`.
+# GPT's tokenizer (Radford et al. 2018, section 4.1): lower case, and pieces at the end of a word marked with `</w>`.
 #
-# Text is cut into words as BERT's is: at white space and around every mark of punctuation and Chinese character, control
-# characters and accents taken out. The authors cut it by another program's rules (spaCy's, after ftfy's repairs); this way is
-# that of other libraries where these are not installed.
+# Text is split into words as in BERT: at white space and around every punctuation mark and Chinese character, with control
+# characters and accents removed. The authors used spaCy's rules after repairs by ftfy; other libraries also use BERT's rules
+# if these packages are not installed.
 
 GPT_UNKNOWN = "<unk>"
-"""GPT's one special token: there is none for ends of texts, nor for padding."""
+"""GPT's only special token; there is none for the end of a text or for padding."""
 
 END_OF_WORD = "</w>"
 
 
 def gpt_backend(vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> tokenizers.Tokenizer:
-    """GPT's tokenizer around a vocabulary and its merges.
+    """GPT's tokenizer with a vocabulary and its merges.
 
     Raises:
-        InputError: for a merge of what is not in the vocabulary, or a vocabulary without `<unk>`.
+        InputError: for a merge of pieces that are not in the vocabulary, or a vocabulary without `<unk>`.
 
     >>> pieces = {"<unk>": 0, "a": 1, "b</w>": 2, "ab</w>": 3, "a</w>": 4, ".</w>": 5}
     >>> gpt_backend(pieces, [("a", "b</w>")]).encode("AB a.").tokens
@@ -163,7 +164,7 @@ def gpt_backend(vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]]
     """
     if GPT_UNKNOWN not in vocabulary:
         raise InputError(
-            f"the vocabulary has no {GPT_UNKNOWN}, which GPT reads other characters as; give its own vocabulary"
+            f"the vocabulary has no {GPT_UNKNOWN}, GPT's token for unknown characters; give GPT's own vocabulary"
         )
     tokenizer = tokenizers.Tokenizer(_model(vocabulary, merges, unk_token=GPT_UNKNOWN, end_of_word_suffix=END_OF_WORD))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -174,12 +175,12 @@ def gpt_backend(vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]]
 
 
 def marks_ends(vocabulary: Mapping[str, int]) -> bool:
-    """Whether a vocabulary is of GPT's kind: some pieces are marked as ends of words, and it is not GPT-2's."""
+    """Whether a vocabulary is GPT's: some pieces are marked as ends of words, and it is not GPT-2's."""
     return END_OF_TEXT not in vocabulary and any(piece.endswith(END_OF_WORD) for piece in vocabulary)
 
 
 def is_gpt(layout: Mapping[str, object]) -> bool:
-    """Whether the content of a tokenizer.json is GPT's: BPE with ends of words behind BERT's way to clean and split text."""
+    """Whether the content of a tokenizer.json is GPT's: BPE with marked ends of words, after BERT's normaliser and splitter."""
     parts = [layout.get(part) or {} for part in ("model", "normalizer", "pre_tokenizer")]
     types = [part.get("type") for part in parts if isinstance(part, Mapping)]
     model = parts[0]
@@ -190,20 +191,20 @@ def is_gpt(layout: Mapping[str, object]) -> bool:
     )
 
 
-# The two files of either tokenizer: pieces with their ids, and the merges that make them.
+# The two-file format of these tokenizers: pieces with their ids, and merges.
 
 MERGE_FILES = (
     ("vocab.json", "merges.txt"),
     ("encoder.json", "vocab.bpe"),
     ("encoder_bpe_40000.json", "vocab_40000.bpe"),
 )
-"""The pieces and the merges, as other libraries call them, and as the authors of GPT-2 and of GPT did."""
+"""The names of the files of pieces and of merges: in other libraries, and by the authors of GPT-2 and of GPT."""
 
 MERGE_NAMES = frozenset(name for pair in MERGE_FILES for name in pair)
 
 
 def merge_files_in(folder: Path) -> tuple[Path, Path] | None:
-    """The two files where a folder has them."""
+    """The two files in a folder; None if it does not have both."""
     for names in MERGE_FILES:
         vocabulary, merges = (folder / name for name in names)
         if vocabulary.is_file() and merges.is_file():
@@ -212,10 +213,10 @@ def merge_files_in(folder: Path) -> tuple[Path, Path] | None:
 
 
 def read_merge_files(vocabulary: Path, merges: Path) -> tokenizers.Tokenizer:
-    """The tokenizer of two files: GPT's where pieces mark the ends of words, RoBERTa's by its special tokens, else GPT-2's.
+    """The tokenizer in two files: RoBERTa's if it has its special tokens, GPT's if pieces mark ends of words, else GPT-2's.
 
     Raises:
-        InputError: for one that is missing, damaged, or of another tokenizer, naming the line of a merge.
+        InputError: if a file is missing, damaged, or of another tokenizer; the message has the line of an invalid merge.
     """
     ids = read_json(vocabulary, "copy the file again")
     if not isinstance(ids, dict) or not all(type(index) is int for index in ids.values()):
@@ -238,7 +239,7 @@ def _merges(path: Path) -> list[tuple[str, str]]:
             continue
         left, space, right = line.rstrip("\r").partition(" ")
         if not (left and space and right) or " " in right:
-            raise InputError(f"{path}, line {number}: is no merge of two pieces ({line[:40]!r}); copy the file again")
+            raise InputError(f"{path}, line {number}: is not a merge of two pieces ({line[:40]!r}); copy the file again")
         found.append((left, right))
     return found
 
@@ -247,14 +248,14 @@ START, END, PADDING = "<s>", "</s>", "<pad>"
 """The special tokens of `spelling_backend`; their ids are the first three after the bytes."""
 
 SPELLING_SIZE = BYTES + 3
-"""Of the vocabulary of `spelling_backend`."""
+"""The size of the vocabulary of `spelling_backend`."""
 
 MARK = 0x20
-"""The byte that no word has in it: a space, which is before each."""
+"""The byte before each word, a space, which does not occur inside words."""
 
 
 def byte_letters() -> list[str]:
-    """The letter by which each byte is written where it is to be seen, as byte-level vocabularies do it.
+    """The printable letter that represents each byte in byte-level vocabularies.
 
     >>> byte_letters()[0x20], byte_letters()[0x41]
     ('Ġ', 'A')
@@ -265,7 +266,7 @@ def byte_letters() -> list[str]:
 
 
 def spelling_backend(*, lowercase: bool = False) -> tokenizers.Tokenizer:
-    """ELMo's tokenizer of words as they are spelt: the id of a byte is the byte itself.
+    """ELMo's tokenizer, which represents words by their bytes; the id of a byte is its value.
 
     >>> spelling_backend().encode("Öl 7").ids
     [32, 195, 150, 108, 32, 55]
@@ -284,7 +285,7 @@ def spelling_backend(*, lowercase: bool = False) -> tokenizers.Tokenizer:
 
 
 def is_spelling(layout: Mapping[str, object]) -> bool:
-    """Whether the content of a tokenizer.json is this tokenizer."""
+    """Whether the content of a tokenizer.json is that of `spelling_backend`."""
     model, splitter = layout.get("model"), layout.get("pre_tokenizer")
     if not isinstance(model, dict) or not isinstance(splitter, dict):
         return False
@@ -293,7 +294,7 @@ def is_spelling(layout: Mapping[str, object]) -> bool:
 
 
 def spelling_word_table() -> tuple[np.ndarray, np.ndarray]:
-    """(V,) bool twice: whether a byte continues a word, as all but the mark do, and whether bytes can follow it."""
+    """Two (V,) bool arrays: whether a byte continues a word (all except the mark do), and whether it can be continued."""
     going_on, open_ended = np.zeros(SPELLING_SIZE, dtype=bool), np.zeros(SPELLING_SIZE, dtype=bool)
     going_on[:BYTES] = open_ended[:BYTES] = True
     going_on[MARK] = False

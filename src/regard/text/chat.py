@@ -1,7 +1,7 @@
-"""Chat templates: the text that a model reads of a conversation, as the Jinja template in its folder says.
+"""Chat templates: turn a conversation into the text that a model reads, with the Jinja template in the model's folder.
 
-A template comes with a model and is nobody's friend: it runs in Jinja's sandbox, reaches no attribute, file or module, sees the
-messages as plain data, and is stopped where it loops too often or makes too much text.
+A template comes with a downloaded model and is not trusted. It runs in Jinja's sandbox, cannot reach attributes, files or
+modules, and sees the messages as plain data. A template that loops too often or makes too much text is stopped with an error.
 """
 
 from __future__ import annotations
@@ -28,39 +28,42 @@ from regard.text.files import CHAT_TEMPLATE, CONFIG_NAME, MORE_CHAT_TEMPLATES
 from regard.text.tokenizer import Tokenizer
 
 Message = Mapping[str, Any]
-"""`role` and `content`, and whatever else the template reads, such as `tool_calls`."""
+"""A mapping with `role` and `content`, and any other keys that the template reads, such as `tool_calls`."""
 
 DEFAULT, FOR_TOOLS = "default", "tool_use"
-"""Names of templates: the one that is taken, and the one that is taken where there are tools."""
+"""Names of templates: the default one, and the one for conversations with tools."""
 
 TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-"""Special tokens that a template may write, by the names that tokenizer_config.json gives them."""
+"""The variables of special tokens that a template may write; they have the same names in tokenizer_config.json."""
 
 LONGEST = 2_000_000
-"""Characters of any string that a template makes."""
+"""The maximum length, in characters, of a string that a template makes."""
 
 MOST_ROUNDS = 100_000
-"""Of all loops and macros of a template together."""
+"""The maximum number of loop iterations and macro calls in one rendering, over all loops and macros."""
 
 MOST_MADE = 300_000_000
-"""Characters and items of lists that all steps of a template together read and make, which bounds its time and its memory."""
+"""The maximum number of characters and list items that one rendering reads and makes. It bounds time and memory."""
 
 ITEM = 20
-"""Characters that an item of a list counts for where each is looked at: a step of Python's, where strings are copied at once."""
+"""The number of characters that one list item counts as where a filter visits every item.
+
+A visit is a step of the Python interpreter; a string is copied in one operation."""
 
 GUARDS = range(0xE000, 0xF900)
-"""Characters for private use, of which one that is in no message marks special tokens that are spelt in one."""
+"""Unicode private use characters. One that occurs in no message marks the places where a message spells a special token."""
 
 CONTINUED = "CONTINUE_FINAL_MESSAGE_TAG "
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a model reads of a conversation.
+    """A conversation as a model reads it.
 
     Arguments:
-        text: what the template made of it.
-        ids: its tokens; special ones are those that the template wrote, never those that a message spells.
+        text: the text that the template makes.
+        ids: the token ids of `text`. Only special tokens that the template wrote become special token ids; the spelling of a
+            special token inside a message is tokenized as ordinary text.
     """
 
     text: str
@@ -72,11 +75,11 @@ class Prompt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChatTemplate:
-    """The chat templates of a folder.
+    """The chat templates of a model.
 
     Arguments:
-        templates: Jinja sources by name; `default` is the one that is taken, `tool_use` where there are tools.
-        tokens: the spelling of special tokens by the names that templates use, such as `bos_token`.
+        templates: Jinja sources by name. `tool_use`, if present, is used when tools are given; otherwise `default`.
+        tokens: the spellings of special tokens by the variable names that templates use, such as `bos_token`.
 
     >>> source = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}"
     >>> ChatTemplate(templates={"default": source}, tokens={"eos_token": "</s>"}).render([{"role": "user", "content": "hi"}])
@@ -88,10 +91,15 @@ class ChatTemplate:
 
     @classmethod
     def of_folder(cls, folder: Path) -> ChatTemplate | None:
-        """The templates in a folder's chat_template.jinja, beside it, or in its tokenizer_config.json; None where there are none.
+        """Read the chat templates of a model folder.
+
+        They are in chat_template.jinja, additional_chat_templates/*.jinja and tokenizer_config.json; the files take precedence.
+
+        Returns:
+            the templates, or None if the folder has none.
 
         Raises:
-            InputError: for a file that cannot be read, or holds something else.
+            InputError: for a file that cannot be read, or a chat_template of another type.
         """
         path = folder / CONFIG_NAME
         values = read_json_object(path, "copy the file again") if path.is_file() else {}
@@ -106,10 +114,10 @@ class ChatTemplate:
         return cls(templates=templates, tokens={name: token for name, token in tokens.items() if token})
 
     def save(self, folder: Path) -> None:
-        """Write the templates into a folder as transformers does, and the tokens that they use into its tokenizer_config.json.
+        """Write the templates into a folder in the layout of transformers, and the tokens into its tokenizer_config.json.
 
         Raises:
-            InputError: where the folder cannot be written.
+            InputError: if the folder cannot be written.
         """
         for name, source in self.templates.items():
             replace_file(folder / (CHAT_TEMPLATE if name == DEFAULT else f"{MORE_CHAT_TEMPLATES}/{name}.jinja"), source)
@@ -127,23 +135,27 @@ class ChatTemplate:
         template: str | None = None,
         **variables: Any,
     ) -> str:
-        """The text that a model reads of a conversation.
+        """Make the text that a model reads from a conversation.
 
         Arguments:
-            messages: in their order; a key whose value is None is left out.
-            tools: JSON schemas of functions that the model may ask to be called.
-            answer: whether the beginning of an answer is at the end (`add_generation_prompt`).
-            continues: whether the last message is an answer to be continued (`continue_final_message`).
-            template: which template, by name; None for `tool_use` where there are tools, else `default`.
-            variables: whatever else the template reads, such as `enable_thinking`.
+            messages: the messages in order. A key whose value is None is left out.
+            tools: JSON schemas of functions that the model may call.
+            answer: whether the text ends with the beginning of an assistant message (`add_generation_prompt` of transformers).
+            continues: whether the last message is left open for the model to continue (`continue_final_message` of transformers).
+            template: the template's name. None: `tool_use` if tools are given and it exists, else `default`.
+            variables: other variables that the template reads, such as `enable_thinking`.
+
+        Returns:
+            the text.
 
         Raises:
-            InputError: for no messages, or such that the template refuses; for a template that there is not, or that fails.
+            InputError: for an empty conversation, messages that the template refuses, an unknown template name, and a template
+                that fails or exceeds a limit.
         """
         source = self.templates[self._chosen(template, tools)]
         chat = [_plain(message) for message in messages]
         if not chat:
-            raise InputError("a conversation is empty; give one message at least, a role and a content")
+            raise InputError("a conversation is empty; give at least one message with a role and a content")
         for number, message in enumerate(chat, start=1):
             if not isinstance(message, dict) or not isinstance(message.get("role"), str):
                 raise InputError(
@@ -153,7 +165,7 @@ class ChatTemplate:
         last = chat[-1].get("content")
         if continues:
             if not isinstance(last, str):
-                raise InputError("the last message has no text to be continued; give its content as a string")
+                raise InputError("the last message has no text to continue; give its content as a string")
             chat[-1]["content"] = last + CONTINUED
         given = {
             **self.tokens,
@@ -172,20 +184,22 @@ class ChatTemplate:
             *(jinja2.TemplateError, RecursionError, ArithmeticError, LookupError, NameError, TypeError, ValueError),
         ) as error:
             why = str(error) or type(error).__name__
-            raise InputError(f"the chat template cannot write this conversation: {why}") from None
+            raise InputError(f"the chat template cannot render this conversation: {why}") from None
         return _up_to_tag(text) if continues else text
 
     def prompt(self, tokenizer: Tokenizer, messages: Sequence[Message], **given: Any) -> Prompt:
-        """A conversation's text and tokens.
+        """Make the text and the token ids that a model reads from a conversation.
 
-        The spelling of a special token in a message is ordinary text, as everywhere: nobody ends a turn by writing `<|im_end|>`.
+        The spelling of a special token in a message is tokenized as ordinary text, so that a message cannot end its turn with
+        `<|im_end|>`.
 
         Arguments:
-            tokenizer: the model's.
-            messages, given: as for `render`.
+            tokenizer: the model's tokenizer.
+            messages: the messages, as for `render`.
+            given: the other arguments of `render`.
 
         Raises:
-            InputError: as `render`.
+            InputError: in the cases of `render`.
         """
         spellings = tokenizer.tokens(sorted(tokenizer.special_ids))
         chat = [_plain(message) for message in messages]
@@ -212,7 +226,7 @@ class ChatTemplate:
 
 
 def _named(value: Any, where: str) -> dict[str, str]:
-    """Templates by name, from what tokenizer_config.json says: one, or a list of named ones."""
+    """Templates by name, from the chat_template of tokenizer_config.json: one template or a list of named ones."""
     if value is None:
         return {}
     if isinstance(value, str):
@@ -225,11 +239,11 @@ def _named(value: Any, where: str) -> dict[str, str]:
             for name, source in parts
         ):
             return dict(parts)
-    raise InputError(f"{where} is {value!r:.80}; it must be a template, or a list of templates with their names")
+    raise InputError(f"{where} is {value!r:.80}; it must be a template, or a list of named templates")
 
 
 def _content(token: Any) -> str:
-    """The spelling of a token, which may be there with its settings."""
+    """The spelling of a token, given as a string or as an object with the key `content`."""
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) else ""
 
@@ -238,7 +252,7 @@ def _content(token: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The same of JSON's types alone, which have no methods of anybody's own; others are named in their place."""
+    """A copy that holds only JSON types, so that no method of a caller's class runs; other objects become their type's name."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -261,7 +275,7 @@ def _strings(value: Any) -> list[str]:
 
 
 def _changed(value: Any, change: Callable[[str], str]) -> Any:
-    """Plain data with every string that is a value changed."""
+    """Plain data with `change` applied to every string except the keys of mappings."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -270,25 +284,25 @@ def _changed(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _guarded(text: str, spelt: Sequence[str], guard: str) -> str:
-    """A text in which a mark is inside every spelling of a special token."""
+    """The text with `guard` inserted after the first character of every spelling of a special token."""
     for token in spelt:
         text = text.replace(token, token[0] + guard + token[1:])
     return text
 
 
 def _up_to_tag(text: str) -> str:
-    """The text up to the end of the message that is to be continued."""
+    """The text up to the end of the message to continue."""
     place = text.rfind(CONTINUED.strip())
     if place < 0:
-        raise InputError("the chat template leaves the last message out, so that it cannot be continued")
+        raise InputError("the chat template leaves the last message out, so it cannot be continued")
     whole = text[place : place + len(CONTINUED)] == CONTINUED
-    return text[:place] if whole else text[:place].rstrip()  # spaces after it were stripped there
+    return text[:place] if whole else text[:place].rstrip()  # the template stripped the message's end, so strip it here too
 
 
 # The sandbox.
 
 ROUND, JOIN, PART = "regard_round", "regard_concatenate", "regard_part"
-"""Names that compiled templates call, and that no template writes: `_bounded` puts them there."""
+"""Names of functions that compiled templates call. `_bounded` inserts the calls; a template that uses the names is refused."""
 
 FILTERS = frozenset(
     [
@@ -331,10 +345,10 @@ FILTERS = frozenset(
         "wordcount",
     ]
 )
-"""Of Jinja's, those that templates use and whose results are no longer than a bound says."""
+"""The filters of Jinja that are allowed: those that templates use and whose results have a bounded length."""
 
 COMPARING = frozenset(["dictsort", "groupby", "max", "min", "sort", "unique"])
-"""Of these, those that compare copies of what is in their value, in small letters."""
+"""The allowed filters that compare lower-case copies of the values' contents."""
 
 METHODS = frozenset(
     [
@@ -377,16 +391,16 @@ METHODS = frozenset(
         "values",
     ]
 )
-"""Of strings, lists and mappings, likewise."""
+"""The methods of strings, lists and mappings that are allowed, chosen by the same two conditions."""
 
 
 def _short_enough(length: float) -> None:
     if length > LONGEST:
-        raise InputError(f"the chat template makes more than {LONGEST:,} characters; it is stopped")
+        raise InputError(f"the chat template makes more than {LONGEST:,} characters; stopped")
 
 
 def _written(value: Any) -> Any:
-    """The same, where writing it out is no more than the bound: lists in lists may stand for far more than they take."""
+    """Check that the value's text is within `LONGEST`, and return the value. Nested lists that share items can be far longer."""
     waiting, length = [value], 0
     while waiting:
         part = waiting.pop()
@@ -430,9 +444,9 @@ def _join(parts: Any, between: Any = "", attribute: Any = None) -> str:
 def _to_json(
     value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
-    """Without Jinja's own change of `<` and `&`, which are no HTML here."""
+    """`tojson` without Jinja's escapes of `<` and `&`, because the text is not HTML."""
     if indent is not None and not (isinstance(indent, int) and 0 <= indent <= 16):
-        raise InputError(f"the chat template asks for JSON indented by {indent!r}; it is stopped")
+        raise InputError(f"the chat template asks for JSON indented by {indent!r}, not 0 to 16; stopped")
     return json.dumps(
         _written(value), ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
@@ -453,7 +467,7 @@ def _within(number: Any) -> int:
 
 
 def _refuse(message: Any) -> str:
-    """`raise_exception` of templates: what they say of a conversation that they do not take."""
+    """`raise_exception` of templates: refuse a conversation with a message."""
     raise jinja2.TemplateError(str(message))
 
 
@@ -463,7 +477,7 @@ def _now(form: str) -> str:
 
 
 class _Mappings:
-    """What templates know as `dict`, without the class itself."""
+    """The `dict` function of templates, which does not expose the class itself."""
 
     def __call__(self, *given: Any, **named: Any) -> dict[Any, Any]:
         return dict(*given, **named)
@@ -474,73 +488,72 @@ class _Mappings:
 
 
 class _Generation(Extension):
-    """`{% generation %}` marks what a model wrote, for training; what is inside is written as it is."""
+    """`{% generation %}` marks the model's own text for training; here its contents are written unchanged."""
 
     tags = {"generation"}  # noqa: RUF012  # as Jinja declares it
 
     def parse(self, parser: Any) -> list[nodes.Node]:
-        """The statements up to `{% endgeneration %}`."""
+        """Parse the statements up to `{% endgeneration %}`."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 class _Namespace(jinja2.utils.Namespace):
-    """Jinja's, without names that begin with an underscore."""
+    """Jinja's namespace without names that begin with an underscore."""
 
     def __setitem__(self, name: str, value: Any) -> None:
         if str(name).startswith("_"):
-            raise jinja2.exceptions.SecurityError(f"a namespace of the chat template has no place for {name!r}")
+            raise jinja2.exceptions.SecurityError(f"a namespace of the chat template cannot hold the name {name!r}")
         super().__setitem__(name, value)
 
 
 def _namespace(*given: Any, **named: Any) -> _Namespace:
     if any(str(name).startswith("_") for name in (*named, *(name for each in given for name in dict(each)))):
-        raise jinja2.exceptions.SecurityError(
-            "a namespace of the chat template has no place for names that begin with _"
-        )
+        raise jinja2.exceptions.SecurityError("a namespace of the chat template cannot hold names that begin with _")
     return _Namespace(*given, **named)
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja's sandbox, in which nothing grows beyond a bound and only the methods of `METHODS` are called."""
+    """Jinja's sandbox with limits on lengths and steps; only the methods in `METHODS` can be called."""
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})  # type: ignore[assignment]
-    rounds, made = 0, 0  # of one rendering: each has a sandbox of its own
+    rounds, made = 0, 0  # counts of one rendering; each rendering has its own sandbox
 
     def next_round(self) -> str:
-        """Count a round of a loop, or a call of a macro."""
+        """Count one iteration of a loop or one call of a macro."""
         self.rounds += 1
         if self.rounds > MOST_ROUNDS:
-            raise InputError(f"the chat template loops more than {MOST_ROUNDS:,} times; it is stopped")
+            raise InputError(f"the chat template loops more than {MOST_ROUNDS:,} times; stopped")
         return ""
 
     def spend(self, *values: Any) -> None:
-        """Count what a step reads or makes: characters of strings, items of lists."""
+        """Count the values that a step reads or makes: the characters of a string, the items of a list or mapping, else 1."""
         self.made += sum(len(value) if isinstance(value, str | list | tuple | dict) else 1 for value in values)
         if self.made > MOST_MADE:
-            raise InputError(f"the chat template reads and makes more than {MOST_MADE:,} characters; it is stopped")
+            raise InputError(f"the chat template reads and makes more than {MOST_MADE:,} characters; stopped")
 
     def counted(self, items: Any) -> Any:
-        """The items, each of which is counted as it is taken."""
+        """Yield the items and count each."""
         for item in items:
             self.spend(item)
             yield item
 
     def concatenate(self, *parts: Any) -> str:
-        """`~` of templates."""
+        """The operator `~` of templates."""
         text = _concatenated(*parts)
         self.spend(text)
         return text
 
     def counting(self, function: Callable[..., Any], place: int, *, deep: bool = False) -> Callable[..., Any]:
-        """A filter or test that counts the value it is given, the items of a list one by one, and what it returns.
+        """The same filter or test, which also counts its arguments, each item of a list, and its result.
 
         Arguments:
-            place: of the value among the arguments; 1 behind a context or an environment, else 0.
-            deep: whether all that the value holds is counted, because it may be copied to be compared.
+            function: the filter or test.
+            place: the position of the value among the arguments: 1 after a context or an environment, else 0.
+            deep: whether the whole nested value is checked against `LONGEST`, because the filter may copy it to compare.
         """
 
-        @wraps(function)  # with Jinja's mark of what the function takes first
+        @wraps(function)  # also copies Jinja's attribute that says whether a context or an environment is the first argument
         def run(*given: Any, **named: Any) -> Any:
             for value in (*given[place:], *named.values()):
                 self.spend(value)
@@ -558,13 +571,13 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return run
 
     def part(self, value: Any, start: Any, stop: Any, step: Any) -> Any:
-        """`value[start:stop:step]` of templates, which is a copy."""
+        """`value[start:stop:step]` of templates; the slice is a copy and is counted."""
         found = value[start:stop:step]
         self.spend(found)
         return found
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """An operation whose result is no larger than the bound."""
+        """Apply an operator after a check that its result is within `LONGEST`."""
         if operator == "**" and isinstance(left, int | float) and isinstance(right, int | float):
             _short_enough(abs(right) * max(1, abs(left).bit_length() if isinstance(left, int) else 1))
         if operator == "+" and isinstance(left, str | list | tuple):
@@ -576,19 +589,19 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             if isinstance(left, int) and isinstance(right, int):
                 _short_enough(left.bit_length() + right.bit_length())
         if operator == "%" and isinstance(left, str):
-            raise jinja2.exceptions.SecurityError("the chat template formats text by %, which is not followed; use ~")
+            raise jinja2.exceptions.SecurityError("the chat template formats text with %, which is not supported; use ~")
         result = super().call_binop(context, operator, left, right)
         self.spend(result)
         return result
 
     def call(self, context: Any, called: Any, /, *given: Any, **named: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A call of a macro, of the functions that there are, or of a method that is known to be harmless."""
+        """Call a macro, one of the global functions, or a method in `METHODS`."""
         owner = getattr(called, "__self__", None)
         if isinstance(owner, str | list | tuple | dict | int | float):
             name = called.__name__
             self.spend(owner, *given)
             if name not in METHODS:
-                raise jinja2.exceptions.SecurityError(f"the chat template calls .{name}(), which is not followed")
+                raise jinja2.exceptions.SecurityError(f"the chat template calls .{name}(), which is not supported")
             if isinstance(owner, str) and name == "replace":
                 called, given = _replaced, (owner, *given)
             elif isinstance(owner, str) and name == "join":
@@ -598,11 +611,11 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return result
 
     def wrap_str_format(self, value: Any) -> Any:
-        """No way to `str.format`, whose fields may be of any width."""
+        """Refuse `str.format`, whose fields can have any width."""
         if getattr(value, "__name__", "") in ("format", "format_map") and isinstance(
             getattr(value, "__self__", None), str
         ):
-            raise jinja2.exceptions.SecurityError("the chat template calls .format(), which is not followed; use ~")
+            raise jinja2.exceptions.SecurityError("the chat template calls .format(), which is not supported; use ~")
         return super().wrap_str_format(value)
 
 
@@ -636,12 +649,12 @@ def _compiled(source: str) -> CodeType:
     except InputError:
         raise
     except (jinja2.TemplateError, RecursionError, SyntaxError, TypeError, ValueError, MemoryError) as error:
-        # Python's own compiler has bounds too, such as on indentation, and reports some of them as want of memory.
+        # Python's compiler has limits of its own, such as on indentation, and reports some of them as MemoryError.
         raise InputError(f"the chat template cannot be read: {str(error) or type(error).__name__}") from None
 
 
 def _pieces(source: str, given: Mapping[str, Any]) -> Iterator[str]:
-    """What a template writes, in a sandbox of its own, which counts from nothing."""
+    """The pieces of text that a template writes, in a new sandbox whose counts begin at 0."""
     sandbox = _sandbox()
     template = jinja2.Template.from_code(sandbox, _compiled(source), dict(sandbox.globals))
     counting = {ROUND: sandbox.next_round, JOIN: sandbox.concatenate, PART: sandbox.part}
@@ -649,10 +662,10 @@ def _pieces(source: str, given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _bounded(tree: nodes.Template) -> nodes.Template:
-    """The same template, which counts the rounds of its loops and macros and the characters that it joins by `~`."""
+    """The template with inserted calls that count loop iterations, macro calls, `~` joins and slices."""
     for names in tree.find_all(nodes.Name):
         if names.name in (ROUND, JOIN, PART):
-            raise jinja2.TemplateSyntaxError(f"the name {names.name} is taken", 1)
+            raise jinja2.TemplateSyntaxError(f"the name {names.name} is reserved", 1)
     for part in tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock)):
         counted = nodes.Output([nodes.Call(nodes.Name(ROUND, "load"), [], [], None, None)])
         part.body = [counted, *part.body]  # type: ignore[attr-defined]
@@ -661,7 +674,7 @@ def _bounded(tree: nodes.Template) -> nodes.Template:
 
 
 def _replace_joins(tree: nodes.Node) -> None:
-    """Calls of the sandbox where a template joins by `~` or copies a part by `[:]`."""
+    """Replace every `~` and every slice below a node by a call into the sandbox."""
     for name in tree.fields:
         value = getattr(tree, name)
         if isinstance(value, list):

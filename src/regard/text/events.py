@@ -1,6 +1,6 @@
-"""Music as tokens: the vocabularies of events, which nothing has to be learned for.
+"""Music as tokens: the fixed vocabularies of event tokens.
 
-A piece is written as words with spaces between, so whatever reads, writes and shows texts does the same with music.
+A piece is written as event tokens separated by spaces, so it can be read, written and displayed like any text.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tokenizers import models, pre_tokenizers
 from regard.errors import InputError
 
 Events = Literal["performance", "grid"]
-"""`performance`: notes struck and let go, time going by, how hard is struck (Oore et al. 2018). `grid`: at each step the pitch of
-each voice or its rest, voice by voice (Huang et al. 2019)."""
+"""`performance`: notes on, notes off, waiting times and velocities (Oore et al. 2018). `grid`: for each step the pitch or rest of
+each voice, voice by voice (Huang et al. 2019)."""
 EVENTS: tuple[str, ...] = get_args(Events)
 
 PITCHES = 128
 WAITS, VELOCITIES = 100, 32
 WAIT = 0.01
-"""Seconds of the shortest wait; the longest is a hundred times that."""
+"""The shortest waiting time in seconds; the longest is a hundred times that."""
 REST = "rest"
 
 UNKNOWN, END, PADDING = "<unk>", "</s>", "<pad>"
@@ -34,7 +34,7 @@ _PITCH_OF: Mapping[str, int] = MappingProxyType(
 
 
 def note_name(pitch: int) -> str:
-    """A MIDI pitch by its name and octave; 60 is the middle C.
+    """The name and octave of a MIDI pitch; 60 is middle C.
 
     >>> note_name(60), note_name(61), note_name(0)
     ('C4', 'C#4', 'C-1')
@@ -46,7 +46,7 @@ def pitch_of(name: str) -> int:
     """The MIDI pitch of a name.
 
     Raises:
-        InputError: for a name that is none.
+        InputError: for an unknown name.
 
     >>> pitch_of("A4")
     69
@@ -54,11 +54,11 @@ def pitch_of(name: str) -> int:
     try:
         return _PITCH_OF[name]
     except KeyError:
-        raise InputError(f"{name!r} is no note; write C4 for the middle C, C#4 for the key above it") from None
+        raise InputError(f"{name!r} is not a note; write C4 for middle C, C#4 for the key above it") from None
 
 
 def words(events: Events | str) -> list[str]:
-    """All words of a vocabulary, in the order of their ids.
+    """All event tokens of a vocabulary, in the order of their ids.
 
     >>> len(words("performance")), len(words("grid"))
     (388, 129)
@@ -75,7 +75,7 @@ def words(events: Events | str) -> list[str]:
 
 
 def backend(events: Events | str) -> tokenizers.Tokenizer:
-    """The tokenizer: its words with `</s>` and `<unk>` before and `<pad>` behind.
+    """The tokenizer: `</s>`, `<unk>`, the event tokens, and `<pad>`.
 
     >>> backend("grid").encode("C4 rest").tokens
     ['C4', 'rest']
@@ -88,7 +88,7 @@ def backend(events: Events | str) -> tokenizers.Tokenizer:
 
 
 def events_in(layout: Mapping[str, object]) -> str | None:
-    """Which of `EVENTS` the content of a tokenizer.json reads; None where it reads other texts."""
+    """The kind of event tokens in the content of a tokenizer.json, one of `EVENTS`; None for other tokenizers."""
     model, splitter = layout.get("model"), layout.get("pre_tokenizer")
     if not isinstance(model, dict) or not isinstance(splitter, dict) or splitter.get("type") != "WhitespaceSplit":
         return None

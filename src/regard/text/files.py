@@ -1,4 +1,4 @@
-"""The files of a tokenizer: `tokenizer.json`, and the `tokenizer_config.json` by which other programs open the folder."""
+"""The files of a tokenizer: `tokenizer.json`, and the `tokenizer_config.json` that other programs open the folder by."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from regard.text.vocabulary import Vocabulary
 
 CONFIG_NAME = "tokenizer_config.json"
 CHAT_TEMPLATE, MORE_CHAT_TEMPLATES = "chat_template.jinja", "additional_chat_templates"
-"""A folder's chat template, and the folder of those besides."""
+"""The file of a folder's chat template, and the subfolder of further chat templates."""
 PLAIN = ("PreTrainedTokenizerFast", "TokenizersBackend")
-"""Classes of `transformers` that take a tokenizer.json as it is; BERT's own let the config next to it overrule it."""
+"""Classes of `transformers` that use a tokenizer.json unchanged; for BERT's own classes the tokenizer_config.json takes
+precedence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cleaning:
-    """What a tokenizer_config.json says of how a text is cleaned before it is cut into pieces; null where it says nothing.
+    """The settings of text normalisation in a tokenizer_config.json; None for settings that it does not have.
 
     Arguments:
         lowercase: `do_lower_case`.
-        strip_accents: `strip_accents`; where null, accents go with case.
+        strip_accents: `strip_accents`; None = if `lowercase`.
         space_chinese: `tokenize_chinese_chars`.
-        overrules: whether the programs that wrote the folder believe this more than the tokenizer.json next to it.
+        overrules: whether the program that wrote the folder gives these settings precedence over the tokenizer.json.
     """
 
     lowercase: bool | None = None
@@ -36,11 +37,11 @@ class Cleaning:
     overrules: bool = True
 
 
-def cleaning_beside(file: Path) -> Cleaning:
-    """What the tokenizer_config.json next to a tokenizer's file says; nothing where there is none.
+def cleaning_of_config(file: Path) -> Cleaning:
+    """The settings of the tokenizer_config.json in the folder of a tokenizer's file; all None if it does not exist.
 
     Raises:
-        InputError: for one that is damaged, or has settings of another type.
+        InputError: if it is damaged, or a setting has another type.
     """
     path = file.parent / CONFIG_NAME
     values = object_of(path)
@@ -66,16 +67,17 @@ NAMED_ROLES = (
     ("padding", "pad_token"),
     ("mask", "mask_token"),
 )
-"""The parts that special tokens play, and the keys that name these tokens; of two the later counts."""
+"""The roles of special tokens, and the keys that name these tokens; of two keys with the same role, the later one is used."""
 
 
 def special_names(file: Path) -> dict[str, str]:
-    """The tokens that the tokenizer_config.json next to a tokenizer.json names as start, end, padding and mask.
+    """The start, end, padding and mask tokens named by the tokenizer_config.json in the folder of a tokenizer.json.
 
-    Encoders name the first two `cls_token` and `sep_token`, decoders `bos_token` and `eos_token`; of both the encoder's count.
+    Encoders name the start and end tokens `cls_token` and `sep_token`, decoders `bos_token` and `eos_token`; if a config has all
+    of them, the encoder's are used.
 
     Raises:
-        InputError: for a damaged file, or an end token that is no string.
+        InputError: if the file is damaged, or a token is not a string.
     """
     values = object_of(file.parent / CONFIG_NAME)
     found: dict[str, str] = {}
@@ -90,54 +92,55 @@ def special_names(file: Path) -> dict[str, str]:
 
 
 def has_chat_template(folder: Path) -> bool:
-    """Whether a folder has a chat template: so that what reads it is only imported then."""
+    """Whether a folder has a chat template. This is checked first, so that Jinja is imported only if needed."""
     named = object_of(folder / CONFIG_NAME).get("chat_template")
     return bool(named) or (folder / CHAT_TEMPLATE).is_file() or (folder / MORE_CHAT_TEMPLATES).is_dir()
 
 
 def check_basic(file: Path) -> None:
-    """Refuse a vocab.txt whose words are split otherwise than by white space and punctuation, as the Japanese ones are.
+    """Check that the words of a vocab.txt are split by white space and punctuation, unlike in Japanese models.
 
     Raises:
-        InputError: naming the tokenizer_config.json that says so.
+        InputError: if its tokenizer_config.json sets another way of splitting.
     """
     path = file.parent / CONFIG_NAME
     values = object_of(path)
     name, words = str(values.get("tokenizer_class") or ""), values.get("word_tokenizer_type") or "basic"
     if "Japanese" in name or words != "basic" or values.get("do_basic_tokenize") is False:
         raise InputError(
-            f"{path}: asks for words to be split otherwise than by white space and punctuation ({name or words}); give a folder "
-            "with a tokenizer.json, which says how"
+            f"{path}: words are not split by white space and punctuation ({name or words}); give a folder with a "
+            "tokenizer.json, which defines the splitting"
         )
 
 
 def overruled(text: str, cleaning: Cleaning) -> str:
-    """The content of BERT's tokenizer.json with what the config next to it says otherwise, as `transformers` opens the folder.
+    """The content of BERT's tokenizer.json with the settings of the tokenizer_config.json, which `transformers` prefers.
 
     Arguments:
-        text: as it is in the file.
+        text: the content of the file.
+        cleaning: the settings of the tokenizer_config.json.
     """
-    said = {
+    settings = {
         "lowercase": cleaning.lowercase,
         "strip_accents": cleaning.strip_accents,
         "handle_chinese_chars": cleaning.space_chinese,
     }
     layout = json.loads(text)
-    changed = layout["normalizer"] | {key: value for key, value in said.items() if value is not None}
+    changed = layout["normalizer"] | {key: value for key, value in settings.items() if value is not None}
     if not cleaning.overrules or changed == layout["normalizer"]:
         return text
     return json.dumps(layout | {"normalizer": changed}, ensure_ascii=False)
 
 
 def with_prefix_space(text: str, file: Path) -> str:
-    """The content of RoBERTa's tokenizer.json, which the config next to it may tell to put a space before each text.
+    """The content of RoBERTa's tokenizer.json with `add_prefix_space` from the tokenizer_config.json.
 
     Arguments:
-        text: as it is in the file, or made of a vocab.json and merges.txt.
+        text: the content of the file, or made from a vocab.json and merges.txt.
         file: any file of the folder.
 
     Raises:
-        InputError: where `add_prefix_space` is no truth value.
+        InputError: if `add_prefix_space` is not true, false or null.
     """
     path = file.parent / CONFIG_NAME
     values = object_of(path)
@@ -155,14 +158,14 @@ def with_prefix_space(text: str, file: Path) -> str:
 
 
 def tokenizer_config(tokenizer: Vocabulary, *, maximum_length: int | None = None) -> dict[str, Any]:
-    """The content of a tokenizer_config.json, by which `AutoTokenizer` opens the folder that `Tokenizer.save` wrote.
+    """The content of a tokenizer_config.json, with which `AutoTokenizer` can open a folder written by `Tokenizer.save`.
 
-    BERT's opens as a `BertTokenizer`, which gives segment ids too; the spelling of a special token in a text is that token there,
-    as everywhere with BERT, unless `split_special_tokens` is asked for.
+    BERT's tokenizer opens as a `BertTokenizer`, which also returns segment ids. Unlike in Regard, it recognises special tokens
+    in texts unless `split_special_tokens` is set.
 
     Arguments:
-        tokenizer: as it was saved.
-        maximum_length: the tokens that the model can read, `[CLS]` and `[SEP]` included; None where there is no end.
+        tokenizer: the saved tokenizer.
+        maximum_length: the longest input of the model in tokens, with special tokens; None for no limit.
 
     >>> from regard.text import Tokenizer
     >>> config = tokenizer_config(Tokenizer.train(["a dog"], kind="bert", size=60), maximum_length=512)
@@ -182,7 +185,7 @@ def tokenizer_config(tokenizer: Vocabulary, *, maximum_length: int | None = None
     named = {role: tokenizer.tokens([index])[0] for role, index in roles.items() if index is not None}
     config: dict[str, Any] = {"tokenizer_class": "BertTokenizer" if bert else "PreTrainedTokenizerFast", **named}
     if bert:
-        # Said in any case: where it is not, case is dropped.
+        # Always written, because the default of `do_lower_case` is true.
         cleaning = tokenizer.layout["normalizer"]
         config |= {
             "do_lower_case": cleaning["lowercase"],
@@ -209,8 +212,8 @@ def text_of(file: Path) -> str:
         models = sorted(file.parent.glob("*.model"))
         if models:
             raise InputError(
-                f"{file}: no such file; {models[0].name} next to it is SentencePiece's, so write a {TOKENIZER_FILE} of it first: "
-                "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+                f"{file}: no such file; {models[0].name} in its folder is a SentencePiece model, so convert it to a "
+                f"{TOKENIZER_FILE} first: transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
             )
         raise InputError(
             f"{file}: no such file; give a folder with a {TOKENIZER_FILE} or a vocab.txt in it, or train a tokenizer"
@@ -219,10 +222,10 @@ def text_of(file: Path) -> str:
 
 
 def check_layout(text: str, name: str) -> None:
-    """Refuse what is no tokenizer.json, or one without a vocabulary; `name` is what errors call it.
+    """Check that a text is a tokenizer.json with a vocabulary; `name` is its name in messages.
 
     Raises:
-        InputError: saying which.
+        InputError: if not.
     """
     layout = parse_json(text, name, "save or copy the tokenizer again")
     model = layout.get("model") if isinstance(layout, dict) else None
@@ -233,9 +236,9 @@ def check_layout(text: str, name: str) -> None:
 
 
 def object_of(path: Path) -> Mapping[str, Any]:
-    """The object in a JSON file; an empty one where there is no file.
+    """The object in a JSON file; an empty object if the file does not exist.
 
     Raises:
-        InputError: for anything else.
+        InputError: if the file cannot be read, or is not a JSON object.
     """
     return read_json_object(path, "copy the file again") if path.exists() else {}

@@ -1,4 +1,4 @@
-"""The tokenizer in a file of llama.cpp, as the files of Hugging Face's folder: tokenizer.json and tokenizer_config.json."""
+"""Converting the tokenizer in a GGUF file (llama.cpp) to Hugging Face's tokenizer.json and tokenizer_config.json."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.errors import InputError
 from regard.text.sampling import guarded
 
 CONTROL, OWN, BYTE = 3, 4, 6
-"""Types of tokens: special ones, ones that a user added, and bytes."""
+"""The types of special tokens, of tokens added by a user, and of bytes."""
 
 LETTERS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -21,38 +21,38 @@ SPLITS: Mapping[str, str] = {
     "llama-bpe": LETTERS + r"\p{N}{1,3}" + REST,
     "qwen2": LETTERS + r"\p{N}" + REST,
 }
-"""How text is cut before pieces are found in it, by the names that the files have for it: those of Llama 3 and of Qwen."""
+"""The patterns that pre-tokenize text in Llama 3 and in Qwen, by their names in GGUF files."""
 
 PLAIN = ("gpt-2", "default")
-"""Those that cut as GPT-2 does."""
+"""The names of GPT-2's pre-tokenization."""
 
 LONGEST = 512
-"""Characters of a piece of SentencePiece's."""
+"""The most characters of a SentencePiece piece."""
 
 ROLES = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 
 
 def tokenizer_files(values: Mapping[str, Any], where: str) -> dict[str, str]:
-    """The content of each file of the tokenizer, by its name.
+    """The contents of the tokenizer's files, by file name.
 
     Arguments:
-        values: the file's metadata.
-        where: what messages call the file.
+        values: the metadata of the GGUF file.
+        where: the name of the file in messages.
 
     Raises:
-        InputError: for a kind of tokenizer, or a way to cut texts, that is not read, by name; and for a damaged one.
+        InputError: for an unsupported kind of tokenizer or pre-tokenization (the message names it), or damaged data.
     """
     kind, tokens = values.get("tokenizer.ggml.model"), values.get("tokenizer.ggml.tokens")
     if kind not in ("gpt2", "llama"):
         raise InputError(
-            f"{where}: tokenizer.ggml.model is {kind!r:.60}, and gpt2 (bytes) and llama (SentencePiece) are read"
+            f"{where}: tokenizer.ggml.model is {kind!r:.60}; only gpt2 (bytes) and llama (SentencePiece) can be read"
         )
     if not isinstance(tokens, list) or not tokens or not all(isinstance(token, str) for token in tokens):
         raise InputError(f"{where}: has no tokenizer.ggml.tokens; copy the file again")
     types = values.get("tokenizer.ggml.token_type") or [1] * len(tokens)
     if not isinstance(types, list) or len(types) != len(tokens) or len(set(tokens)) < len(tokens):
         raise InputError(
-            f"{where}: its tokens and their types are not of one number, or one is there twice; copy it again"
+            f"{where}: it has different numbers of tokens and types, or a token twice; copy it again"
         )
     named = {name: values.get(f"tokenizer.ggml.{key}_token_id") for name, key in ROLES.items()}
     for name, index in named.items():
@@ -76,7 +76,7 @@ def tokenizer_files(values: Mapping[str, Any], where: str) -> dict[str, str]:
         backend = cast(tokenizers.Tokenizer, guarded(made, f"{where}: its tokenizer cannot be used"))
     except InputError:
         raise
-    except Exception as error:  # the library raises bare Exception for every fault in a vocabulary
+    except Exception as error:  # the library raises a bare Exception for any fault in a vocabulary
         raise InputError(f"{where}: its tokenizer cannot be used ({str(error)[:300]}); copy the file again") from None
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **roles}
     template = values.get("tokenizer.chat_template")
@@ -89,16 +89,16 @@ def tokenizer_files(values: Mapping[str, Any], where: str) -> dict[str, str]:
 
 
 def _of_bytes(values: Mapping[str, Any], tokens: list[str], where: str) -> tokenizers.Tokenizer:
-    """Byte pair encoding over bytes, as of GPT-2, Llama 3 and Qwen."""
+    """Byte-level BPE, as in GPT-2, Llama 3 and Qwen."""
     cut, merges = values.get("tokenizer.ggml.pre", "default"), values.get("tokenizer.ggml.merges") or []
     if cut not in (*PLAIN, "smollm", *SPLITS):
         known = ", ".join((*PLAIN, "smollm", *SPLITS))
         raise InputError(
-            f"{where}: tokenizer.ggml.pre is {cut!r:.60}, and {known} are read; open the folder it was made of"
+            f"{where}: tokenizer.ggml.pre is {cut!r:.60}; only {known} can be read; open the folder it was made from"
         )
     pairs = [tuple(str(merge).split(" ")) for merge in merges]
     if any(len(pair) != 2 for pair in pairs):
-        raise InputError(f"{where}: one of tokenizer.ggml.merges is no merge of two pieces; copy the file again")
+        raise InputError(f"{where}: one of tokenizer.ggml.merges is not a merge of two pieces; copy the file again")
     vocabulary = {token: index for index, token in enumerate(tokens)}
     backend = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=pairs, ignore_merges=cut == "llama-bpe"))  # type: ignore[arg-type]
     if cut == "qwen2":
@@ -115,7 +115,7 @@ def _of_bytes(values: Mapping[str, Any], tokens: list[str], where: str) -> token
 
 
 def _of_pieces(values: Mapping[str, Any], tokens: list[str], where: str) -> tokenizers.Tokenizer:
-    """SentencePiece's byte pair encoding, as of Llama 2 and Mistral: merges are what makes the piece of the best score."""
+    """SentencePiece's BPE, as in Llama 2 and Mistral; the merges are ordered by the scores of the resulting pieces."""
     scores = values.get("tokenizer.ggml.scores")
     if not isinstance(scores, list) or len(scores) != len(tokens):
         raise InputError(f"{where}: has no tokenizer.ggml.scores, one for each token; copy the file again")
@@ -150,7 +150,7 @@ def _of_pieces(values: Mapping[str, Any], tokens: list[str], where: str) -> toke
 def _surround(
     backend: tokenizers.Tokenizer, values: Mapping[str, Any], roles: Mapping[str, str], *, started: bool
 ) -> None:
-    """The start before a text and the end behind it, where the file asks for them."""
+    """Set a post-processor that adds the start token before and the end token after a text, if the file requires it."""
     before = values.get("tokenizer.ggml.add_bos_token", started) and roles.get("bos_token")
     behind = values.get("tokenizer.ggml.add_eos_token", False) and roles.get("eos_token")
     if not before and not behind:

@@ -1,4 +1,4 @@
-"""The text of tokens that come one after another, without decoding all of them again for each."""
+"""Incremental decoding of generated tokens, without decoding all of them again at each step."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
-"""What stands for bytes that are not yet a whole character."""
+"""The replacement for bytes of an incomplete character."""
 
 
 class Decodes(Protocol):
-    """A tokenizer, so far as it decodes."""
+    """The decoding interface of a tokenizer."""
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids."""
@@ -18,15 +18,15 @@ class Decodes(Protocol):
 
 
 class GrowingText:
-    """What tokens add to the text of a prompt: each time the same as `decode` of all of them, in time that does not grow.
+    """The text that generated tokens add to a prompt: always the same as `decode` of all of them, in constant time per step.
 
-    How a token is written depends on its neighbours: a space is between two words and a character may be made of several
-    tokens. So the new tokens are decoded together with those of the step before, and what these alone are is taken off. Where a
-    prompt ends within a character, it is left out of account.
+    The text of a token depends on its neighbours: spaces are between words, and a character may consist of several tokens. So
+    new tokens are decoded together with those of the previous step, and the text of the latter is removed. If the prompt ends
+    within a character, the prompt is ignored.
 
     Arguments:
-        tokenizer: whose tokens they are.
-        prompt: ids that are in front.
+        tokenizer: the tokenizer.
+        prompt: the ids of the prompt.
 
     >>> from regard.text import Tokenizer
     >>> tokenizer = Tokenizer.train(["the café is open"] * 9, kind="byte_bpe", size=300)
@@ -41,14 +41,14 @@ class GrowingText:
         if self._decode(self._window).endswith(UNFINISHED):
             self._window = []
         self._known = len(self._window)
-        """Of the window, the tokens that are decoded once and for all."""
+        """The number of tokens in the window whose text is final."""
         self._before = self._decode(self._window)
         self._text = ""
         self.text = ""
-        """What all tokens added so far."""
+        """The text of all added tokens."""
 
     def add(self, ids: Sequence[int]) -> str:
-        """The text of all tokens after the prompt, these the last of them.
+        """Add tokens; returns the text of all tokens after the prompt.
 
         Raises:
             InputError: for an id that the tokenizer does not have.

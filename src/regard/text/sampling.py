@@ -1,4 +1,4 @@
-"""Texts that a vocabulary is learned from: checked as they come, kept on disk, and sampled over languages of different size."""
+"""Training texts for a vocabulary: checking them, spooling them to disk, and sampling languages of different sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.errors import InputError
 
 
 class TooSmall(Exception):
-    """The text alone needs this many tokens."""
+    """The vocabulary size is too small: the text alone needs `needed` tokens."""
 
     def __init__(self, needed: int) -> None:
         super().__init__()
@@ -27,10 +27,10 @@ class TooSmall(Exception):
 
 
 def checked(texts: Iterable[str]) -> Iterator[str]:
-    """The texts after the first that is not blank, each known to be a proper string.
+    """The texts from the first one that is not blank, each checked when it is reached.
 
     Raises:
-        InputError: one string instead of several, no text at all, something that is no text.
+        InputError: for one string instead of several, for no text, and for a value that is not a valid text.
     """
     if isinstance(texts, str):
         raise InputError("training a tokenizer takes several texts (a list or any iterable), not one string")
@@ -52,7 +52,7 @@ def _proper(text: str) -> str:
 
 
 def half_a_pair(text: str, error: UnicodeEncodeError) -> InputError:
-    """The error for a string that UTF-8 cannot hold."""
+    """The error for a string that UTF-8 cannot encode."""
     return InputError(
         f"the text {text[:40]!r} holds half of a surrogate pair at character {error.start}; "
         "it was read in the wrong encoding, so read it as UTF-8"
@@ -61,38 +61,38 @@ def half_a_pair(text: str, error: UnicodeEncodeError) -> InputError:
 
 @dataclass(frozen=True, slots=True)
 class Spool:
-    """Texts in a file, for those who must pass over a stream twice."""
+    """Texts in a temporary file, for reading a stream twice."""
 
     file: IO[str]
 
     def put(self, text: str) -> None:
-        """Keep one more."""
+        """Append a text."""
         self.file.write(json.dumps(text) + "\n")
 
     def texts(self) -> Iterator[str]:
-        """All of them, from the first."""
+        """All texts, in order."""
         self.file.seek(0)
         return (json.loads(line) for line in self.file)
 
 
 @contextmanager
 def spool() -> Iterator[Spool]:
-    """A spool in a temporary file, gone after the block."""
+    """A context manager with a spool, whose file is removed after the block."""
     with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
         yield Spool(file)
 
 
 def learn(tokenizer: tokenizers.Tokenizer, texts: Iterator[str], trainer: trainers.Trainer) -> None:
-    """Train `tokenizer` on the texts, in a stream.
+    """Train `tokenizer` on the texts, without holding them in memory.
 
     Raises:
-        InputError: the library broke down.
+        InputError: if the library fails.
     """
     guarded(lambda: tokenizer.train_from_iterator(texts, trainer), "training the tokenizer failed")
 
 
 def guarded(action: Callable[[], object], what: str) -> object:
-    """`action()`, with a panic inside the library turned into an `InputError` (it is not an `Exception`)."""
+    """Run `action()`. A panic of the library, which is not an `Exception`, becomes an `InputError` that begins with `what`."""
     try:
         return action()
     except BaseException as error:
@@ -102,32 +102,32 @@ def guarded(action: Callable[[], object], what: str) -> object:
 
 
 Texts = Sequence[str] | Callable[[], Iterable[str]]
-"""A list of texts, or what gives them again each time it is called: `lambda: read_texts("train.de.gz")`."""
+"""A list of texts, or a function that returns them anew on each call: `lambda: read_texts("train.de.gz")`."""
 
 
 def smoothed(sizes: Mapping[str, float], exponent: float) -> dict[str, float]:
-    """The probability of each language: p_i proportional to share_i ** S.
+    """The sampling probability of each language: p_i proportional to share_i ** S.
 
-    S = 1 leaves the shares as they are, S = 0 makes all languages equally likely; multilingual BERT has 0.7
+    S = 1 keeps the shares; S = 0 makes all languages equally probable. Multilingual BERT uses 0.7
     (github.com/google-research/bert, multilingual.md, "Data Source and Sampling").
 
     Arguments:
-        sizes: how much there is of each language, in whatever unit.
-        exponent: S.
+        sizes: the amount of text in each language, in any unit.
+        exponent: S, at least 0.
 
     Raises:
-        InputError: for no language, a size that is not above 0, or an exponent that is not finite or below 0.
+        InputError: for no language, a size that is not above 0, or an exponent that is negative or not finite.
 
     >>> {name: round(share, 3) for name, share in smoothed({"en": 900, "is": 100}, 0.7).items()}
     {'en': 0.823, 'is': 0.177}
     """
     if not sizes:
-        raise InputError("there is no language to sample from; name one at least")
+        raise InputError("there is no language to sample from; give at least one")
     for name, size in sizes.items():
         if not 0 < size < np.inf:
             raise InputError(f"{name!r} has the size {size}; every language needs some text")
     if not 0 <= exponent < np.inf:
-        raise InputError(f"exponent is {exponent}; give one from 0 (all alike) to 1 (as the texts are), 0.7 is usual")
+        raise InputError(f"exponent is {exponent}; give one from 0 (uniform) to 1 (by size), 0.7 is usual")
     logarithms = exponent * np.log(np.array(list(sizes.values()), dtype=np.float64))
     powers = np.exp(logarithms - logarithms.max())
     return dict(zip(sizes, (powers / powers.sum()).tolist(), strict=True))
@@ -136,23 +136,24 @@ def smoothed(sizes: Mapping[str, float], exponent: float) -> dict[str, float]:
 def sampled(
     texts: Mapping[str, Texts], *, exponent: float, seed: int = 0, size: int | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Texts of several languages in a stream, each language with its smoothed share of them; see `smoothed`.
+    """Sample texts of several languages, each with its smoothed share (see `smoothed`); no texts are held in memory.
 
-    A language with more texts than its share gives some of them, sampled by the seed; one with fewer gives every one as often
-    as any other, but for a remainder that is sampled. So nothing is held in memory, `exponent` 1 gives every text once, and the
-    same texts and seed give the same sample.
+    If a language has more texts than its share, some of them are sampled. If it has fewer, all its texts are repeated equally
+    often, and the remainder is sampled. With `exponent` 1 every text occurs once. The sample is determined by the texts and the
+    seed.
 
     Arguments:
-        texts: by language. Each is read twice, so a stream is given as what opens it: `lambda: read_texts(path)`.
-        exponent: S of `smoothed`, on shares of texts.
-        seed: of what is sampled.
-        size: how many texts in all; as many as there are unless given.
+        texts: the texts of each language. They are read twice, so give a list, or a function that opens a stream:
+            `lambda: read_texts(path)`.
+        exponent: S of `smoothed`, applied to the shares of the number of texts.
+        seed: random seed.
+        size: the total number of sampled texts; None for the number of all texts.
 
     Yields:
-        (language, text): language by language, in the order of its texts.
+        (language, text), language by language, in the order of its texts.
 
     Raises:
-        InputError: as `smoothed`; for a language without a text, or a stream that gives fewer texts the second time.
+        InputError: as `smoothed`; for a language without texts, or with fewer texts in the second pass.
 
     >>> texts = {"en": [f"text {i}" for i in range(90)], "is": [f"texti {i}" for i in range(10)]}
     >>> [sum(language == name for language, _ in sampled(texts, exponent=0)) for name in texts]
@@ -165,7 +166,7 @@ def sampled(
             )
     counts = {name: sum(1 for _ in _opened(each)) for name, each in texts.items()}
     wanted = _apportioned(smoothed(counts, exponent), sum(counts.values()) if size is None else size)
-    return _drawn(texts, counts, wanted, seed)
+    return _sampled(texts, counts, wanted, seed)
 
 
 def _opened(texts: Texts) -> Iterable[str]:
@@ -173,7 +174,7 @@ def _opened(texts: Texts) -> Iterable[str]:
 
 
 def _apportioned(shares: Mapping[str, float], size: int) -> dict[str, int]:
-    """Whole numbers that come to `size`, next to these shares of it: what is left over goes to the largest remainders."""
+    """Whole numbers with the sum `size`, proportional to these shares, by the largest remainder method."""
     if size < 1:
         raise InputError(f"size is {size}; give at least 1")
     exact = {name: share * size for name, share in shares.items()}
@@ -184,7 +185,7 @@ def _apportioned(shares: Mapping[str, float], size: int) -> dict[str, int]:
     return found
 
 
-def _drawn(
+def _sampled(
     texts: Mapping[str, Texts], counts: Mapping[str, int], wanted: Mapping[str, int], seed: int
 ) -> Iterator[tuple[str, str]]:
     for name, each in texts.items():
@@ -193,14 +194,14 @@ def _drawn(
         number = -1
         for number, text in enumerate(_opened(each)):
             if number == counts[name]:
-                break  # a file that grew in between
-            # Of the texts that are left the remainder is sampled exactly, without knowing any of them beforehand.
-            drawn = generator.random() * (counts[name] - number) < remainder
-            remainder -= drawn
-            for _ in range(times + drawn):
+                break  # the file grew between the passes
+            # Selection sampling: exactly `remainder` of the remaining texts are chosen, all subsets equally probable.
+            chosen = generator.random() * (counts[name] - number) < remainder
+            remainder -= chosen
+            for _ in range(times + chosen):
                 yield name, text
         if number + 1 < counts[name]:
             raise InputError(
-                f"the texts of {name!r} were {counts[name]} at first and {number + 1} the second time; do not change them "
+                f"the texts of {name!r} were {counts[name]} in the first pass and {number + 1} in the second; do not change them "
                 "while they are read, and give a function that opens them again"
             )

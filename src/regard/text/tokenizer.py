@@ -26,7 +26,7 @@ from regard.text.files import (
     TOKENIZER_FILE,
     check_basic,
     check_layout,
-    cleaning_beside,
+    cleaning_of_config,
     overruled,
     special_names,
     text_of,
@@ -81,11 +81,11 @@ class Tokenizer(Vocabulary):
         `roberta` is the same with RoBERTa's special tokens: `<s>`, `<pad>`, `</s>` and `<unk>` have the ids 0 to 3, `<mask>` the
         last; between two texts there is `</s></s>`.
 
-        `spelling` is ELMo's: the bytes of each word, with a mark before them; words are separated by white space. It is not
+        `spelling` is ELMo's: the bytes of each word, with a space before them; words are separated by white space. It is not
         trained, the texts are not read, and its size is always 259.
 
-        `performance` and `grid` are events of music, written as words (`regard.text.events`). They are not trained either, and
-        their sizes are always 391 and 132.
+        `performance` and `grid` are event tokens of music (`regard.text.events`). They are not trained either; their sizes are
+        always 391 and 132.
 
         All other kinds have Marian's special tokens: `</s>` and `<unk>` have the ids 0 and 1, `<pad>` has the last id and also
         starts a target. The text is normalised to Unicode's composed form (NFC), and to lower case with `lowercase`. Apart from
@@ -108,7 +108,7 @@ class Tokenizer(Vocabulary):
                 `roberta`.
 
         Raises:
-            InputError: no text, unknown kind, a `size` that cannot hold the alphabet, an extra token of another form, or
+            InputError: no text, unknown kind, a `size` that is too small for the alphabet, an extra token of another form, or
                 sentinels for a kind that has none.
 
         >>> Tokenizer.train(["aab", "ab"], kind="character", size=10).encode("ab?")
@@ -137,7 +137,7 @@ class Tokenizer(Vocabulary):
         used, as by the programs that wrote it.
 
         Raises:
-            InputError: the file is missing, cut short or not a tokenizer, or the tokenizer has no vocabulary,
+            InputError: the file is missing, truncated or not a tokenizer, or the tokenizer has no vocabulary,
                 padding token or end token.
         """
         file = Path(path)
@@ -155,7 +155,7 @@ class Tokenizer(Vocabulary):
         if file.suffix == ".txt":
             pieces = bert.read_vocabulary(file)
             check_basic(file)
-            cleaning = cleaning_beside(file)
+            cleaning = cleaning_of_config(file)
             return cls.from_vocabulary(
                 pieces,
                 lowercase=cleaning.lowercase,
@@ -164,12 +164,12 @@ class Tokenizer(Vocabulary):
             )
         text = text_of(file)
         tokenizer = cls.from_json(text, name=str(file), names=special_names(file))
-        believed = text
+        corrected = text
         if tokenizer.kind == "bert":
-            believed = overruled(text, cleaning_beside(file))
+            corrected = overruled(text, cleaning_of_config(file))
         if tokenizer.kind == "roberta":
-            believed = with_prefix_space(text, file)
-        return tokenizer if believed is text else cls.from_json(believed, name=str(file), names=special_names(file))
+            corrected = with_prefix_space(text, file)
+        return tokenizer if corrected is text else cls.from_json(corrected, name=str(file), names=special_names(file))
 
     @classmethod
     def from_vocabulary(
@@ -226,7 +226,7 @@ class Tokenizer(Vocabulary):
             guarded(lambda: tokenizer._adopt(text, names), "the tokenizers library failed on it")
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
-        except Exception as error:  # the library raises bare Exception for every fault in a file
+        except Exception as error:  # the library raises a bare Exception for any fault in a file
             raise InputError(f"{name}: is not a usable tokenizer ({error}); save or copy it again") from None
         return tokenizer
 
@@ -250,11 +250,11 @@ class Tokenizer(Vocabulary):
             index = backend.token_to_id(token)
             if index is None or index < self.size:
                 raise InputError(
-                    f"the tokenizer cannot be given {token}: its id would be {index}, which a piece of the vocabulary has; "
-                    "take another tokenizer"
+                    f"the tokenizer cannot be given {token}: its id would be {index}, which another piece of the vocabulary has; "
+                    "use another tokenizer"
                 )
         start, separator, end = ((token, backend.token_to_id(token)) for token in INPUT_TOKENS)
-        # Other programs read texts between them by this.
+        # Other programs add these tokens around texts by this post-processor.
         backend.post_processor = tokenizers.processors.TemplateProcessing(
             single=f"{start[0]} $A {end[0]}",
             pair=f"{start[0]} $A {separator[0]} $B:1 {end[0]}:1",
@@ -282,13 +282,13 @@ class Tokenizer(Vocabulary):
         kept = {token for token, index in ids.items() if index < size}
         if any(ids[token] not in self._roles.special for token in ids.keys() - kept):
             raise InputError(
-                f"has {self.size} tokens where config.json's vocab_size is {size}; tokenizer and model must come from the same "
+                f"has {self.size} tokens, and config.json's vocab_size is {size}; tokenizer and model must come from the same "
                 "folder"
             )
         vocabulary = layout["model"]["vocab"]
         if isinstance(vocabulary, dict):
             layout["model"]["vocab"] = {token: index for token, index in vocabulary.items() if token in kept}
-        else:  # of a unigram model, whose ids are places
+        else:  # a unigram model, whose ids are indices
             layout["model"]["vocab"] = vocabulary[:size]
         layout["added_tokens"] = [each for each in layout["added_tokens"] if each["id"] < size]
         names = {role: token for role, token in self._names.items() if token in kept}
@@ -320,7 +320,7 @@ class Tokenizer(Vocabulary):
         """The token ids of `text`, without start or end.
 
         Raises:
-            InputError: the string is not text (it holds half of a surrogate pair).
+            InputError: the string is not valid Unicode (it has an unpaired surrogate).
         """
         return self.encode_batch([text])[0]
 
@@ -504,7 +504,7 @@ class Tokenizer(Vocabulary):
         self, group: Sequence[Part], encode: Callable[..., list[tokenizers.Encoding]]
     ) -> list[tokenizers.Encoding]:
         if len(group) == 1:
-            # Without the library's threads, of which a process that forks later would be warned.
+            # Avoid the library's threads, which would cause a warning if the process forks later.
             return [self._backend.encode(group[0].text, add_special_tokens=False)]
         return encode([part.text for part in group], add_special_tokens=False)
 
@@ -534,7 +534,7 @@ def _made_of(texts: Sequence[str], make: Callable[[], T]) -> T:
         raise
     except (TypeError, UnicodeEncodeError):
         raise _fault(texts) from None
-    except Exception as error:  # the library raises bare Exception for whatever in the file does not fit the text
+    except Exception as error:  # the library raises a bare Exception for any fault in the tokenizer
         raise InputError(f"the tokenizer fails on a text ({error}); save or copy it again") from None
 
 
@@ -555,7 +555,7 @@ LONGEST = 1 << 14
 AT_ONCE = 1 << 20
 """The number of characters in one call of the library."""
 
-# BERT's tokenizer splits before each of these whatever stands around it, and composes none with what is before.
+# BERT's tokenizer always splits before these characters, and never composes them with the preceding character.
 _BREAK = re.compile(r"[\t\n\r !-/:-@\[-`{-~]")
 
 
@@ -616,7 +616,7 @@ def spans_of(encoding: tokenizers.Encoding, text: str, *, prepends: bool) -> lis
     spans: list[Span] = []
     for index, (start, end) in enumerate(offsets):
         following = offsets[index + 1][0] if index + 1 < len(offsets) else len(text)
-        # A character composed into the one before it (e + U+0301) is in no token by the library's count.
+        # The library's offsets leave out a character that is composed with the one before it (e + U+0301).
         while start < end < following and not text[end].isspace():
             end += 1
         spans.append((start, end))
@@ -673,7 +673,7 @@ class CutTexts(UserWarning):
         self.count, self.total, self.maximum = count, total, maximum
         of = "the text is" if count == total == 1 else f"{count:,} of {total:,} texts {'is' if count == 1 else 'are'}"
         super().__init__(
-            f"{of} longer than the {maximum:,} tokens that the model reads; what was cut off did not count in the answer"
+            f"{of} longer than the {maximum:,} tokens that the model reads; what was cut off is not part of the answer"
         )
 
 
@@ -718,9 +718,9 @@ def warn_of_unknown(tokenizer: Tokenizer, texts: Sequence[str], encoded: Sequenc
     named = ", ".join(map(_shown, list(found)[:SHOWN])) + (
         f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     )
-    texts_hold = "1 text holds" if count == 1 else f"{count:,} texts hold"
+    texts_have = "1 text has" if count == 1 else f"{count:,} texts have"
     warnings.warn(
-        f"{texts_hold} what the tokenizer does not know, and the model reads it as unknown: {named}",
+        f"{texts_have} characters or words that the tokenizer does not know, which the model reads as unknown: {named}",
         UnknownCharacters,
         stacklevel=3,
     )

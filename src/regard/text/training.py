@@ -36,10 +36,10 @@ SENTINEL = "<extra_id_{}>"
 """The name of T5's sentinels, numbered from 0 in the order of their use."""
 SENTINEL_FIRST_TOKENS = ("<pad>", "</s>", "<unk>")
 """T5's layout, for sentinels: padding, which also starts a target, comes first, and the sentinels have the last ids."""
-SPACE = "▁"  # U+2581 stands for a space inside a token
+SPACE = "▁"  # U+2581, which represents a space inside a token
 CHARACTER_PATTERN = r"[\s\S]"
 
-# A longer run without a space is cut here: training and encoding cost the square of a piece's length.
+# Longer sequences without a space are split, because the cost of training and encoding is quadratic in this length.
 _LONGEST_PIECE = 100
 
 
@@ -55,7 +55,7 @@ def train_backend(
     """A trained `tokenizers.Tokenizer` with at most `size` tokens; see `Tokenizer.train` for the kinds.
 
     Raises:
-        InputError: unknown kind, no text, a `size` that cannot hold the alphabet, an extra token that text could spell,
+        InputError: unknown kind, no text, a `size` that is too small for the alphabet, an extra token that could occur in text,
             sentinels for a kind that has none.
 
     >>> train_backend(["to be or not to be"], kind="word", size=20, lowercase=False).get_vocab_size()
@@ -68,15 +68,15 @@ def train_backend(
     if kind in events.EVENTS:
         return _events(kind, lowercase, extra_tokens, sentinels)
     bert = kind == "bert"
-    counted_down = _sentinels(sentinels, kind)
+    sentinel_tokens = _sentinels(sentinels, kind)
     others = ["<s>"] if bert else ["<s>", ROBERTA_MASK] if kind == "roberta" else []
-    _check_extra(extra_tokens, (*SPECIAL_TOKENS, *counted_down, *others))
+    _check_extra(extra_tokens, (*SPECIAL_TOKENS, *sentinel_tokens, *others))
     if kind == "roberta":
         return _train_roberta(checked(texts), size, lowercase, extra_tokens)
     if kind == "byte_bpe":
         return _train_bytes(checked(texts), size, lowercase, extra_tokens)
     first = SENTINEL_FIRST_TOKENS if sentinels else FIRST_TOKENS
-    added = (*extra_tokens, *(counted_down or [LAST_TOKEN]))
+    added = (*extra_tokens, *(sentinel_tokens or [LAST_TOKEN]))
     smallest = len(SPECIAL) + len(extra_tokens) + 2 if bert else len(first) + len(added) + 1
     if size < smallest:
         raise InputError(f"tokenizer size {size} is too small: give at least {smallest}, special tokens included")
@@ -101,7 +101,7 @@ def train_backend(
         raise _too_small(kind, size, needed) from None
     if needed > size:
         raise _too_small(kind, size, needed)
-    # Kept out of the model's own vocabulary, so no text spells them; they take the ids after it, in this order.
+    # Not part of the model's own vocabulary, so they are never found in a text; they get the ids after it, in this order.
     trained.add_special_tokens(list(added))
     trained.post_processor = processors.TemplateProcessing(
         single="$A </s>", pair="$A $B </s>", special_tokens=[("</s>", trained.token_to_id("</s>"))]
@@ -147,33 +147,31 @@ def _check_extra(extra_tokens: Sequence[str], taken: Sequence[str]) -> None:
         if not isinstance(token, str) or not re.fullmatch(r"<[^<>\s]+>", token):
             raise InputError(f"the extra token {token!r} is not of the form <name>; write it like '<2de>'")
         if token in seen:
-            raise InputError(f"the extra token {token!r} is there already; name each once, and none of {tuple(taken)}")
+            raise InputError(f"the extra token {token!r} exists already; give each once, and none of {tuple(taken)}")
         seen.add(token)
 
 
 def _sentinels(count: int, kind: str) -> list[str]:
-    """The tokens, in the order of their ids: the first to be used comes last."""
+    """The sentinels in the order of their ids, which is the reverse order of use."""
     if count < 0:
-        raise InputError(f"sentinels is {count}; give 0 for none, or how many there are to be (T5 has 100)")
+        raise InputError(f"sentinels is {count}; give 0 for none, or a positive number (T5 has 100)")
     if count and kind in ("bert", "byte_bpe", "roberta"):
-        raise InputError(
-            f"tokenizer kind {kind!r} has a layout of its own, without sentinels; choose unigram, as T5 has"
-        )
+        raise InputError(f"tokenizer kind {kind!r} has a fixed layout without sentinels; choose unigram, as in T5")
     return [SENTINEL.format(number) for number in reversed(range(count))]
 
 
 def _spelling(lowercase: bool, extra_tokens: Sequence[str], sentinels: int) -> tokenizers.Tokenizer:
-    """Nothing to be learned, and nothing to be added: the model knows its 259 ids."""
+    """ELMo's tokenizer, which has a fixed vocabulary of 259 ids."""
     if extra_tokens or sentinels:
-        raise InputError("tokenizer kind 'spelling' has the tokens of ELMo alone; leave extra tokens and sentinels out")
+        raise InputError("tokenizer kind 'spelling' has only ELMo's tokens; leave extra tokens and sentinels out")
     return spelling_backend(lowercase=lowercase)
 
 
 def _events(kind: str, lowercase: bool, extra_tokens: Sequence[str], sentinels: int) -> tokenizers.Tokenizer:
-    """Nothing to be learned, and nothing to be added: the words of music are given."""
+    """A tokenizer of event tokens of music, which has a fixed vocabulary."""
     if lowercase or extra_tokens or sentinels:
         raise InputError(
-            f"tokenizer kind {kind!r} has the words of music alone; leave lowercase, extra tokens and sentinels out"
+            f"tokenizer kind {kind!r} has only event tokens of music; leave lowercase, extra tokens and sentinels out"
         )
     return events.backend(kind)
 
@@ -181,11 +179,11 @@ def _events(kind: str, lowercase: bool, extra_tokens: Sequence[str], sentinels: 
 def _too_small(kind: str, size: int, needed: int) -> InputError:
     return InputError(
         f"tokenizer size {size} is too small for kind {kind!r}: the text's characters and the special tokens "
-        f"alone take {needed}; give at least that, or choose kind 'character', which keeps the frequent ones"
+        f"alone take {needed}; give at least that, or choose kind 'character', which keeps only frequent characters"
     )
 
 
-# --- the kinds besides BERT's -----------------------------------------------------------------------------
+# --- all kinds except BERT's ------------------------------------------------------------------------------
 
 
 def _train_bpe(texts: Iterator[str], size: int, lowercase: bool, first: Sequence[str]) -> tokenizers.Tokenizer:
@@ -196,9 +194,9 @@ def _train_bpe(texts: Iterator[str], size: int, lowercase: bool, first: Sequence
 
 
 def _train_bytes(texts: Iterator[str], size: int, lowercase: bool, extra_tokens: Sequence[str]) -> tokenizers.Tokenizer:
-    """GPT-2's layout: the bytes first, what was learned of them, then extra tokens, and its one special token last."""
+    """GPT-2's layout: the bytes, the learned pieces, extra tokens, and the one special token last."""
     if lowercase:
-        raise InputError("tokenizer kind 'byte_bpe' keeps every byte, capitals among them; leave lowercase out")
+        raise InputError("tokenizer kind 'byte_bpe' keeps every byte, so it cannot lower case; leave lowercase out")
     added = [*extra_tokens, END_OF_TEXT]
     if size < BYTES + len(added):
         raise _too_small("byte_bpe", size, BYTES + len(added))
@@ -210,9 +208,9 @@ def _train_bytes(texts: Iterator[str], size: int, lowercase: bool, extra_tokens:
 def _train_roberta(
     texts: Iterator[str], size: int, lowercase: bool, extra_tokens: Sequence[str]
 ) -> tokenizers.Tokenizer:
-    """RoBERTa's layout: four special tokens, the bytes, what was learned of them, extra tokens, and the mask last."""
+    """RoBERTa's layout: four special tokens, the bytes, the learned pieces, extra tokens, and the mask last."""
     if lowercase:
-        raise InputError("tokenizer kind 'roberta' keeps every byte, capitals among them; leave lowercase out")
+        raise InputError("tokenizer kind 'roberta' keeps every byte, so it cannot lower case; leave lowercase out")
     least = len(ROBERTA_FIRST) + BYTES + len(extra_tokens) + 1
     if size < least:
         raise _too_small("roberta", size, least)
@@ -229,10 +227,9 @@ def _train_word(texts: Iterator[str], size: int, lowercase: bool, first: Sequenc
 
 
 def _train_wordpiece(texts: Iterator[str], size: int, lowercase: bool, first: Sequence[str]) -> tokenizers.Tokenizer:
-    # The library numbers the "##x" characters in the order of a randomly seeded hash table, and that order
-    # decides ties. Handing them over as special tokens numbers them beforehand: the same text gives the same
-    # vocabulary, and every character is known inside a word too. They must be known before training starts,
-    # so the text is passed over twice.
+    # The library numbers the "##x" characters in the order of a randomly seeded hash table, and ties are broken by that order.
+    # Passing them as special tokens fixes their numbers: the same text gives the same vocabulary, and every character is known
+    # inside words too. They must be known before training starts, so the text is read twice.
     draft = _marked(models.WordPiece(unk_token=UNKNOWN), lowercase=lowercase, split_han=True)
     normalise = draft.normalizer.normalize_str
     with spool() as kept:
@@ -272,10 +269,10 @@ def _train_unigram(texts: Iterator[str], size: int, lowercase: bool, first: Sequ
     try:
         learn(draft, watched(), trainer)
     except Exception as error:
-        if type(error) is not Exception:  # a bare one is how the library says that the size is too small
+        if type(error) is not Exception:  # the library raises a bare Exception if the size is too small
             raise
         failure = error
-    # Every character and one piece more: with less the library fails, or loses sight of the size.
+    # All characters and one piece more: with less the library fails, or exceeds the size.
     needed = len(characters) + 1 + len(first)
     if needed > size:
         raise TooSmall(needed)
@@ -289,11 +286,10 @@ def _train_unigram(texts: Iterator[str], size: int, lowercase: bool, first: Sequ
 
 
 def _settled(scores: dict[str, float], first: Sequence[str]) -> list[tuple[str, float]]:
-    """The pieces in an order, and with scores, that the same text always gives.
+    """The pieces with deterministic order and scores.
 
-    The library gives the characters it must keep, but did not find useful, the lowest score of all, the next
-    one 0.0001 more and so on, in the order of a randomly seeded hash table. Here they share the lowest.
-    Rounding removes what the order of summation leaves in the last digits.
+    The library gives required but useless characters the lowest score, the next one 0.0001 more and so on, in the order of a
+    randomly seeded hash table. Here they all get the lowest score. Rounding removes differences from the order of summation.
     """
     pieces = {piece: score for piece, score in scores.items() if piece not in first}
     characters = [piece for piece in pieces if len(piece) == 1]
@@ -338,10 +334,9 @@ def _normaliser(*, lowercase: bool, marked: bool) -> normalizers.Sequence:
 def _marked(
     model: models.Model, *, lowercase: bool, split_han: bool, continuation: str | None = None
 ) -> tokenizers.Tokenizer:
-    """A tokenizer whose tokens carry the space before them, so that decoding gives it back exactly.
+    """A tokenizer whose tokens include the space before them, so that decoding restores it exactly.
 
-    Every mark of punctuation, symbol, line break and tab is alone; with `split_han`, every Chinese
-    character does too.
+    Every punctuation mark, symbol, line break and tab is a separate token; with `split_han`, every Chinese character too.
     """
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.normalizer = _normaliser(lowercase=lowercase, marked=True)

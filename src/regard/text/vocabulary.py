@@ -44,11 +44,11 @@ class Vocabulary:
         layout = json.loads(text)
         self._backend = backend
         self._roles = Roles.of(backend, names)
-        # Kept where the vocabulary does not say it by itself: the tokenizer is then saved with them.
+        # Kept only if the roles do not follow from the vocabulary; the tokenizer is then saved with them.
         self._names = dict(names) if names and _unnamed(backend) != self._roles else {}
         self._kind = kind_of(layout)
         self._prepends = prepends(layout)
-        # An added token that is no special one may have spaces in it, and must be met whole.
+        # An added token that is not special may contain spaces, and a text must not be split inside it.
         added = backend.get_added_tokens_decoder()
         whole = any(not token.special for token in added.values())
         self._cuts = self._kind in CLEANED and not whole
@@ -175,7 +175,7 @@ class Vocabulary:
         index = self._backend.token_to_id(token)
         if index is None or index not in self._roles.special:
             known = ", ".join(self.tokens(sorted(self._roles.special)))
-            raise InputError(f"{token!r} is no special token of this tokenizer; it has {known}")
+            raise InputError(f"{token!r} is not a special token of this tokenizer; it has {known}")
         return index
 
     def find(self, token: str) -> int | None:
@@ -229,7 +229,7 @@ class Vocabulary:
 
     @cached_property
     def _word_table(self) -> tuple[np.ndarray, np.ndarray]:
-        """(V,) twice: whether a piece can continue a word, and whether a piece can continue its."""
+        """Two (V,) bool arrays: whether a piece can continue a word, and whether it can be continued."""
         return spelling_word_table() if self._kind == "spelling" else word_table(self._backend, self._roles)
 
     def _token(self, index: int) -> str:
@@ -242,7 +242,7 @@ class Vocabulary:
         return token
 
 
-# Roles: which tokens of a tokenizer file, whoever wrote it, play which part, and which kind it is.
+# Roles: the roles of special tokens in tokenizer files from any program, and the kinds of tokenizers.
 
 Kind = Literal[
     "bpe",
@@ -258,7 +258,7 @@ Kind = Literal[
     "grid",
 ]
 
-# What each family calls its special tokens, most specific first. GPT's one token plays every part.
+# The names of special tokens in different families, most specific first. GPT's single special token has all roles.
 PADDING_TOKENS = ("<pad>", "[PAD]", "<|endoftext|>")
 START_TOKENS = ("<s>", "[CLS]", "<bos>", "<|endoftext|>")
 END_TOKENS = ("</s>", "[SEP]", "<eos>", "<|endoftext|>")
@@ -313,7 +313,7 @@ class Roles:
         added = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
         between = {token: vocabulary[token] for token in INPUT_TOKENS if vocabulary.get(token) in added}
         unknown = _first(UNKNOWN_TOKENS, vocabulary)
-        # GPT's vocabulary has no special token but this one, which then plays every part.
+        # GPT's vocabulary has only this special token, which then has all roles.
         alone = unknown if getattr(backend.model, "end_of_word_suffix", None) else None
         named = {role: vocabulary[token] for role, token in names.items() if token in vocabulary}
         end = between.get(EXTRACT, named.get("end", _first(END_TOKENS, vocabulary, alone)))
@@ -391,7 +391,7 @@ def word_table(backend: tokenizers.Tokenizer, roles: Roles) -> tuple[np.ndarray,
         roles: with the special tokens, which are not part of words.
     """
     prefix = getattr(backend.model, "continuing_subword_prefix", None)
-    # Letters by which byte-level vocabularies write a space and its kind.
+    # The letters that represent white space in byte-level vocabularies.
     spaces = "ĠĊĉč" if isinstance(backend.decoder, decoders.ByteLevel) else ""
     going_on, open_ended = np.zeros(roles.size, dtype=bool), np.zeros(roles.size, dtype=bool)
     for piece, index in backend.get_vocab(with_added_tokens=True).items():

@@ -1,4 +1,4 @@
-"""Words in a list, the commonest first: what a language model of whole words tells."""
+"""Lists of words by falling frequency, the output vocabulary of language models on whole words."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ FILE_NAME = "words.txt"
 
 START, END, UNKNOWN = "<S>", "</S>", "<UNK>"
 SPECIAL = (START, END, UNKNOWN)
-"""What is first in every list, as in that of ELMo's authors: what begins and ends a text, and what is not listed."""
+"""The first entries of every list, as in ELMo's code: the start and the end of a text, and unknown words."""
 
 
 @dataclass(frozen=True, slots=True)
 class WordList:
-    """Words and their numbers.
+    """A vocabulary of whole words.
 
     Arguments:
-        words: `SPECIAL`, then all others, the commonest first.
+        words: `SPECIAL`, then the other words by falling frequency.
 
     Raises:
-        InputError: for a list that begins otherwise, or has a word twice.
+        InputError: if the list does not begin with `SPECIAL`, or has a word twice.
 
     >>> words = WordList.counted([["the", "dog"], ["the", "end"]], size=5)
     >>> words.words, words.numbers(["the", "cat"])
@@ -39,7 +39,7 @@ class WordList:
 
     def __post_init__(self) -> None:
         if self.words[: len(SPECIAL)] != SPECIAL:
-            raise InputError(f"a list of words begins with {', '.join(SPECIAL)}, and this one with {self.words[:3]}")
+            raise InputError(f"a list of words must begin with {', '.join(SPECIAL)}, and this one begins with {self.words[:3]}")
         places = {word: number for number, word in enumerate(self.words)}
         if len(places) < len(self.words):
             twice = next(word for number, word in enumerate(self.words) if places[word] != number)
@@ -48,18 +48,18 @@ class WordList:
 
     @classmethod
     def counted(cls, texts: Iterable[Sequence[str]], *, size: int) -> WordList:
-        """The commonest words of some texts; of words as common as each other the one that is met first.
+        """The most frequent words of texts; in a tie, words that occur earlier come first.
 
         Arguments:
-            texts: the words of each.
-            size: the longest the list may be, the special ones included.
+            texts: the words of each text.
+            size: the largest number of entries, with the special ones.
 
         Raises:
-            InputError: for a size that holds no word, and where there is none.
+            InputError: if the size leaves no room for words, or the texts have no words.
         """
         if size <= len(SPECIAL):
             raise InputError(
-                f"a list of {size} words has room for none besides {', '.join(SPECIAL)}; give {len(SPECIAL) + 1} or more"
+                f"size is {size}, which leaves no room for words besides {', '.join(SPECIAL)}; give {len(SPECIAL) + 1} or more"
             )
         counts: Counter[str] = Counter()
         for words in texts:
@@ -72,10 +72,10 @@ class WordList:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> WordList:
-        """The list in a file, or in a folder's words.txt: a word in each line.
+        """Load a list from a file, or from words.txt in a folder, with one word per line.
 
         Raises:
-            InputError: for a file that is missing or holds no such list.
+            InputError: if the file is missing, or is not such a list.
         """
         file = Path(path) / FILE_NAME if Path(path).is_dir() else Path(path)
         lines = read_text(file, "give a list of words, or a folder with a words.txt").split("\n")
@@ -89,7 +89,7 @@ class WordList:
         replace_file(Path(folder) / FILE_NAME, "".join(f"{word}\n" for word in self.words))
 
     def numbers(self, words: Iterable[str]) -> list[int]:
-        """The number of each word; of one that is not listed that of `<UNK>`."""
+        """The id of each word; that of `<UNK>` for unknown words."""
         return [self.places.get(word, SPECIAL.index(UNKNOWN)) for word in words]
 
     def __len__(self) -> int:

@@ -118,7 +118,7 @@ def test_a_model_goes_on_with_a_piece(motifs):
 
 
 def test_wrong_events_and_models_of_texts_are_told(motifs, tmp_path):
-    with pytest.raises(InputError, match="'H4' is no note"):
+    with pytest.raises(InputError, match="'H4' is not a note"):
         compose(motifs, ["C4", "H4"])
     words = {**recipe({}, kind="word"), "tokenizer": {"kind": "word", "size": 20}}
     texts = regard.train(words, output=tmp_path / "texts", data=["a b c d", "b c d a"] * 5).load()
