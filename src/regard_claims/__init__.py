@@ -1,7 +1,8 @@
-"""The catalogue of the papers' claims: one folder a claim, run and judged by `regard.claims`.
+"""The catalogue of claims from papers: one folder for each claim. `regard.claims` runs and judges them.
 
-A folder is called like its claim, with `_` for `-`. It holds `claim.yaml` and, where no model is trained by a recipe, the module
-of its experiment, which claims of other folders may name too. What several experiments share is in `regard_claims.shared`.
+A folder has the claim's name with `_` for `-`. It contains `claim.yaml` and, if the claim is not tested by training a recipe, the
+module of its experiment; claims in other folders may use the same experiment. Functions shared by several experiments are in
+`regard_claims.shared`.
 
-Nothing is imported here: a list of the claims is read from their YAML, and an experiment is imported when its claim is run.
+Nothing is imported here: the list of claims is read from the YAML files, and an experiment is imported when its claim is run.
 """

@@ -1,4 +1,4 @@
-"""What several experiments share: checks of their settings, a model trained on examples in memory, and files of data."""
+"""Functions shared by several experiments: checks of settings, training on examples in memory, and finding data files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from regard.word_embeddings.training import Corpus
 from regard.word_embeddings.training.corpus import Tokenisation
 
 NEVER = 1_000_000_000
-"""Updates after which nothing is done: later than the last."""
+"""An interval in updates that is longer than any training, so that the event never happens."""
 
 SETTINGS: Mapping[str, Any] = {
     "schedule": "cosine",
@@ -30,7 +30,7 @@ SETTINGS: Mapping[str, Any] = {
     "evaluate_every": NEVER,
     "save_every": NEVER,
 }
-"""Of the `training` section, where an experiment does not say otherwise."""
+"""The defaults of the `training` section; an experiment can override them."""
 
 
 def check_counts(experiment: Any, *names: str) -> None:
@@ -45,7 +45,7 @@ def check_counts(experiment: Any, *names: str) -> None:
 
 
 def check_examples(experiment: Any, name: str = "size") -> None:
-    """Refuse fewer than 200 examples, of which `trained` holds out the last hundredth.
+    """Refuse a number of examples below 200, because `trained` holds out the last hundredth.
 
     Raises:
         InputError: naming the setting and its value.
@@ -55,7 +55,7 @@ def check_examples(experiment: Any, name: str = "size") -> None:
 
 
 def learning(experiment: Any, batch_tokens: int) -> dict[str, Any]:
-    """How long and how fast an experiment learns, as a part of `training`: its `steps` or `epochs`, and its learning rate."""
+    """The keys of the `training` section for an experiment: its `steps` or `epochs`, its learning rate, and `batch_tokens`."""
     length = "steps" if hasattr(experiment, "steps") else "epochs"
     return {
         length: getattr(experiment, length),
@@ -65,7 +65,7 @@ def learning(experiment: Any, batch_tokens: int) -> dict[str, Any]:
 
 
 def decoder(experiment: Any, *, positions: str, feedforward_width: int) -> dict[str, Any]:
-    """The `model` section of a small decoder without dropout: the experiment has its width, heads, layers and length."""
+    """The `model` section of a decoder without dropout, with the experiment's `width`, `heads`, `layers` and `length`."""
     return {
         "name": "decoder",
         "positions": positions,
@@ -79,7 +79,7 @@ def decoder(experiment: Any, *, positions: str, feedforward_width: int) -> dict[
 
 
 def accuracy(predicted: Sequence[Any], labels: Sequence[str]) -> float:
-    """The share of predictions, each with a `label`, that are right, in per cent."""
+    """The share of right predictions in per cent; each prediction has an attribute `label`."""
     return 100 * sum(one.label == label for one, label in zip(predicted, labels, strict=True)) / len(labels)
 
 
@@ -94,15 +94,16 @@ def trained(
     data: Mapping[str, Any] | None = None,
     tokenizer: Mapping[str, Any] | None = None,
 ) -> Iterator[Path]:
-    """The folder of a model trained once through a recipe; inside the block it is there.
+    """Train a model with a recipe; a context manager that gives the run's folder and deletes it at the end of the block.
 
     Arguments:
-        task: as in a recipe.
-        model: the `model` section.
-        examples: to learn from; the last hundredth is held out.
-        seed: of everything random.
-        training: of that section what is not as below: learning rate, steps, batches.
-        data, tokenizer: those sections, the latter of tasks of texts.
+        task: the recipe's task.
+        model: the recipe's `model` section.
+        examples: the training examples. The last hundredth, at least 2, is held out for validation.
+        seed: the seed of the recipe.
+        training: keys of the `training` section that override `SETTINGS`, such as the learning rate, steps and batch size.
+        data: the recipe's `data` section.
+        tokenizer: keys of the `tokenizer` section that override a word vocabulary of 1,000; unused by tasks without a tokenizer.
     """
     held_out = max(2, len(examples) // 100)
     recipe: dict[str, Any] = {
@@ -131,15 +132,16 @@ def language_model(
     seed: int,
     training: Mapping[str, Any],
 ) -> Iterator[tuple[LanguageModel, TokenStore]]:
-    """A language model trained on a text, and the tokens of text that was held out, as one stream of stretches.
+    """Train a language model on a text; a context manager that gives the model and the tokens of the validation text.
 
     Arguments:
-        model: the `model` section.
-        path: a file of text, or a folder with train.txt and valid.txt; builtin data where None.
-        data: that part of the `data` section that names the builtin data.
-        tokenizer: the section.
-        length: of the stretches that are learned.
-        seed, training: as for `trained`.
+        model: the recipe's `model` section.
+        path: a text file, or a folder with train.txt and valid.txt. None: builtin data.
+        data: the keys of the `data` section that name the builtin data; unused with `path`.
+        tokenizer: the recipe's `tokenizer` section.
+        length: the length of the training sequences, in tokens.
+        seed: the seed of the recipe.
+        training: keys of the `training` section that override `SETTINGS`.
     """
     if path is not None:
         found = files_of(path, OwnData(says="text", texts=True), Path())
@@ -161,10 +163,14 @@ def language_model(
 
 
 def training_text(path: str | None, tokenisation: Tokenisation) -> Corpus:
-    """The training text of a folder, `train.txt`, perhaps gzip; what the WikiText sets have beside text is left out.
+    """The training text of a folder: `train.txt` or `train.txt.gz`. WikiText's headings and markers are removed.
+
+    Arguments:
+        path: the folder.
+        tokenisation: how the text is split into words.
 
     Raises:
-        InputError: where there is no folder or no such file.
+        InputError: if `path` is None or not a folder, or the folder has no training text.
     """
     if path is None:
         raise InputError("experiment.path is missing; name a folder with train.txt, perhaps gzip")
@@ -177,15 +183,16 @@ def training_text(path: str | None, tokenisation: Tokenisation) -> Corpus:
 
 
 def split_file(folder: Path, parts: Sequence[str], what: str, suffix: str) -> Path:
-    """The file of a split, one of whose parts between dots is one of `parts`: `eng.train`, `train.tsv`.
+    """The file of a split: a file with one of `parts` between the dots of its name, such as `eng.train` or `train.tsv`.
 
     Arguments:
-        parts: the first that a file has is taken.
-        what: is in the file, for messages.
-        suffix: of such a file, for messages.
+        folder: the folder to look in.
+        parts: the names of the split. A file that matches an earlier one takes precedence.
+        what: what the file contains, for the error message.
+        suffix: the usual extension of such a file, for the error message.
 
     Raises:
-        InputError: where there is none.
+        InputError: if there is no such file.
     """
     names = sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
     found = next((name for part in parts for name in names if part in name.split(".")), None)
@@ -198,6 +205,6 @@ def split_file(folder: Path, parts: Sequence[str], what: str, suffix: str) -> Pa
 
 
 def file_of(path: str | None, name: str) -> Path:
-    """A file or folder by its name in the folder, or by its own path."""
+    """`path`/`name` if it exists, else `name` as a path of its own."""
     inside = Path(path or "") / name
     return inside if inside.exists() else Path(name)

@@ -41,7 +41,7 @@ class ELMoConfig:
     """The sizes and the head of an ELMo. The defaults are those of the published model.
 
     Arguments:
-        projection: the width of each direction's output, and of x_k; the vectors of words are twice as wide.
+        projection: the width of each direction's output, and of x_k; the word embeddings of the mixture are twice as wide.
         cells: the number of cells of each LSTM.
         layers: L, the number of LSTM layers in each direction.
         residual: whether a layer's input is added to its output, from the second layer on.

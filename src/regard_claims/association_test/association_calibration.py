@@ -1,4 +1,4 @@
-"""The association test on drawn vectors: its p-values where nothing is there, and its effect where something was planted."""
+"""The association test (WEAT) on random vectors: its p-values without an association, and its effect sizes with a planted one."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ SETS = "xyab"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AssociationCalibration:
-    """Association tests of two sets of targets and two of attributes, drawn anew for each run.
+    """Association tests of two target sets X, Y and two attribute sets A, B of random vectors, sampled for each test.
 
-    A vector is normal noise and, times the strength, a direction that X and A have, Y and B having its opposite; at strength
-    1 the direction's part is as long as the noise.
+    A vector is normal noise plus the strength times a direction for X and A, or minus it for Y and B. At strength 1 the direction
+    is about as long as the noise.
 
     Arguments:
-        runs: tests of vectors in which nothing is planted.
-        planted_runs: tests at each strength, of whose effect sizes the mean is taken.
-        size: words in each set.
-        width: numbers in each vector.
-        ddof: of the effect size.
-        samples: partitions that are drawn where the p-value is sampled too.
+        runs: the number of tests without an association.
+        planted_runs: the number of tests at each strength; their mean effect size is measured.
+        size: the number of words in each set.
+        width: the number of dimensions of a vector.
+        ddof: 0 for the population standard deviation in the effect size, 1 for the sample standard deviation.
+        samples: the number of random partitions for the sampled p-value.
 
     Raises:
-        InputError: for numbers that are too small.
+        InputError: for a number out of range.
     """
 
     precision: ClassVar[str] = "no model is trained"
@@ -52,7 +52,7 @@ class AssociationCalibration:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The same for every arm."""
+        """The same measures for each arm."""
         return (
             "p of the Kolmogorov-Smirnov test",
             "mean |d| without association",
@@ -62,10 +62,10 @@ class AssociationCalibration:
         )
 
     def run(self, seed: int) -> dict[str, float]:
-        """Draw, test and count.
+        """Sample vectors, test them, and compute the measures.
 
         Raises:
-            InputError: where SciPy is missing.
+            InputError: if SciPy is not installed.
         """
         draw = np.random.Generator(np.random.Philox(key=[seed, 0x3EA7]))
         null = [(self._test(vectors), self._test(vectors, number)) for number, vectors in self._nulls(draw)]
@@ -99,7 +99,7 @@ class AssociationCalibration:
         return WordVectors(words=names, matrix=matrix.astype(np.float32))
 
     def _test(self, vectors: WordVectors, sampling: int | None = None) -> Association:
-        """All partitions counted, or some drawn with a seed."""
+        """The exact test over all partitions, or with the seed `sampling` a test over random ones."""
         x, y, a, b = (
             NamedWords(name=letter, words=tuple(f"{letter}{number}" for number in range(self.size))) for letter in SETS
         )
@@ -111,7 +111,7 @@ class AssociationCalibration:
 
 
 def _uniform(values: NDArray[np.float64]) -> float:
-    """The p-value of the Kolmogorov-Smirnov test that numbers are drawn evenly from 0 to 1."""
+    """The p-value of the Kolmogorov-Smirnov test against the uniform distribution from 0 to 1."""
     try:
         from scipy.stats import kstest
     except ImportError:

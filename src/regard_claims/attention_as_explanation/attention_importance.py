@@ -1,4 +1,4 @@
-"""Whether attention weights rank the words of a text as gradients do, and as leaving a word out does."""
+"""Do attention weights rank the words of a text in the order of gradients, and of leave-one-out effects?"""
 
 from __future__ import annotations
 
@@ -26,36 +26,39 @@ Floats = NDArray[np.float64]
 WORDS, SENTENCES = "words.attention", "sentences.attention"
 
 SIGNED, PLAIN, STRENGTHS = 40, 60, 4
-"""Words of either sign, words without, and how strong the former are: 1 to 4."""
+"""The number of words of each sign, the number of neutral words, and the largest strength of a signed word."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttentionImportance:
-    """A recurrent classifier whose attention is held against two other measures of words (Jain, Wallace 2019, section 4.1).
+    """The attention weights of a recurrent classifier against two other measures of word importance.
 
-    Of the word at place t of a test text, a_t its weight, y the probabilities of the classes:
+    After Jain and Wallace (2019, section 4.1).
+    With a_t the attention weight of the word at position t of a test text, and y the class probabilities:
 
-        g_t = | x_t dy / dx_t |, a held fixed                 gradient, of the log-probability of the predicted class
-        l_t = 1/2 sum_c | y_c(x without x_t) - y_c(x) |        leaving out
+        g_t = | x_t dy / dx_t |, a held fixed                  gradient times input of the predicted class's log-probability
+        l_t = 1/2 sum_c | y_c(x without x_t) - y_c(x) |        leave-one-out
 
-    and Kendall's tau (b) of a with g, of a with l, and of g with l, each the mean over texts; besides these the accuracy in per
-    cent, and the mean change of y where the weights of a text are exchanged among its words at random (section 4.2.1).
+    Measured are Kendall's tau-b of a with g, of a with l, and of g with l, each the mean over texts; the accuracy in per cent;
+    and the mean total variation distance of y after the weights of a text are randomly permuted among its words (section 4.2.1).
 
-    Where no path is given, texts of 10 to 20 words or pairs of words are sampled. Some words speak for one of two classes, 1 to 4
-    strong, `not` turns the next of these around, and the sum decides. The classifier is a hierarchical network (Yang et al.
-    2016), to which each of these texts is one sentence; of texts with several a word's weight is times that of its sentence.
+    Without `path`, texts of 10 to 20 parts are sampled. A signed word counts for one of two classes with a strength of 1 to 4,
+    the word `not` before it reverses its sign, and the sum of the signed strengths determines the class. The classifier is a
+    hierarchical attention network (Yang et al. 2016), and a sampled text is one sentence. In a text with several sentences the
+    weight of a word is its weight in the sentence times the sentence's weight.
 
     Arguments:
-        path: a file of labelled texts, of which a tenth is for the test; sampled texts where null.
-        gathering: `attention`, or `average`, whose weights are all alike: of it the accuracy alone is measured.
-        width: of each direction of the recurrent net, of the vectors of words and of the context vector.
-        size, test_size: sampled texts to learn from, and texts to measure on, at most.
-        steps: updates.
-        batch: texts in an update, about.
-        learning_rate: the peak, which falls to 0 along a cosine.
+        path: a file of labelled texts, a tenth of which is the test set. None: sampled texts.
+        gathering: `attention`, or `average`, which gives equal weights; then only the accuracy is measured.
+        width: the width of each direction of the recurrent network, of the word embeddings and of the context vector.
+        size: the number of sampled training texts.
+        test_size: the largest number of test texts.
+        steps: the number of updates.
+        batch: the approximate number of texts in an update.
+        learning_rate: the peak learning rate; it decreases to 0 along a cosine.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a size below its minimum.
     """
 
     precision: ClassVar[str] = "float32"
@@ -74,15 +77,15 @@ class AttentionImportance:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Per cent, three taus, and a probability."""
+        """The accuracy in per cent, three values of tau, and a total variation distance."""
         taus = ("attention and gradient", "attention and leaving out", "gradient and leaving out")
         return ("accuracy", *taus, "change by exchange")
 
     def run(self, seed: int) -> dict[str, float]:
-        """Train the classifier, and measure it.
+        """Train the classifier, and measure it on the test texts.
 
         Raises:
-            InputError: for a file without texts enough.
+            InputError: for a file with fewer than 300 labelled texts.
         """
         learned, test = self._texts(seed)
         sizes = dict.fromkeys(("embedding_width", "hidden_width", "attention_width"), self.width)
@@ -117,7 +120,10 @@ class AttentionImportance:
 
 
 def of_a_text(model: Classifier, text: str, rng: np.random.Generator) -> tuple[float, ...]:
-    """The three taus of a text, in the order of `AttentionImportance`, and the change by exchange; NaN for a single word."""
+    """The three values of tau for a text, in the order of `AttentionImportance`, and the distance after permuting the weights.
+
+    All four are NaN for a text with fewer than two weighted words.
+    """
     with look(model) as seen:
         model.classify(text)
     words, sentences = seen.weights(WORDS), seen.weights(SENTENCES)
@@ -126,7 +132,7 @@ def of_a_text(model: Classifier, text: str, rng: np.random.Generator) -> tuple[f
         (read,) = attribute_scored(scored, method=GradientTimesInput()).read
     ids = list(scored.read[0].ids)
     weights = (sentences[0, 0] @ words[0, 0])[0].double().numpy()
-    places = np.flatnonzero(weights)  # boundaries have none
+    places = np.flatnonzero(weights)  # the special tokens have the weight 0
     if len(places) < 2:
         return (float("nan"),) * 4
     shorter = [Joined(ids[:place] + ids[place + 1 :]) for place in places.tolist()]
@@ -134,7 +140,7 @@ def of_a_text(model: Classifier, text: str, rng: np.random.Generator) -> tuple[f
     gradient = np.abs(read.scores.astype(np.float64))[places]
     left_out = np.array([distance(whole, other) for other in others])
     exchanged = words.clone()
-    for row in exchanged[0, 0]:  # of each sentence its own
+    for row in exchanged[0, 0]:  # permute within each sentence
         own = row.nonzero().flatten()
         row[own] = row[own][torch.from_numpy(rng.permutation(len(own)))]
     with change(model, SetWeights(address=WORDS, to=exchanged)):
@@ -148,9 +154,9 @@ def of_a_text(model: Classifier, text: str, rng: np.random.Generator) -> tuple[f
 
 
 def kendall(one: Floats, other: Floats) -> float:
-    """Kendall's tau b; NaN where all numbers of one are alike.
+    """Kendall's tau-b; NaN if all numbers in one of the arrays are equal.
 
-    >>> round(kendall(np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 3.0, 2.0, 4.0])), 4)  # one pair of six the other way
+    >>> round(kendall(np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 3.0, 2.0, 4.0])), 4)  # one of six pairs is discordant
     0.6667
     """
     signs, others = (np.sign(each[:, None] - each[None, :]) for each in (one, other))
@@ -159,12 +165,12 @@ def kendall(one: Floats, other: Floats) -> float:
 
 
 def distance(one: Floats, other: Floats) -> float:
-    """Half the sum of absolute differences (total variation)."""
+    """The total variation distance: half the sum of absolute differences."""
     return float(np.abs(one - other).sum() / 2)
 
 
 def signed_texts(size: int, seed: int) -> list[Labelled]:
-    """Texts with their classes, `good` or `bad`, as `AttentionImportance` says; none whose sum is 0."""
+    """Sample texts with their classes, `good` or `bad`, as `AttentionImportance` describes; texts with the sum 0 are rejected."""
     draw = Random(seed)
     found: list[Labelled] = []
     while len(found) < size:

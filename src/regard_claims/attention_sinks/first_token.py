@@ -1,4 +1,4 @@
-"""How much a trained decoder attends to the first token, whatever it is, and what becomes of its loss without it."""
+"""How much a trained decoder attends to the first token, and how its loss changes if that token is hidden."""
 
 from __future__ import annotations
 
@@ -24,32 +24,33 @@ SYMBOLS = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FirstToken:
-    """What the first token of a stretch is to a decoder (Xiao et al. 2023, section 3.1).
+    """The first token as an attention sink of a decoder (Xiao et al. 2023, section 3.1).
 
-    Texts are `</s> 0 w 0 w`, w a row of symbols that cannot be predicted (`Repeats`), so that in the first w there is nothing to
-    look for, and the first token says nothing of what comes. Measured on held-out texts, over the places q behind the `others`:
+    The sequences are `</s> 0 w 0 w`, where w is a sequence of unpredictable symbols (`Repeats`): the first w has no earlier
+    symbols to look up, and the first token carries no information about the rest. Measured on held-out sequences, over the query
+    positions q after the `others`:
 
-        weight of place k = mean of a_qk over q, heads, and the layers from the second on
-        loss without place k = mean of -log p(x_{q+1}), where a_qk = 0 for all q > k, and the others are divided by their sum
+        weight of position k = mean of a_qk over q, heads, and all layers except the first
+        loss without position k = mean of -log p(x_{q+1}) with a_qk = 0 for all q > k, and the other weights rescaled to sum 1
 
-    This is what is left where a sliding window has let go of a token. The first is compared with the `others` after it, all of
-    them seen from every q: with the largest of their weights, and with the median of the losses without one of them, because
-    the second token, the 0, has a use.
+    Setting a weight to 0 has the effect of a sliding window that a token has left. The first position is compared with the
+    `others` that follow it, which all queries can see: its weight with their largest weight, and its loss with the median of
+    their losses; a median, because the second token, the 0, is informative.
 
     Arguments:
-        path: a file of text, or a folder with train.txt and valid.txt, read in stretches of that length; repeats where null.
+        path: a text file, or a folder with train.txt and valid.txt, split into sequences of `length` tokens. None: `Repeats`.
         positions: as in `DecoderConfig`.
-        width, heads, layers: of the decoder; its feed-forward nets are twice as wide.
-        vocabulary: tokens, of a text from a path.
-        length: of a stretch; that of w is (length - 3) / 2.
-        test_size: stretches to measure on.
-        others: places after the first that it is compared with.
-        steps: updates.
-        batch: stretches in an update.
-        learning_rate: the peak, which falls to 0 along a cosine.
+        width, heads, layers: the decoder's sizes; its feed-forward networks are twice as wide.
+        vocabulary: the size of the vocabulary for text from `path`.
+        length: the length of a sequence, in tokens; w has (length - 3) / 2.
+        test_size: the number of test sequences.
+        others: the number of positions after the first to compare it with.
+        steps: the number of updates.
+        batch: the number of sequences in an update.
+        learning_rate: the peak learning rate; it decreases to 0 along a cosine.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a size out of range.
     """
 
     precision: ClassVar[str] = "float32"
@@ -74,11 +75,11 @@ class FirstToken:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Losses in nats, weights as shares."""
+        """Losses in nats per token, and attention weights from 0 to 1."""
         return ("loss", "loss without the first", "loss without another", "weight of the first", "largest other weight")
 
     def run(self, seed: int) -> dict[str, float]:
-        """Train the decoder, and measure it."""
+        """Train the decoder, and measure losses and weights."""
         with language_model(
             decoder(self, positions=self.positions, feedforward_width=2 * self.width),
             path=self.path,
@@ -101,7 +102,7 @@ class FirstToken:
 
 
 def weights_by_place(model: LanguageModel, stretches: list[list[int]], begin: int) -> list[float]:
-    """The mean weight of each place, from those that begin with `begin`, as `FirstToken` says."""
+    """The mean attention weight on each position over the queries from position `begin` on, as defined in `FirstToken`."""
     batch = model.task.batch(stretches)
     with look(model.model) as seen, torch.no_grad():
         model.model(batch.tokens)
@@ -110,7 +111,7 @@ def weights_by_place(model: LanguageModel, stretches: list[list[int]], begin: in
 
 
 def loss_without(model: LanguageModel, stretches: list[list[int]], place: int | None, begin: int) -> float:
-    """The loss from place `begin` on where a place is hidden from all after it; as it is where None."""
+    """The mean loss from position `begin` on, in nats, with one position hidden from all later ones; None hides none."""
     batch = model.task.batch(stretches)
     edit = nullcontext() if place is None else change(model.model, SetWeights(address="*", to=_without(place)))
     with edit, torch.no_grad():

@@ -1,4 +1,4 @@
-"""How well the probabilities of a classifier fit how often it is right: pre-trained or not, trained briefly or long."""
+"""The calibration of a classifier, pre-trained or not, after short or long training."""
 
 from __future__ import annotations
 
@@ -27,35 +27,38 @@ Labelled = tuple[str, str]
 
 BINS = 15
 TOPICAL, PLAIN, NOISE = 150, 100, 0.1
-"""Words of either topic, words of none, and how many labels are wrong."""
+"""The number of words of each topic, the number of neutral words, and the share of wrong labels."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Calibration:
-    """A decoder that learns to classify from few labels, as it was pre-trained or from weights sampled anew.
+    """A decoder trained as a classifier on few labels, from pre-trained weights or from random ones.
 
-    With p the probability of the predicted class, and B_m the texts whose p lies in the m-th of 15 equal parts of [0, 1],
+    With p the probability of the predicted class, and B_m the texts whose p is in the m-th of 15 equal intervals of [0, 1],
     measured are (Guo et al. 2017, sections 2 and 4.2)
 
-        ECE = sum_m |B_m| / n * | share right in B_m - mean p in B_m |
-        overconfidence = mean p - share right
-        ECE, rescaled: of softmax(z / T), T the temperature with the least loss on texts that are neither learned nor measured
+        ECE = sum_m |B_m| / n * | accuracy in B_m - mean p in B_m |
+        overconfidence = mean p - accuracy
+        ECE, rescaled = ECE of softmax(z / T), where the temperature T minimizes the loss on separate held-out texts
 
-    besides the accuracy; per cent, but for T. Where no path is given, texts of 8 words have one of two topics, half of their
-    words are of it, the labels say which, and one label in ten is wrong, so that no more than 90 % can be right; a language model
-    that reads the texts without labels sees which words belong together.
+    and the accuracy and T. All except T are in per cent.
+
+    Without `path`, texts are sampled: each has 8 words and one of two topics, and half of its words, on average, belong to the
+    topic. The label is the topic; one label in ten is wrong, so the expected accuracy is at most 90 %. A language model of the
+    unlabelled texts can learn which words occur together.
 
     Arguments:
-        path: a file of labelled texts; sampled texts where null. The language model reads those of it that are not in the test.
-        pretrained: whether the language model's weights are taken.
-        epochs: passes over the labelled texts.
-        labels, test_size: labelled texts to learn from, and as many again for the temperature; texts to measure on, at most.
-        size: sampled texts without labels.
-        pretraining_steps: updates of the language model.
-        width: of the decoder, 2 layers of 4 heads.
+        path: a file of labelled texts. None: sampled texts. The language model is trained on the texts outside the test set.
+        pretrained: whether to start from the language model's weights.
+        epochs: the number of passes over the labelled training texts.
+        labels: the number of labelled training texts, and of held-out texts for the temperature.
+        test_size: the largest number of test texts.
+        size: the number of sampled unlabelled texts.
+        pretraining_steps: the number of updates of the language model.
+        width: the width of the decoder, which has 2 layers and 4 heads.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a size below its minimum.
     """
 
     precision: ClassVar[str] = "float32"
@@ -75,14 +78,14 @@ class Calibration:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Per cent, but for the temperature."""
+        """In per cent, except the temperature."""
         return ("accuracy", "ECE", "overconfidence", "ECE, rescaled", "temperature")
 
     def run(self, seed: int) -> dict[str, float]:
-        """Fine-tune the decoder, and measure it.
+        """Train the classifier, and measure its calibration.
 
         Raises:
-            InputError: for a file without texts enough.
+            InputError: for a file with too few labelled texts.
         """
         texts, learned, held_out, test = self._texts(seed)
         folder = Path(pre_trained(texts, seed, self.pretraining_steps, self.width).name) / "run"
@@ -121,7 +124,7 @@ class Calibration:
         return dict(zip(self.measures, [*(100 * float(each) for each in found), temperature], strict=True))
 
     def _texts(self, seed: int) -> tuple[tuple[str, ...], list[Labelled], list[Labelled], list[Labelled]]:
-        """Texts without labels, and labelled ones to learn from, for the temperature, and to measure on."""
+        """Unlabelled texts, and labelled texts for training, for the temperature, and for the test."""
         if self.path is None:
             drawn = topical_texts(self.size + 2 * self.labels + self.test_size, seed)
         else:
@@ -142,7 +145,7 @@ LONGEST = 64
 
 
 def decoder(width: int) -> dict[str, Any]:
-    """The `model` section."""
+    """The recipe's `model` section."""
     dropouts = dict.fromkeys(("dropout", "embedding_dropout", "attention_dropout"), 0.1)
     sizes = {"width": width, "heads": 4, "layers": 2, "feedforward_width": 4 * width, "maximum_positions": LONGEST}
     return {"name": "gpt2", **sizes, **dropouts}
@@ -150,7 +153,10 @@ def decoder(width: int) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def pre_trained(texts: tuple[str, ...], seed: int, steps: int, width: int) -> tempfile.TemporaryDirectory[str]:
-    """A folder with a language model of the texts in `run`; trained once for all arms of a seed, gone with the process."""
+    """Train a language model on the texts; it is in `run` in the returned temporary folder.
+
+    Cached, because all arms of a seed use the same model. The folder is deleted when the process ends.
+    """
     place = tempfile.TemporaryDirectory(prefix="regard-")
     held_out = max(2, len(texts) // 100)
     train(
@@ -170,7 +176,7 @@ def pre_trained(texts: tuple[str, ...], seed: int, steps: int, width: int) -> te
 
 
 def logits_of(classifier: Classifier, examples: list[Labelled]) -> tuple[Tensor, Tensor]:
-    """The logits, (N, classes) float64, and the numbers of the right classes, (N,)."""
+    """The log-probabilities of the classes, (N, classes) float64, and the numbers of the right classes, (N,) int64."""
     task = classifier.task
     inputs = joined(task, [text for text, _ in examples], pairs=task.pairs, maximum=classifier.maximum_length)
     probabilities = classifier.probabilities(inputs).double().clamp_min(1e-12)
@@ -178,10 +184,14 @@ def logits_of(classifier: Classifier, examples: list[Labelled]) -> tuple[Tensor,
 
 
 def expected_error(logits: Tensor, right: Tensor) -> float:
-    """The expected calibration error, as a share.
+    """The expected calibration error, from 0 to 1.
 
-    >>> said = torch.tensor([[0.8, 0.2], [0.8, 0.2]], dtype=torch.double)
-    >>> expected_error(said.log(), torch.tensor([0, 1]))  # a half is right
+    Arguments:
+        logits: (N, classes) floating point.
+        right: the numbers of the right classes, (N,) int64.
+
+    >>> probabilities = torch.tensor([[0.8, 0.2], [0.8, 0.2]], dtype=torch.double)
+    >>> expected_error(probabilities.log(), torch.tensor([0, 1]))  # accuracy 0.5, confidence 0.8
     0.3
     """
     confidence, predicted = logits.softmax(dim=1).max(dim=1)
@@ -192,13 +202,13 @@ def expected_error(logits: Tensor, right: Tensor) -> float:
 
 
 def best_temperature(logits: Tensor, right: Tensor) -> float:
-    """T with the least cross-entropy of softmax(z / T), of 200 from 0.1 to 10 at equal distances of their logarithms."""
+    """The temperature T that minimizes the cross-entropy of softmax(z / T), of 200 logarithmically spaced from 0.1 to 10."""
     candidates = np.geomspace(0.1, 10, 200).tolist()
     return min(candidates, key=lambda each: float(F.cross_entropy(logits / each, right)))
 
 
 def topical_texts(size: int, seed: int) -> list[Labelled]:
-    """Texts with their topic, `one` or `two`, wrong in a tenth of the cases."""
+    """Sample texts with their topic as the label, `one` or `two`; a label is wrong with probability 0.1."""
     draw = Random(seed)
     found = []
     for _ in range(size):

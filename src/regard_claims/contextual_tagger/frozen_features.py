@@ -1,4 +1,4 @@
-"""What a frozen encoder's layers are worth: a tagger trained on their vectors, the encoder itself left as it is."""
+"""A tagger trained on the hidden states of a frozen encoder: how useful are its layers as features?"""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ from regard.word_embeddings.store import WordVectors
 from regard_claims.shared import check_counts, file_of, split_file
 
 PARTS = {"train": ("train",), "validation": ("dev", "val", "valid", "validation", "testa")}
-"""How the files of each split are called, as one of the parts between dots."""
+"""The names of each split, one of which is between the dots of its file's name."""
 
 TOGETHER = 2_000
-"""Sentences whose vectors are made at once."""
+"""The number of sentences that are encoded at once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FrozenFeatures:
     """A tagger on features of a frozen encoder (Devlin et al. 2019, section 5.3): a BiLSTM, or a linear map of each word.
 
-    A word's vector is that of its first piece. Measured is the F1 of spans, as `conlleval` counts them, on the validation file.
+    The feature of a word is the hidden state of its first piece. Measured is the F1 of spans on the validation file, in per cent,
+    as `conlleval` computes it.
 
     Arguments:
-        path: a folder with files of tagged words for training and validation, such as `eng.train` and `eng.testa` of CoNLL-2003,
-            perhaps gzip, and the models.
-        model: the encoder's folder, in that folder or by itself; `{seed}` stands for the seed.
-        layers: whose vectors, as `regard embed --layer` takes them.
-        vectors: vectors of words that hang on no context, to be taken instead of the model's: a file or folder as
-            `regard vectors` opens it, named like the model. A word that has none has zeros.
-        tagger: what is trained.
-        width: of the BiLSTM, in each direction.
-        epochs: passes over the training sentences.
-        batch: sentences in an update.
-        learning_rate: of Adam, falling to 0.
-        sentences: of the training file, the first ones; all where null.
+        path: a folder with tagged words for training and validation, such as `eng.train` and `eng.testa` of CoNLL-2003, plain or
+            gzip, and with the models.
+        model: the encoder's folder, in `path` or as a path of its own; `{seed}` is replaced by the seed.
+        layers: the layers to use, in the form of `regard embed --layer`.
+        vectors: static word embeddings to use instead of the encoder: a file or folder that `regard vectors` opens, named in the
+            same way as `model`. A word without an embedding has a vector of zeros.
+        tagger: the tagger's architecture.
+        width: the width of the BiLSTM in each direction.
+        epochs: the number of passes over the training sentences.
+        batch: the number of sentences in an update.
+        learning_rate: the initial learning rate of Adam; it decreases linearly to 0.
+        sentences: the number of training sentences, from the file's beginning. None: all.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a size below its minimum.
     """
 
     precision: ClassVar[str] = "float32"
@@ -71,14 +72,14 @@ class FrozenFeatures:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """One, in per cent."""
+        """F1 in per cent."""
         return ("F1",)
 
     def run(self, seed: int) -> dict[str, float]:
-        """Train the tagger, and measure it.
+        """Train the tagger, and measure it on the validation file.
 
         Raises:
-            InputError: for a folder that lacks a file or a model, or what cannot be read.
+            InputError: for a missing or unreadable file or model.
         """
         if self.path is None:
             raise InputError(
@@ -99,7 +100,7 @@ class FrozenFeatures:
         return {"F1": 100 * chunk_scores(gold, told).overall.f1}
 
     def _features(self, seed: int, sentences: Sequence[TaggedSentence]) -> list[np.ndarray]:
-        """The vectors of each sentence's words, float16."""
+        """The feature vectors of each sentence, (words, D) float16."""
         if self.vectors is not None:
             return _static(read_vectors(self._place(self.vectors, seed)), sentences)
         encoder = load(self._place(self.model, seed), task="sentence_embedding")
@@ -112,21 +113,21 @@ class FrozenFeatures:
         return found
 
     def _place(self, name: str, seed: int) -> Path:
-        """What is called so in the folder, or by itself."""
+        """The file or folder of this name in `path`, or at this path, with `{seed}` replaced."""
         return file_of(self.path, name.replace("{seed}", str(seed)))
 
 
 def tagged_file(folder: Path, split: str) -> Path:
-    """The file of tagged words for `train` or `validation` in a folder.
+    """The file of tagged words in a folder for a split, `train` or `validation`.
 
     Raises:
-        InputError: where there is none.
+        InputError: if there is no such file.
     """
     return split_file(folder, PARTS[split], f"tagged words for {split}", "conll")
 
 
 def _static(vectors: WordVectors, sentences: Sequence[TaggedSentence]) -> list[np.ndarray]:
-    """The vector of each word, or of it in lower case where it has none itself, float16; zeros for one that has neither."""
+    """The embeddings of each sentence's words, (words, D) float16: of the word, else of the word in lower case, else zeros."""
     rows = {word: row for row, word in enumerate(vectors.words)}
     places = [[rows.get(word, rows.get(word.lower(), -1)) for word in sentence.words] for sentence in sentences]
     table = np.concatenate([vectors.matrix, np.zeros((1, vectors.width), np.float32)]).astype(np.float16)
@@ -134,11 +135,11 @@ def _static(vectors: WordVectors, sentences: Sequence[TaggedSentence]) -> list[n
 
 
 class _Tagger(nn.Module):
-    """Vectors of words to logits of tags; drawn by a seed of its own."""
+    """Maps feature vectors of words to logits of tags. The weights are initialized from `seed` alone."""
 
     def __init__(self, inputs: int, tags: int, kind: str, width: int, seed: int) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(inputs)  # layers have vectors of very different sizes
+        self.norm = nn.LayerNorm(inputs)  # the layers' vectors have very different lengths
         self.context = nn.LSTM(inputs, width, batch_first=True, bidirectional=True) if kind == "bilstm" else None
         self.output = nn.Linear(inputs if self.context is None else 2 * width, tags)
         generator = torch.Generator().manual_seed(seed)
@@ -148,7 +149,7 @@ class _Tagger(nn.Module):
                 nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
-        """(B, L, D) to (B, L, tags)."""
+        """Map feature vectors (B, L, D) of sentences with `lengths` words, (B,) int64, to logits (B, L, tags)."""
         x = self.norm(words)
         if self.context is not None:
             packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
@@ -189,7 +190,7 @@ def _predict(tagger: _Tagger, features: list[np.ndarray]) -> list[list[int]]:
 
 
 def _batches(features: list[np.ndarray], size: int, draw: np.random.Generator | None) -> Iterator[list[int]]:
-    """Sentences of like length together; in an order of their own where it is drawn."""
+    """Row numbers in batches of similar sentence lengths; with `draw`, in random order and with up to 4 added to lengths."""
     lengths = np.array([len(each) for each in features], dtype=np.float64)
     if draw is not None:
         lengths = lengths + 4 * draw.random(len(lengths))

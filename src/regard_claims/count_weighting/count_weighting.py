@@ -1,4 +1,4 @@
-"""How GloVe's weighting of counts matters, and whether a word's two vectors are better than one."""
+"""The effect of GloVe's weighting function, and of adding a word's two vectors."""
 
 from __future__ import annotations
 
@@ -19,17 +19,21 @@ SUM, ALONE, ANALOGIES = "similarity", "similarity of w alone", "analogies"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CountWeighting:
-    """GloVe with one of its weightings (Pennington et al. 2014, section 3).
+    """GloVe with one of the weighting functions (Pennington et al. 2014, section 3).
 
-    Measured on one training are Spearman's correlation of cosines with judged pairs, of those whose words are in the vocabulary,
-    with w + w~ and with w alone, and with w + w~ the share of analogies that are answered rightly.
+    Measured on the same trained model are:
+
+    - `similarity` and `similarity of w alone`: Spearman's correlation of cosines with human ratings, of the pairs whose words are
+      in the vocabulary, with the vectors w + w~ and with w only;
+    - `analogies`: the accuracy on analogies with w + w~.
 
     Arguments:
-        path: a folder with text for training, `train.txt`, perhaps gzip.
-        pairs, analogies: files of judged pairs and of analogies: their names in that folder, or their paths.
-        tokenisation: of the text, see `regard.word_embeddings.training.Corpus`.
+        path: a folder with the training text, `train.txt` or `train.txt.gz`.
+        pairs: a file of rated word pairs: its name in the folder, or its path.
+        analogies: an analogy file: its name in the folder, or its path.
+        tokenisation: how the text is split into words, see `regard.word_embeddings.training.Corpus`.
         weighting, largest_count: see `VectorSettings`.
-        width, window, epochs, minimum_count: of the training.
+        width, window, epochs, minimum_count: training settings.
     """
 
     precision: ClassVar[str] = "float32"
@@ -46,14 +50,14 @@ class CountWeighting:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Of the sum, of one alone, and of the sum again."""
+        """The correlations with w + w~ and with w only, and the accuracy on analogies with w + w~."""
         return SUM, ALONE, ANALOGIES
 
     def run(self, seed: int) -> dict[str, float]:
-        """Count, train, and test.
+        """Count co-occurrences, train the vectors, and evaluate them.
 
         Raises:
-            InputError: for a folder that lacks a file, or what cannot be read.
+            InputError: for a missing or unreadable file.
         """
         corpus = training_text(self.path, self.tokenisation)
         judged = read_similarity(file_of(self.path, self.pairs))

@@ -1,4 +1,4 @@
-"""What a Reformer must be exactly: full attention where nothing is cut off, and what it would be if everything were kept."""
+"""Exact identities of the Reformer: LSH attention over all keys is full attention, and reversing is storing activations."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ LIKE_FULL, INVERSE, GRADIENTS = "one bucket beside full", "inverse", "gradients"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReformerIdentities:
-    """The largest differences between two ways to one thing, drawn numbers throughout (Kitaev et al. 2020, sections 2 and 3).
+    """The largest differences of two computations of the same quantity, on random inputs (Kitaev et al. 2020, sections 2, 3).
 
-    `one bucket beside full`: LSH attention with every key in one bucket and every chunk in reach, and full attention with shared
-    queries and keys, both by their fast path. `inverse`: what went into a reversible block, and what is computed from what came
-    out, by the largest entry. `gradients`: those of a model trained by reversing, and of the same model with everything kept, by
-    the largest of each parameter's.
+    - `one bucket beside full`: LSH attention with all keys in one bucket and all chunks visible, against full attention with
+      shared queries and keys; the largest absolute difference of the outputs, both computed by the fast path.
+    - `inverse`: the input of a reversible block, against the input recomputed from its output; the largest absolute difference
+      divided by the largest absolute entry of the input.
+    - `gradients`: the gradients with activations recomputed by reversing, against the gradients of the same model with stored
+      activations; the largest absolute difference of a parameter's gradient divided by its largest absolute entry, maximum over
+      parameters.
 
     Arguments:
-        length: of the texts, in tokens.
-        chunk: of the hashed order.
+        length: the length of the sequences, in tokens.
+        chunk: the chunk length of LSH attention, in tokens.
 
     Raises:
-        InputError: for a text of a single chunk.
+        InputError: if a sequence has only one chunk.
     """
 
     precision: ClassVar[str] = "float32"
@@ -47,11 +50,11 @@ class ReformerIdentities:
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """Three differences."""
+        """The three differences."""
         return tuple(Measure(name=name, kind="computed") for name in (LIKE_FULL, INVERSE, GRADIENTS))
 
     def run(self, seed: int) -> dict[str, float]:
-        """Draw and compare, in float32."""
+        """Sample weights and inputs, and compute the differences in float32."""
         draw = torch.Generator().manual_seed(seed)
         return {
             LIKE_FULL: self._beside_full(draw),
@@ -108,7 +111,10 @@ class ReformerIdentities:
 
 
 def _gradients_apart(model: Reformer, tokens: Tokens, draw: torch.Generator) -> float:
-    """The largest difference of two ways to the gradients, by the largest entry of each, dropout and hashes drawn alike."""
+    """The largest relative difference of the gradients by reversing and with stored activations.
+
+    Dropout masks and hashes are the same in both passes. Each parameter's difference is divided by its largest absolute gradient.
+    """
     upstream = torch.randn(*tokens.ids.shape, 32, generator=draw)
     chance = Randomness(draw.get_state(), upstream.device, None)
     found: list[tuple[Tensor, ...]] = []

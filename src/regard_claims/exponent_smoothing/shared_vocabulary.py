@@ -1,4 +1,4 @@
-"""One vocabulary learnt for several languages, one of which has little text: how many pieces a word takes in each."""
+"""One vocabulary trained for several languages, one of which has little text: the number of pieces per word in each language."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from regard.text.sampling import sampled
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SharedVocabulary:
-    """A vocabulary learnt from as many sentences as there are, drawn by exponent smoothing (`regard.text.sampling`).
+    """A vocabulary trained on a sample of the sentences by exponent smoothing, as large as the text (`regard.text.sampling`).
 
-    Measured, on held-out text of each language, is how many pieces a word between spaces takes; of what is unknown every
-    character counts as one.
+    Measured on the validation text of each language is the mean number of pieces per word, where words are separated by white
+    space and each character of an unknown word counts as one piece.
 
     Arguments:
-        path: a folder with files for training and validation in each language: `train.en`, `val.en`, ..., perhaps gzip.
-        languages: how those files end.
-        cut: the language that keeps only some of its training text.
-        share: how much of it, drawn by the seed.
-        exponent: S; 1 leaves the languages their shares, 0 makes them all equal.
-        kind, size: of the tokenizer.
+        path: a folder with training and validation files in each language: `train.en`, `val.en` and so on, plain or gzip.
+        languages: the languages, which are the extensions of the files.
+        cut: the language whose training text is reduced.
+        share: the share of this language's training texts to keep, above 0 and at most 1; the seed samples them.
+        exponent: the exponent S; 1 keeps the languages' shares, 0 makes them equal.
+        kind: the kind of tokenizer.
+        size: the size of the vocabulary.
 
     Raises:
-        InputError: for a language that is not among them, or a share that is none.
+        InputError: if `cut` is not one of the languages, or `share` is out of range.
     """
 
     precision: ClassVar[str] = "no model is trained"
@@ -51,14 +52,14 @@ class SharedVocabulary:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """One for each language."""
+        """The number of pieces per word in each language."""
         return tuple(f"pieces per word, {language}" for language in self.languages)
 
     def run(self, seed: int) -> dict[str, float]:
-        """Learn the vocabulary, and count.
+        """Train the tokenizer, and count the pieces.
 
         Raises:
-            InputError: for a folder that lacks a file, or files that cannot be read.
+            InputError: for a missing or unreadable file.
         """
         if self.path is None:
             raise InputError("experiment.path is missing; name a folder with train.en, val.en and so on")
@@ -90,7 +91,7 @@ class SharedVocabulary:
 
 
 def pieces_per_word(tokenizer: Tokenizer, texts: list[str]) -> float:
-    """How many pieces a word between spaces takes; what is unknown counts as its characters.
+    """The mean number of pieces per word (separated by white space); an unknown piece counts as its number of characters.
 
     >>> tokenizer = Tokenizer.from_vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "dog", "##s"])
     >>> pieces_per_word(tokenizer, ["dogs dog", "cat"])
@@ -113,7 +114,7 @@ def _reader(file: Path) -> Callable[[], Iterable[str]]:
 
 
 def _cut(file: Path, share: float, seed: int) -> Callable[[], Iterable[str]]:
-    """Some of the texts of a file, in their order."""
+    """A function that reads a random share of a file's texts, in their order."""
     count = sum(1 for _ in read_texts(file))
     generator = np.random.Generator(np.random.Philox(key=[seed, 0x5A4E]))
     kept = frozenset(generator.choice(count, size=max(1, round(share * count)), replace=False).tolist())

@@ -1,4 +1,4 @@
-"""Whether vectors of words tell how frequent the words are, and whether tests of such vectors rank the methods alike."""
+"""Can word frequency be predicted from word embeddings, and do different evaluations rank the training methods in one order?"""
 
 from __future__ import annotations
 
@@ -19,25 +19,30 @@ SIMILARITY, PURITY, PROBE = "similarity", "purity", "frequency probe"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FrequencyInVectors:
-    """Vectors trained on a text, and three tests of them (Schnabel et al. 2015).
+    """Word embeddings trained on a text, and three evaluations of them (Schnabel et al. 2015).
 
-    Measured are Spearman's correlation with judged pairs, the purity of clusters of the built-in categories, and the accuracy of
-    logistic regression that tells the most frequent words from as many others by their unit vectors. No vector is made of
-    subwords, so that all methods are tested on the same words.
+    Measured are:
+
+    - `similarity`: Spearman's correlation of cosines with human ratings;
+    - `purity`: the purity of clusters of the builtin categories;
+    - `frequency probe`: the accuracy of a logistic regression on unit vectors that predicts whether a word is one of the most
+      frequent words or one of as many others.
+
+    No vector is composed from subwords, so all methods are evaluated on the same words.
 
     Arguments:
-        path: a folder with a file for training (`train.txt`, perhaps gzip).
-        pairs: a file of judged pairs: its name in that folder, or its path.
-        method: of training; what is not named here is as the method's own program has it.
-        width: numbers in a vector.
-        minimum_count: words seen less often have no vector.
-        largest_count: of GloVe's weighting.
-        tokenisation: of the text, see `regard.word_embeddings.training.Corpus`.
-        share: of the words that are called frequent.
-        epochs: of the training; as the method's own program has it where null.
+        path: a folder with the training text, `train.txt` or `train.txt.gz`.
+        pairs: a file of rated word pairs: its name in the folder, or its path.
+        method: the training method; settings not listed here have the defaults of the method's original program.
+        width: the number of dimensions of a vector.
+        minimum_count: words with a lower count have no vector.
+        largest_count: x_max of GloVe's weighting function; unused by other methods.
+        tokenisation: how the text is split into words, see `regard.word_embeddings.training.Corpus`.
+        share: the share of the vocabulary that counts as frequent.
+        epochs: the number of training epochs. None: the default of the method's original program.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a value out of range.
     """
 
     precision: ClassVar[str] = "float32"
@@ -57,14 +62,14 @@ class FrequencyInVectors:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """One for each test."""
+        """One number for each evaluation."""
         return SIMILARITY, PURITY, PROBE
 
     def run(self, seed: int) -> dict[str, float]:
-        """Train the vectors, and test them.
+        """Train the vectors, and evaluate them.
 
         Raises:
-            InputError: for a folder that lacks a file, files that cannot be read, or a text of too few words for a test.
+            InputError: for a missing or unreadable file, or a text with too few words for an evaluation.
         """
         if self.path is None:
             raise InputError("experiment.path is missing; name a folder with train.txt and judged pairs")

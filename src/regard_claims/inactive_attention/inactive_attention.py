@@ -1,4 +1,4 @@
-"""The lectures' network for MNIST: whether its attention does anything."""
+"""The lectures' network for MNIST: does its attention have any effect?"""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from regard.tasks.loading import load
 from regard_claims.shared import check_counts, trained
 
 TOGETHER = 500
-"""Pictures read at once."""
+"""The number of images in a batch of the test."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InactiveAttention:
-    """The lectures' network, trained as it is or without maps of queries and keys, and what these maps do in it.
+    """The lectures' network, trained with or without its query and key projections, and the effect of these projections.
 
     Arguments:
-        path: a folder with MNIST's files; scikit-learn's digits where null.
-        attention: `given`, or `deleted`: trained from the start without queries and keys.
-        epochs: passes over the training pictures.
-        batch: pictures in an update.
-        learning_rate: of Adam.
+        path: a folder with MNIST's files. None: scikit-learn's digits.
+        attention: `given` for the network as it is, or `deleted` for one without query and key projections from the start.
+        epochs: the number of passes over the training images.
+        batch: the number of images in an update.
+        learning_rate: the learning rate of Adam.
 
     Raises:
-        InputError: for numbers that are too small.
+        InputError: for a number below its minimum.
     """
 
     precision: ClassVar[str] = "float32"
@@ -48,7 +48,7 @@ class InactiveAttention:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The accuracy in per cent; the others are 0 where there is nothing to delete."""
+        """The accuracy in per cent, and measures of the effect of queries and keys, which are 0 for `deleted`."""
         return (
             "accuracy",
             "largest change by deletion",
@@ -59,7 +59,7 @@ class InactiveAttention:
         )
 
     def run(self, seed: int) -> dict[str, float]:
-        """Train the network, and look at what its queries and keys do on test pictures.
+        """Train the network, and measure the effect of its queries and keys on test images.
 
         Raises:
             InputError: for a folder without MNIST's files.
@@ -91,7 +91,7 @@ class InactiveAttention:
 
 
 def _inactivity(model: ImageClassifierPredictor, test: Sequence[LabelledImage]) -> dict[str, float]:
-    """What the maps of queries and keys do to logits, to what attention gives, and to the loss, at most."""
+    """The largest effects of the query and key projections on logits, attention outputs and gradients, over all test images."""
     network: LectureNetwork = model.model
     reduced = without_queries_and_keys(network)
     largest = {"logits": 0.0, "values": 0.0, "query or key": 0.0, "value": 0.0}
@@ -120,7 +120,7 @@ def _inactivity(model: ImageClassifierPredictor, test: Sequence[LabelledImage]) 
 
 
 class _Values:
-    """Inside the block, how far what each attention layer gives is from its map of values."""
+    """A context manager that records the difference between each attention layer's output and its value projection."""
 
     def __init__(self, network: LectureNetwork) -> None:
         self._network = network

@@ -1,4 +1,4 @@
-"""What each layer of a bidirectional language model knows: linear probes of parts of speech, and of the senses of words."""
+"""Linear probes on each layer of a bidirectional language model, for parts of speech and for word senses."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from regard_claims.contextual_tagger.frozen_features import tagged_file
 from regard_claims.shared import check_counts, file_of
 
 TOGETHER = 500
-"""Sentences whose vectors are made at once."""
+"""The number of sentences that are encoded at once."""
 
 MIX = "mix"
 
 
 class Examples(NamedTuple):
-    """Words in their sentences, and what is to be told of each.
+    """The examples of a probe.
 
     Arguments:
-        states: (N, layers, D) float32.
-        labels: (N,) int64.
+        states: the hidden states of words in their sentences, (N, layers, D) float32.
+        labels: the label of each word, (N,) int64; -1 for a label that does not occur in training.
     """
 
     states: Tensor
@@ -41,29 +41,32 @@ class Examples(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerProbes:
-    """Linear classifiers on single layers of a frozen ELMo, and on a learnt mixture of all (Peters et al. 2018, section 5.3).
+    """Linear classifiers on single layers of a frozen ELMo, and on a learned mix of all layers (Peters et al. 2018, section 5.3).
 
-        p(label) = softmax(V gamma sum_j s_j z_j + b),   s = softmax(w),   z_j layer j, each entry of mean 0 and variance 1
+        p(label) = softmax(V gamma sum_j s_j z_j + b),    s = softmax(w)
 
-    over one layer, where s is 1, or all. Measured are the parts of speech of the words of a validation file, in per cent right,
-    and the senses of some words in sentences held out, in per cent right, the mean over the words.
+    z_j is the hidden state of layer j, each component standardized to mean 0 and variance 1 on the training examples. A probe of
+    one layer has s = 1. Measured are the accuracy of parts of speech on the validation file (`POS`), and the accuracy of word
+    senses in test sentences, mean over the words (`WSD`), both in per cent.
 
     Arguments:
-        path: a folder with files of tagged words for training and validation (`eng.train` and `eng.testa` of CoNLL-2003, part of
-            speech in the second column), a folder of senses laid out as CoarseWSD-20, and the models.
-        model: the model's folder, in that folder or by itself; `{seed}` stands for the seed.
-        senses: the folder of senses: in it one for each word, with `train.data.txt`, `train.gold.txt`, and the same of `test`.
-        layers: how many the model has, beside that of the letters.
-        shuffled: whether the numbers of each of the model's tensors are put in an order by chance: what is then known is known
-            by letters, and not by training.
-        sentences: of the tagged training file, the first ones; of the validation file half as many.
-        examples: of each word with senses the most for training, and for testing; spread evenly over its files.
-        epochs: passes over the examples.
-        batch: examples in an update.
-        learning_rate: of Adam, falling to 0.
+        path: a folder with tagged words for training and validation (`eng.train` and `eng.testa` of CoNLL-2003, with parts of
+            speech in the second column), a folder of word senses in the format of CoarseWSD-20, and the models.
+        model: the model's folder, in `path` or as a path of its own; `{seed}` is replaced by the seed.
+        senses: the folder of word senses. It contains one folder for each word, with the files `train.data.txt`,
+            `train.gold.txt`, `test.data.txt` and `test.gold.txt`.
+        layers: the number of the model's LSTM layers; the character layer (0) is probed as well.
+        shuffled: whether to randomly permute the entries of each parameter tensor. This is a control: the probes can then use
+            only the characters of words, nothing that training has learned.
+        sentences: the number of tagged training sentences, from the file's beginning; half as many validation sentences.
+        examples: the largest number of training examples of each word with senses, and of test examples; they are spread evenly
+            over the files.
+        epochs: the number of passes over the examples.
+        batch: the number of examples in an update.
+        learning_rate: the initial learning rate of Adam; it decreases linearly to 0.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a size below its minimum.
     """
 
     precision: ClassVar[str] = "float32"
@@ -83,20 +86,20 @@ class LayerProbes:
 
     @property
     def chosen(self) -> dict[str, tuple[int, ...]]:
-        """The layers of each probe."""
+        """The layers of each probe, by the probe's name."""
         every = tuple(range(self.layers + 1))
         return {**{str(layer): (layer,) for layer in every}, MIX: every}
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Of both tasks one for each probe."""
+        """One accuracy for each task and probe."""
         return tuple(f"{task} {name}" for task in ("POS", "WSD") for name in self.chosen)
 
     def run(self, seed: int) -> dict[str, float]:
-        """Train every probe, and measure it.
+        """Train each probe, and measure its accuracy.
 
         Raises:
-            InputError: for a folder that lacks a file or a model, or what cannot be read.
+            InputError: for a missing or unreadable file or model.
         """
         if self.path is None:
             raise InputError("experiment.path is missing; name a folder with tagged words, senses and the models")
@@ -136,7 +139,7 @@ class LayerProbes:
                 tags = sorted({tag for sentence in sentences for tag in sentence.tags})
                 numbers = {tag: number for number, tag in enumerate(tags)}
             states = _states(model, [sentence.words for sentence in sentences], None)
-            # A tag that training has not seen cannot be told and counts as wrong.
+            # A tag that does not occur in training cannot be predicted and counts as wrong.
             labels = [numbers.get(tag, -1) for sentence in sentences for tag in sentence.tags]
             splits.append(Examples(states, torch.tensor(labels)))
         return splits[0], splits[1]
@@ -163,7 +166,7 @@ class LayerProbes:
         return splits[0], splits[1]
 
     def _probed(self, train: Examples, held_out: Examples, layers: Sequence[int], seed: int) -> float:
-        """The share of held-out examples that a probe of some layers tells right."""
+        """Train a probe of some layers, and return its accuracy on the held-out examples, from 0 to 1."""
         chosen = list(layers)
         given = train.states[:, chosen]
         mean, deviation = given.mean(dim=0), given.std(dim=0, correction=0).clamp_min(1e-6)
@@ -198,7 +201,7 @@ class LayerProbes:
 def _states(
     model: BidirectionalLanguageModel, sentences: Sequence[Sequence[str]], places: Sequence[int] | None
 ) -> Tensor:
-    """The vectors of all words, or of the word at one place of each sentence, from every layer."""
+    """The hidden states (N, layers, D) of all words, or of the word at one position of each sentence if `places` is given."""
     found: list[np.ndarray] = []
     for start in range(0, len(sentences), TOGETHER):
         some = model.word_states(sentences[start : start + TOGETHER])

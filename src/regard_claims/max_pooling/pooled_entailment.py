@@ -1,4 +1,4 @@
-"""Which pooling makes the best sentence vectors of those that were learnt by telling what follows from what."""
+"""Which pooling gives the best sentence embeddings in training on entailment?"""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from regard_claims.shared import accuracy, check_counts, check_examples, learnin
 Encoder = Literal["max", "mean", "last", "words"]
 
 RIDGE = 1.0
-"""Added to the squared length of every feature where the linear map of the transfer is solved for."""
+"""The ridge penalty of the linear map of the transfer test, added to the diagonal of X^T X."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PooledEntailment:
-    """InferSent on pairs of a small grammar (`Entailment`; Conneau et al. 2017, tables 3 and 4).
+    """InferSent on sentence pairs from a small grammar (`Entailment`; Conneau et al. 2017, tables 3 and 4).
 
-    Measured are the accuracy on pairs of the test split, in per cent; and, of the vectors left as they are, how well a linear map
-    tells from that of one sentence of what sort its subject is, animals, people or things, in per cent of other sentences.
+    Measured are `accuracy`, on the pairs of the test split; and `transfer`, the accuracy of a linear map on the frozen sentence
+    embeddings that predicts whether the subject of a sentence is an animal, a person or a thing, on other sentences than it was
+    fitted to. Both are in per cent.
 
     Arguments:
-        encoder: a bidirectional LSTM with one of the three poolings; or `words`, the mean of the words' vectors, as wide as the
-            others' vectors.
-        width: of each direction of the LSTM, and of the vectors of words.
-        classifier_width: of the hidden layer over the comparison of two vectors.
-        size: pairs to learn from.
-        test_size: pairs to measure on.
-        transfer_size: sentences that the linear map is learnt from; it is measured on half as many.
-        epochs: passes over the pairs.
-        batch: pairs in an update, about.
-        learning_rate: the peak, which falls to 0 along a cosine.
+        encoder: the pooling of a bidirectional LSTM; or `words`, the mean of word embeddings as wide as the LSTM's output.
+        width: the width of each direction of the LSTM, and of its word embeddings.
+        classifier_width: the width of the hidden layer over the comparison of two embeddings.
+        size: the number of training pairs.
+        test_size: the number of test pairs.
+        transfer_size: the number of sentences that the linear map is fitted to; it is tested on half as many.
+        epochs: the number of passes over the pairs.
+        batch: the approximate number of pairs in an update.
+        learning_rate: the peak learning rate; it decreases to 0 along a cosine.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a size below its minimum.
     """
 
     precision: ClassVar[str] = "float32"
@@ -63,11 +63,11 @@ class PooledEntailment:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Both in per cent."""
+        """The two accuracies, in per cent."""
         return ("accuracy", "transfer")
 
     def run(self, seed: int) -> dict[str, float]:
-        """Train the encoder, and measure it."""
+        """Train the encoder, and measure it on the test pairs and on the transfer task."""
         recurrent = self.encoder != "words"
         sizes = {
             "embedding_width": self.width if recurrent else 2 * self.width,
@@ -96,24 +96,27 @@ class PooledEntailment:
 
 
 TOKENS = 18
-"""Of a pair, about."""
+"""The approximate number of tokens in a pair."""
 
 
 @lru_cache(maxsize=4)
 def _pairs(split: str, size: int, seed: int) -> list[tuple[tuple[str, str], str]]:
-    """The same for every arm of a seed, drawn once."""
+    """The pairs of a split; cached, because all arms of a seed use the same."""
     return list(Entailment(split, size=size, seed=seed))
 
 
 def _subjects(size: int, seed: int) -> tuple[list[str], list[int]]:
-    """Sentences none of which was learnt from as a first one of its pair, and of what sort their subjects are."""
+    """Premises of the validation split, none of which is a premise in training, and the categories of their subjects."""
     pairs = Entailment("validation", size=size, seed=seed)
     premises = [pairs.statements(index)[0] for index in range(size)]
     return [each.text for each in premises], [ROOTS.index(ABOVE[each.subject.noun][-1]) for each in premises]
 
 
 def _told_linearly(vectors: NDArray[np.float32], labels: NDArray[np.int64], learnt: int) -> float:
-    """The share of right answers of a linear map, fitted by least squares with a ridge to the first `learnt` vectors."""
+    """The accuracy, from 0 to 1, of a ridge regression onto one-hot labels that is fitted to the first `learnt` vectors.
+
+    It is measured on the other vectors.
+    """
     x = torch.from_numpy(vectors).double()
     mean, spread = x[:learnt].mean(dim=0), x[:learnt].std(dim=0).clamp_min(1e-9)
     x = torch.cat([(x - mean) / spread, torch.ones(len(x), 1, dtype=x.dtype)], dim=1)

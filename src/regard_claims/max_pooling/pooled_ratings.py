@@ -1,4 +1,4 @@
-"""Which pooling makes the best sentence vectors of those that are learned from people's ratings of real pairs."""
+"""Which pooling gives the best sentence embeddings in training on human similarity ratings?"""
 
 from __future__ import annotations
 
@@ -16,31 +16,30 @@ from regard_claims.max_pooling.pooled_entailment import Encoder
 from regard_claims.shared import check_counts, learning, split_file, trained
 
 PARTS = {"train": ("sts-train", "train"), "validation": ("sts-dev", "dev", "validation")}
-"""How the files of each split are called, as one of the parts between dots."""
+"""The names of each split, one of which is between the dots of its file's name."""
 
 TOKENS = 26
-"""Of a pair, about."""
+"""The approximate number of tokens in a pair."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PooledRatings:
     """InferSent on the rated pairs of the STS benchmark (Conneau et al. 2017, tables 3 and 4).
 
-    The cosine of the vectors of two texts is to be their rating. Measured is Pearson's correlation of the cosines with the
-    ratings of the validation file. The word embeddings are learned with the rest; the published ones were GloVe's.
+    The encoder is trained so that the cosine of two texts' embeddings is their rating. Measured is Pearson's correlation of the
+    cosines with the ratings of the validation file. The word embeddings are trained from random values; the paper's are GloVe's.
 
     Arguments:
-        path: a folder with `sts-train.csv` and `sts-dev.csv`, in the layout of the STS benchmark.
-        encoder: a bidirectional LSTM with one of the three poolings; or `words`, the mean of the word embeddings, as wide as the
-            others' vectors.
-        width: of each direction of the LSTM, and of the word embeddings.
-        pairs: of the training file, the first ones; all where null.
-        epochs: passes over the pairs.
-        batch: pairs in an update, about.
-        learning_rate: the peak, which falls to 0 along a cosine.
+        path: a folder with `sts-train.csv` and `sts-dev.csv`, in the format of the STS benchmark.
+        encoder: the pooling of a bidirectional LSTM; or `words`, the mean of word embeddings as wide as the LSTM's output.
+        width: the width of each direction of the LSTM, and of its word embeddings.
+        pairs: the number of training pairs, from the file's beginning. None: all.
+        epochs: the number of passes over the pairs.
+        batch: the approximate number of pairs in an update.
+        learning_rate: the peak learning rate; it decreases to 0 along a cosine.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a size below its minimum.
     """
 
     precision: ClassVar[str] = "float32"
@@ -57,14 +56,14 @@ class PooledRatings:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """One, from -1 to 1."""
+        """The correlation, from -1 to 1."""
         return ("correlation",)
 
     def run(self, seed: int) -> dict[str, float]:
-        """Train the encoder, and measure it.
+        """Train the encoder, and measure it on the validation file.
 
         Raises:
-            InputError: for a folder that lacks a file, or files that cannot be read.
+            InputError: for a missing or unreadable file.
         """
         if self.path is None:
             raise InputError("experiment.path is missing; name a folder with sts-train.csv and sts-dev.csv")
@@ -93,6 +92,6 @@ class PooledRatings:
 
 @lru_cache(maxsize=4)
 def _rated(path: str, split: str) -> list[tuple[str, str, float]]:
-    """Two texts and their rating, from 0 to 5; read once for all arms."""
+    """Pairs of texts and their ratings, from 0 to 5; cached, because all arms use the same."""
     file = split_file(Path(path), PARTS[split], f"rated pairs for {split}", "csv")
     return [(row.text, row.pair or "", float(str(row.label))) for row in read_labelled(file, format="stsb")]

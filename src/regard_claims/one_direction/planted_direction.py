@@ -1,4 +1,4 @@
-"""A direction planted in drawn vectors: whether pairs of words give it back, and what taking it out changes."""
+"""A direction planted in random vectors: do pairs of words recover it, and what does debiasing change?"""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlantedDirection:
-    """Words drawn from topics, all of them with some of one direction, and pairs of words that differ in it.
+    """Random word vectors with a planted bias direction, and pairs of words that differ in it.
 
-    A word is its topics' mean, a part of its own (half as long), and a random amount of the direction. The words of a pair share
-    these, and then differ by the direction (`planted` to either side) and by noise of each word's own.
+    A vector is the sum of a unit vector in the span of the topics, an individual unit vector times 0.5, and the direction times a
+    normal random number. The two vectors of a pair are equal in these three parts; then the direction times `planted` is added to
+    one and subtracted from the other, and independent noise is added to both.
 
     Arguments:
-        words, width: how many vectors, and how many numbers each has.
-        pairs: that the direction is to be found by, and as many others that are equalised.
-        topics: each word belongs to several, in shares of its own.
-        planted: length of the direction's part in the words of a pair; 0 plants nothing.
-        noise: length of what the words of a pair have each for itself.
-        amount: standard deviation of the direction's part in other words.
-        compared: pairs of words whose planted likeness is ranked against cosines.
+        words: the number of vectors.
+        width: the number of dimensions of a vector.
+        pairs: the number of pairs that the direction is estimated from. As many further pairs are equalized together with them.
+        topics: the number of topics; each word has random weights for all of them.
+        planted: the coefficient of the direction in the words of a pair; 0 plants nothing.
+        noise: the length of the independent noise of the words of a pair.
+        amount: the standard deviation of the coefficient of the direction in all words.
+        compared: the number of sampled pairs of other words in the rank correlation of cosines with the similarity of topics.
 
     Raises:
-        InputError: for numbers that are too small.
+        InputError: for a number below its minimum.
     """
 
     precision: ClassVar[str] = "no model is trained"
@@ -55,7 +57,7 @@ class PlantedDirection:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The same for every arm."""
+        """The same measures for each arm."""
         return (
             "cosine with what was planted",
             "first over second component",
@@ -68,7 +70,7 @@ class PlantedDirection:
         )
 
     def run(self, seed: int) -> dict[str, float]:
-        """Draw, find the direction, take it out, and measure."""
+        """Sample vectors, estimate the direction, debias the vectors, and compute the measures."""
         draw = np.random.Generator(np.random.Philox(key=[seed, 0xB1A5]))
         vectors, planted, likeness = self._vectors(draw)
         pairs = [(f"a{number}", f"b{number}") for number in range(2 * self.pairs)]
@@ -92,7 +94,7 @@ class PlantedDirection:
         return dict(zip(self.measures, numbers, strict=True))
 
     def _vectors(self, draw: np.random.Generator) -> tuple[WordVectors, Numbers, Numbers]:
-        """The words, the direction, and the unit vectors of the words' topics."""
+        """The word vectors, the direction (D,), and the unit topic vector of each word (words, D)."""
         basis = np.linalg.qr(draw.normal(size=(self.width, self.topics + 1)))[0].T
         planted, topics = basis[0], basis[1:]
         likeness = unit64(draw.dirichlet(np.full(self.topics, 0.3), size=self.words) @ topics)

@@ -1,4 +1,4 @@
-"""Digits with a mark in one of four corners: how much of a lambda layer is told by position, and how much by content."""
+"""Digits with a mark in one of four corners: what the position lambdas and the content lambdas of a lambda layer contribute."""
 
 from __future__ import annotations
 
@@ -17,30 +17,32 @@ from regard.tasks.loading import load
 from regard_claims.shared import check_counts, learning, trained
 
 SIDE, MARK, EDGE = 32, 4, 4
-"""Of a picture, of the square mark, and pixels between the mark and the nearest edges."""
+"""In pixels: the sides of an image and of the square mark, and the distance from the mark to the nearest edges."""
 
 CORNERS = ("top left", "top right", "bottom left", "bottom right")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CornerMarks:
-    """One lambda layer over the 8 x 8 places that two convolutions leave of a picture.
+    """One lambda layer over the 8 x 8 output positions of two convolution blocks.
 
-    A picture is a digit in the middle and a white square in one corner; its class is both, as `7 top left`. The four marks are
-    the same and the model's output is a mean over places, so which corner it is can be told only from where things are: by
-    lambdas of position, or by the convolutions, whose borders of zeros tell it, too.
+    An image has a digit in the middle and a white square in one corner. Its class is both, such as `7 top left`. The four squares
+    are identical and the output of the model is a mean over positions, so the corner can be predicted only from position: by
+    position lambdas, or by the convolutions, whose zero padding also depends on position.
 
     Arguments:
-        path: a folder with MNIST's files; scikit-learn's digits, enlarged, where null.
-        lambdas: which there are.
-        size, test_size: pictures to learn from and to test on, drawn with the seed; at most all.
-        steps, batch: updates, and pictures of each.
-        learning_rate: of AdamW, at its peak.
-        width, key_width, heads: of the lambda layer.
-        convolutions: channels of the two blocks in front.
+        path: a folder with MNIST's files. None: scikit-learn's digits, enlarged.
+        lambdas: which lambdas the layer has.
+        size: the number of training images, sampled by the seed; at most all.
+        test_size: the number of test images, sampled by the seed; at most all.
+        steps: the number of updates.
+        batch: the number of images in an update.
+        learning_rate: the peak learning rate of AdamW.
+        width, key_width, heads: sizes of the lambda layer.
+        convolutions: the numbers of channels of the two convolution blocks.
 
     Raises:
-        InputError: for numbers that are too small.
+        InputError: for a number below its minimum.
     """
 
     precision: ClassVar[str] = "float32"
@@ -62,11 +64,11 @@ class CornerMarks:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """In per cent: digit and corner right, and each by itself."""
+        """Accuracies in per cent: of digit and corner together, of the digit, and of the corner."""
         return ("accuracy", "digit", "corner")
 
     def run(self, seed: int) -> dict[str, float]:
-        """Train the network, and measure it.
+        """Train the network, and measure it on the test images.
 
         Raises:
             InputError: for a folder without MNIST's files.
@@ -104,7 +106,7 @@ class CornerMarks:
 
 
 def marked(digit: np.ndarray, corner: int) -> np.ndarray:
-    """A digit (Y, X) in the middle of a black picture (32, 32), with a white square in a corner, uint8.
+    """An image (32, 32) uint8: a digit (Y, X) in the middle on black, and a white square in a corner, an index of `CORNERS`.
 
     >>> marked(np.zeros((28, 28), np.uint8), 1)[EDGE, -EDGE - MARK :].tolist()
     [255, 255, 255, 255, 0, 0, 0, 0]
@@ -120,7 +122,7 @@ def marked(digit: np.ndarray, corner: int) -> np.ndarray:
 
 
 def _drawn(digits: Sequence[LabelledImage], size: int, generator: np.random.Generator) -> list[LabelledImage]:
-    """So many digits, each with a mark in a corner of its own."""
+    """Sample `size` digits, each with a mark in a randomly chosen corner."""
     rows = generator.permutation(len(digits))[:size]
     corners = generator.integers(0, len(CORNERS), size=len(rows))
     return [

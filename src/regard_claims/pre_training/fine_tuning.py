@@ -1,4 +1,4 @@
-"""What pre-training and an auxiliary loss are worth to a decoder that learns a task from some labels."""
+"""The effects of pre-training and of an auxiliary loss on a decoder that is fine-tuned on labelled texts."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from regard_claims.shared import NEVER, file_of, split_file
 
 TASK = "classification"
 PARTS = {"train": ("train",), "validation": ("dev", "val", "valid", "validation", "test")}
-"""How the files of each split are called, as one of the parts between dots."""
+"""The names of each split, one of which is between the dots of its file's name."""
 
 SAMPLE = 0x5A3D
-"""Sets the draw of labels apart from others of the same seed."""
+"""Separates the random numbers that sample the labels from others of the same seed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FineTuning:
-    """A decoder fine-tuned to classify texts, as it was pre-trained or from weights drawn anew (Radford et al. 2018, table 5).
+    """A decoder fine-tuned to classify texts, from pre-trained weights or from random ones (Radford et al. 2018, table 5).
 
-    The labels to learn from are drawn by the seed. Measured is the accuracy on the validation file at the end of the training.
+    The seed samples the training examples. Measured is the accuracy on the validation file at the end of training, in per cent.
 
     Arguments:
-        path: a folder with files of labelled texts for training and validation, such as `train.tsv` and `dev.tsv`, perhaps gzip,
-            and the model.
-        format: of the files, as in `data.format`.
-        model: the folder of the language model, in that folder or by itself; `{seed}` stands for the seed.
-        pretrained: whether its weights are taken; where not, its sizes and its tokenizer are.
-        labels: how many examples are learnt from; all where null.
-        auxiliary: lambda, the weight of the language model's loss.
-        epochs: passes over these examples.
-        learning_rate: the peak, which falls to 0.
-        warmup: updates in which it rises to that.
-        batch_tokens: of one update, padding included.
-        maximum_length: the most tokens of one text; longer ones are cut.
+        path: a folder with labelled texts for training and validation, such as `train.tsv` and `dev.tsv`, plain or gzip, and with
+            the model.
+        format: the format of the files, as in `data.format`.
+        model: the folder of the language model, in `path` or as a path of its own; `{seed}` is replaced by the seed.
+        pretrained: whether to start from the model's weights. If not, only its sizes and its tokenizer are used.
+        labels: the number of training examples. None: all.
+        auxiliary: lambda, the weight of the language modelling loss.
+        epochs: the number of passes over the training examples.
+        learning_rate: the peak learning rate; it decreases linearly to 0.
+        warmup: the number of updates in which the learning rate increases to its peak.
+        batch_tokens: the number of tokens in an update, padding included.
+        maximum_length: the largest number of tokens in a text; longer texts are truncated.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a size below its minimum.
     """
 
     precision: ClassVar[str] = "auto"
@@ -72,14 +72,14 @@ class FineTuning:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """One, in per cent."""
+        """The accuracy in per cent."""
         return ("accuracy",)
 
     def run(self, seed: int) -> dict[str, float]:
-        """Fine-tune the model, and measure it.
+        """Fine-tune the model, and measure its accuracy.
 
         Raises:
-            InputError: for a folder that lacks a file or the model, too few examples, or what cannot be read.
+            InputError: for a missing or unreadable file or model, or fewer than `labels` training examples.
         """
         if self.path is None:
             raise InputError(
@@ -126,7 +126,7 @@ class FineTuning:
 
 
 def sizes_of(folder: str) -> dict[str, Any]:
-    """The `model` section that gives a model of the sizes of the one in a folder, with weights of its own."""
+    """The `model` section for a randomly initialized model with the sizes of the model in a folder."""
     config = read_config(folder)
     filled = {*spec_of(TASK).derived_config, "end_id"}
     values = {part.name: getattr(config, part.name) for part in dataclasses.fields(config) if part.name not in filled}

@@ -1,4 +1,4 @@
-"""How many heads of a trained decoder can be taken out, the least important first, and whether one of a layer is enough."""
+"""How many attention heads of a trained decoder can be pruned, least important first, and is one head in a layer enough?"""
 
 from __future__ import annotations
 
@@ -19,42 +19,43 @@ from regard.tasks.language_modelling import LanguageModel
 from regard_claims.shared import check_counts, decoder, language_model, learning
 
 Heads = Sequence[tuple[int, int]]
-"""Layer and head, from 0."""
+"""Pairs of a layer's number and a head's number, from 0."""
 
 SHARE, AT_RANDOM = "worth left", "worth left, at random"
 PRUNED = "pruned"
 SAMPLE = 0x9D
-"""Sets the random order apart from others of the same seed."""
+"""Separates the random numbers of the random order from others of the same seed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrunedHeads:
-    """A decoder without some of its heads, not trained any further (Michel, Levy, Neubig 2019, sections 3.2, 3.3 and 4).
+    """A decoder with pruned attention heads, without further training (Michel, Levy, Neubig 2019, sections 3.2, 3.3 and 4).
 
-    A head's importance is the expected change of the loss by a mask xi_h on its output, of each stretch x (section 4.1), and
-    the importances of a layer are divided by their Euclidean norm:
+    The importance of a head is the mean absolute gradient of a sequence's loss by a mask xi_h on the head's output (section 4.1).
+    The importances of a layer are divided by their Euclidean norm:
 
         I_h = E_x | dL(x) / dxi_h |
 
-    They are computed on one part of the held-out text, losses on another. With L(S) the loss without the heads S, measured are
+    Importances are computed on one half of the held-out sequences, losses on the other. With L(S) the loss with the heads S
+    pruned, measured are:
 
-        worth left(S) = (L(all) - L(S)) / (L(all) - L(none taken out))
-
-    after 20, 40, 60 and 80 % of all heads, the least important first and in a random order; the same where a single layer keeps
-    only its best head, for the layer in which that costs least; and the loss, as it is and without any head.
+    - `worth left` and `worth left, at random`: (L(all) - L(S)) / (L(all) - L(none)) with 20, 40, 60 and 80 % of all heads pruned,
+      least important first and in a random order;
+    - `worth left, one head`: the same number if one layer keeps only its most important head, for the layer where it is largest;
+    - `loss` and `loss without attention`: L(none) and L(all), in nats per token.
 
     Arguments:
-        path: a file of text, or a folder with train.txt and valid.txt; Python's reference text where null.
-        width, heads, layers: of the decoder; its feed-forward nets are four times as wide.
-        vocabulary: tokens.
-        length: of a stretch.
-        test_size: stretches of each of the two parts.
-        steps: updates.
-        batch: stretches in an update.
-        learning_rate: the peak, which falls to 0 along a cosine.
+        path: a text file, or a folder with train.txt and valid.txt. None: the builtin reference documentation of Python.
+        width, heads, layers: the decoder's sizes; its feed-forward networks are four times as wide.
+        vocabulary: the size of the vocabulary.
+        length: the length of a sequence, in tokens.
+        test_size: the number of sequences in each half.
+        steps: the number of updates.
+        batch: the number of sequences in an update.
+        learning_rate: the peak learning rate; it decreases to 0 along a cosine.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a size below its minimum.
     """
 
     precision: ClassVar[str] = "float32"
@@ -75,12 +76,12 @@ class PrunedHeads:
 
     @property
     def measures(self) -> tuple[str | Measure, ...]:
-        """Losses in nats, the others as shares."""
+        """Losses in nats per token; the other measures are ratios."""
         parted = [Measure(name=name, kind="computed", along=PRUNED) for name in (SHARE, AT_RANDOM)]
         return ("loss", "loss without attention", *parted, "worth left, one head")
 
     def run(self, seed: int) -> dict[str, float | Mapping[int, float]]:
-        """Train the decoder, and take its heads out."""
+        """Train the decoder, and measure its loss with pruned heads."""
         with language_model(
             decoder(self, positions="learned", feedforward_width=4 * self.width),
             path=self.path,
@@ -115,7 +116,7 @@ class PrunedHeads:
 
 
 def importances(model: LanguageModel, stretches: list[list[int]], layers: int, heads: int) -> Tensor:
-    """I of each head, (layers, heads), each layer's divided by its Euclidean norm."""
+    """The importance of each head, (layers, heads), each row divided by its Euclidean norm."""
     batch = model.task.batch(stretches)
     masks = [torch.ones(len(stretches), heads, requires_grad=True) for _ in range(layers)]
     edits = [
@@ -123,13 +124,13 @@ def importances(model: LanguageModel, stretches: list[list[int]], layers: int, h
         for layer, mask in enumerate(masks)
     ]
     with change(model.model, *edits):
-        loss = model.task.loss(model.model, batch).total  # of a stretch each row of a mask
+        loss = model.task.loss(model.model, batch).total  # row i of a mask acts on sequence i only
     found = torch.stack([slope.abs().mean(dim=0) for slope in torch.autograd.grad(loss, masks)])
     return found / found.norm(dim=1, keepdim=True).clamp_min(math.ulp(0.0))
 
 
 def loss_without(model: LanguageModel, stretches: list[list[int]], heads: Heads) -> float:
-    """The mean loss of a token where these heads give out nothing."""
+    """The mean loss per token, in nats, with the outputs of these heads set to 0."""
     layers = sorted({layer for layer, _ in heads})
     edits = [
         ScaleHeads(address=_address(layer), heads=[head for each, head in heads if each == layer]) for layer in layers

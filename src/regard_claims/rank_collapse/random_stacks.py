@@ -1,4 +1,4 @@
-"""Depth against rank in stacks of attention that were drawn and never trained."""
+"""Rank collapse with depth in randomly initialized, untrained stacks of attention layers."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ LAYER = "layer"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RandomStacks:
-    """How far drawn vectors are from rank one after each layer of a drawn stack, in float64 (Dong et al. 2021, section 2).
+    """The distance of random vectors from rank one after each layer of a random stack, in float64 (Dong et al. 2021, section 2).
 
-    Vectors and all matrices are normal, the matrices with deviation 1/sqrt(width), without biases and norms. Measured is
-    `regard.inspection.analysis.relative_residual` of the vectors that go in, at 0, and after each layer.
+    The vectors are sampled from a standard normal distribution, and the weight matrices from a normal distribution with standard
+    deviation 1/sqrt(width). Biases are 0 and there is no normalization. Measured is
+    `regard.inspection.analysis.relative_residual` of the input vectors (layer 0) and of the output of each layer.
 
     Arguments:
         skips, feedforward: as in `AttentionStackConfig`.
-        tokens: vectors that go in.
-        width, heads, layers, feedforward_width: of the stack.
+        tokens: the number of input vectors.
+        width, heads, layers, feedforward_width: the sizes of the stack.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a size below its minimum.
     """
 
     precision: ClassVar[str] = "float64"
@@ -49,11 +50,11 @@ class RandomStacks:
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """One number for each layer."""
+        """The residual, with one number for each layer."""
         return (Measure(name=RESIDUAL, kind="computed", along=LAYER),)
 
     def run(self, seed: int) -> dict[str, Mapping[int, float]]:
-        """Draw, and go through the layers."""
+        """Sample vectors and weights, and measure the residual after each layer."""
         draw = torch.Generator().manual_seed(seed)
         x = torch.randn(1, self.tokens, self.width, generator=draw, dtype=torch.float64)
         found = {0: relative_residual(x[0]).item()}

@@ -1,4 +1,4 @@
-"""Text whose statistics are known, because it is drawn from them, and whether the products of vectors tell them."""
+"""Text sampled from known statistics: do the inner products of its word embeddings match the pointwise mutual information?"""
 
 from __future__ import annotations
 
@@ -24,29 +24,32 @@ _DRAWN_AT_ONCE = 1_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlantedStatistics:
-    """Vectors of words on text with a known pointwise mutual information (Levy and Goldberg 2014).
+    """Word embeddings trained on text with a known pointwise mutual information (Levy and Goldberg 2014).
 
-    Each sentence has a topic z, and its words are drawn from it one by one. So any two of its places hold w and c with
-    the probability
+    Each sentence has a topic z, and its words are sampled independently from P(w | z). So two positions of a sentence are the
+    words w and c with the probability
 
         P(w, c) = sum over z of P(z) P(w | z) P(c | z),    PMI(w, c) = log P(w, c) / (P(w) P(c)).
 
-    Where words are drawn against the true one by their share of the text, the optimum of skip-gram with K of them is
-    v_w v'_c = PMI(w, c) - log K. Measured over pairs that the text is expected to have in its windows at least `frequent` times
-    are the correlation of v_w v'_c with the PMI, the slope of the line through them, and their mean difference, which should be
-    log K.
+    With K negative samples from the unigram distribution, the optimum of skip-gram is v_w v'_c = PMI(w, c) - log K. Measured over
+    the pairs with an expected count of at least `frequent` in the training windows are:
+
+    - `correlation`: Pearson's correlation of v_w v'_c with the PMI;
+    - `slope`: the slope of the least-squares line of v_w v'_c over the PMI;
+    - `shift`: the mean of PMI - v_w v'_c, log K at the optimum.
 
     Arguments:
         method: skipgram or cbow.
-        words: in the vocabulary.
-        topics: Z.
-        spread: standard deviation of the logarithm of how much more likely a topic makes a word.
-        sentences, length: of the text.
-        width, window, negative, epochs, learning_rate, noise_exponent: of the training; no word is left out of it.
-        frequent: how often a pair must be expected.
+        words: the size of the vocabulary.
+        topics: the number of topics.
+        spread: the standard deviation of the logarithm of the factor by which a topic changes a word's probability.
+        sentences: the number of sentences.
+        length: the number of words in a sentence.
+        width, window, negative, epochs, learning_rate, noise_exponent: training settings; frequent words are not subsampled.
+        frequent: the minimum expected count of a pair.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a size below its minimum, or another method.
     """
 
     precision: ClassVar[str] = "float32"
@@ -70,14 +73,14 @@ class PlantedStatistics:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Three numbers over the same pairs."""
+        """Three numbers, over the same pairs of words."""
         return CORRELATION, SLOPE, SHIFT
 
     def run(self, seed: int) -> dict[str, float]:
-        """Draw the text, train, and compare.
+        """Sample the text, train vectors on it, and compare their products with the PMI.
 
         Raises:
-            InputError: where gensim is missing.
+            InputError: if gensim is not installed.
         """
         generator = np.random.Generator(np.random.Philox(key=[seed, 0x9A11]))
         shares = self.shares(generator)
@@ -92,7 +95,7 @@ class PlantedStatistics:
         joint = (shares.T @ shares / self.topics)[np.ix_(order, order)]
         single = shares.mean(axis=0)[order]
         information = np.log(joint / np.outer(single, single))
-        # A window is drawn from 1 to `window`, so places k apart are together in (window - k + 1) / window of all cases.
+        # A window's size is sampled from 1 to `window`: positions k apart are a pair with probability (window - k + 1) / window.
         together = sum(
             2 * (self.length - k) * (self.window - k + 1) / self.window
             for k in range(1, min(self.window, self.length - 1) + 1)
@@ -104,13 +107,13 @@ class PlantedStatistics:
         return {CORRELATION: pearson(true, learnt), SLOPE: slope, SHIFT: float((true - learnt).mean())}
 
     def shares(self, generator: np.random.Generator) -> Table:
-        """P(w | z) of the topics, all of which are equally likely, (Z, words): Zipf's law, and what the topic does to it."""
+        """P(w | z), (topics, words): Zipf's law times a random factor of the topic. The topics are equally probable."""
         zipf = 1 / np.arange(1, self.words + 1)
         found = zipf * np.exp(self.spread * generator.normal(size=(self.topics, self.words)))
         return found / found.sum(axis=1, keepdims=True)
 
     def text(self, shares: Table, generator: np.random.Generator) -> Iterator[list[str]]:
-        """The sentences, of words that are numbers."""
+        """Sample the sentences; the words are numbers in digits."""
         names = [str(number) for number in range(self.words)]
         ends = shares.cumsum(axis=1)
         for _ in range(math.ceil(self.sentences / _DRAWN_AT_ONCE)):

@@ -1,4 +1,4 @@
-"""Whether stacks of attention learn to sort, with skip connections and without, and what becomes of their rank."""
+"""Do stacks of attention layers learn to sort, with and without skip connections, and how does the rank change with depth?"""
 
 from __future__ import annotations
 
@@ -25,25 +25,27 @@ LAYER = "layer"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SortingDepth:
-    """An `AttentionStack` that writes at every place of a sequence the symbol that stands there when it is sorted (section 4).
+    """An `AttentionStack` that predicts at every position of a sequence the symbol of the sorted sequence (section 4).
 
-    Measured on sequences of the test split are the share of right symbols, in per cent; and the mean over them of
-    `regard.inspection.analysis.relative_residual` after the embedding, at 0, and after each layer of what was trained. A layer
-    that a shallower arm does not have has no number.
+    Measured on the test split are:
+
+    - `accuracy`: the share of right symbols, in per cent;
+    - `residual`: `regard.inspection.analysis.relative_residual` of the trained stack after the embedding (layer 0) and after each
+      layer, mean over the sequences. Layers beyond the depth of the stack are NaN.
 
     Arguments:
         skips, feedforward, width, heads, layers, feedforward_width: as in `AttentionStackConfig`.
-        deepest: the most layers of any arm.
-        symbols: how many different ones there are.
-        length: of a sequence.
-        size: sequences to learn from.
-        test_size: sequences to measure on.
-        steps: updates.
-        batch: sequences in an update, about.
-        learning_rate: the peak, which falls to 0 along a cosine.
+        deepest: the largest number of layers of any arm.
+        symbols: the number of different symbols.
+        length: the length of a sequence.
+        size: the number of training sequences.
+        test_size: the number of test sequences.
+        steps: the number of updates.
+        batch: the approximate number of sequences in an update.
+        learning_rate: the peak learning rate; it decreases to 0 along a cosine.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a size below its minimum.
     """
 
     precision: ClassVar[str] = "float32"
@@ -70,12 +72,12 @@ class SortingDepth:
 
     @property
     def measures(self) -> tuple[str | Measure, ...]:
-        """The share in per cent; a residual for each layer."""
+        """The accuracy in per cent, and a residual for each layer."""
         return ("accuracy", Measure(name=RESIDUAL, kind="computed", along=LAYER))
 
     def run(self, seed: int) -> dict[str, float | Mapping[int, float]]:
-        """Train the stack, and measure it."""
-        tokens = self.length + 2  # one before, one behind
+        """Train the stack, and measure accuracy and residuals."""
+        tokens = self.length + 2  # with the start and end tokens
         with trained(
             "tagging",
             self._sizes(tokens),
@@ -106,7 +108,7 @@ class SortingDepth:
 
 
 def residuals_of(tagger: Tagger, sentences: list[list[str]]) -> dict[int, float]:
-    """The mean relative residual of some sentences after the embedding, 0, and after each layer."""
+    """The mean relative residual of the sentences after the embedding (0) and after each layer."""
     tokenizer = tagger.task.tokenizer
     joined = [join(tokenizer, tokenizer.encode(" ".join(words)), maximum=tagger.maximum_length) for words in sentences]
     tokens, _ = padded(joined, padding_id=tokenizer.padding_id)
@@ -118,6 +120,6 @@ def residuals_of(tagger: Tagger, sentences: list[list[str]]) -> dict[int, float]
 
 @lru_cache(maxsize=4)
 def _sentences(split: str, symbols: int, length: int, size: int, seed: int) -> list[Sentence]:
-    """Sequences and the same sorted, symbol by symbol; the same for every arm of a seed, drawn once."""
+    """Sequences and their sorted copies as lists of symbols; cached, because all arms of a seed use the same."""
     problems = Sequences(split, kind="sorting", symbols=symbols, shortest=length, longest=length, size=size, seed=seed)
     return [(source.split(), target.split()) for source, target in problems]

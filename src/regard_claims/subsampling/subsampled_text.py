@@ -1,4 +1,4 @@
-"""Leaving common words out of the training of word vectors: how much less there is to do, and what the vectors are worth."""
+"""Subsampling of frequent words in the training of word embeddings: how much work it saves, and how it changes the quality."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ WORDS, SIMILARITY, SECONDS = "words trained on", "similarity", "seconds"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SubsampledText:
-    """Vectors trained with and without the subsampling of common words (Mikolov et al. 2013b, section 2.3).
+    """Word embeddings trained with or without subsampling of frequent words (Mikolov et al. 2013b, section 2.3).
 
-    Measured are the words that are trained on, over all epochs; Spearman's correlation of cosines with judged pairs, of those
-    whose words are in the vocabulary; and the seconds of the training.
+    Measured are:
+
+    - `words trained on`: the number of words trained on, over all epochs;
+    - `similarity`: Spearman's correlation of cosines with human ratings, of the pairs whose words are in the vocabulary;
+    - `seconds`: the training time, without counting the words.
 
     Arguments:
-        path: a folder with text for training, `train.txt`, perhaps gzip.
-        pairs: a file of judged pairs: its name in that folder, or its path.
-        tokenisation: of the text, see `regard.word_embeddings.training.Corpus`.
+        path: a folder with the training text, `train.txt` or `train.txt.gz`.
+        pairs: a file of rated word pairs: its name in the folder, or its path.
+        tokenisation: how the text is split into words, see `regard.word_embeddings.training.Corpus`.
         method: skipgram, cbow or fasttext.
-        subsample: t; 0 leaves nothing out.
-        width, window, epochs, minimum_count: of the training; the rest is as published.
+        subsample: the threshold t; 0 disables subsampling.
+        width, window, epochs, minimum_count: training settings; the other settings are the published ones.
     """
 
     precision: ClassVar[str] = "float32"
@@ -46,14 +49,14 @@ class SubsampledText:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Work, worth and time."""
+        """The number of words, the correlation, and the time in seconds."""
         return WORDS, SIMILARITY, SECONDS
 
     def run(self, seed: int) -> dict[str, float]:
-        """Train, and test.
+        """Train the vectors, and evaluate them.
 
         Raises:
-            InputError: for a folder that lacks a file, or what cannot be read.
+            InputError: for a missing or unreadable file.
         """
         corpus = training_text(self.path, self.tokenisation)
         judged = read_similarity(file_of(self.path, self.pairs))

@@ -1,4 +1,4 @@
-"""Whether attention at two levels finds the sentence, and the words, that decide the class of a document."""
+"""Does attention at two levels find the sentence and the words that determine the class of a document?"""
 
 from __future__ import annotations
 
@@ -16,25 +16,32 @@ from regard_claims.shared import accuracy, check_counts, check_examples, learnin
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlantedCue:
-    """A hierarchical network on documents with one deciding sentence (`CueDocuments`; Yang et al. 2016, table 2, figures 5, 6).
+    """A hierarchical attention network on documents in which one sentence determines the class.
 
-    Measured on documents of the test split: the accuracy, in per cent; the mean weight of the deciding sentence among all
-    sentences; and the mean weights, among the words of that sentence, of the two deciding words together and of the word of
-    praise or blame alone. Of averages these weights are what they are, equal; of maxima there are none.
+    The documents are `CueDocuments`; the claim is from Yang et al. (2016, table 2, figures 5 and 6). Measured on the test split
+    are:
+
+    - `accuracy`, in per cent;
+    - `sentence weight`: the mean attention weight of the sentence with the cue;
+    - `word weight` and `opinion weight`: the mean attention weights within this sentence, of the cue and its opinion word
+      together, and of the opinion word only.
+
+    With `average` the weights are equal and known in advance; with `maximum` there are no weights and they are NaN.
 
     Arguments:
         gathering: as in `HANConfig`.
-        width: of each direction of the recurrent nets, of the vectors of words and of the context vectors.
-        size: documents to learn from.
-        test_size: documents to measure on.
-        sentences, words: of each document, and of each sentence.
-        balanced: whether every sentence holds a word of praise and one of blame, so that who counts them learns nothing.
-        steps: updates.
-        batch: documents in an update, about.
-        learning_rate: the peak, which falls to 0 along a cosine.
+        width: the width of each direction of the recurrent networks, of the word embeddings and of the context vectors.
+        size: the number of training documents.
+        test_size: the number of test documents.
+        sentences: the number of sentences in a document.
+        words: the number of words in a sentence.
+        balanced: whether every sentence contains one positive and one negative word, so that counting them is uninformative.
+        steps: the number of updates.
+        batch: the approximate number of documents in an update.
+        learning_rate: the peak learning rate; it decreases to 0 along a cosine.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a size below its minimum.
     """
 
     precision: ClassVar[str] = "float32"
@@ -55,11 +62,11 @@ class PlantedCue:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The accuracy in per cent, and the weights of what decides."""
+        """The accuracy in per cent, and attention weights from 0 to 1."""
         return ("accuracy", "sentence weight", "word weight", "opinion weight")
 
     def run(self, seed: int) -> dict[str, float]:
-        """Train the network, and measure it."""
+        """Train the network, and measure it on the test documents."""
         learnt, test = self._documents("train", self.size, seed), self._documents("test", self.test_size, seed)
         sizes = dict.fromkeys(("embedding_width", "hidden_width", "attention_width"), self.width)
         tokens = self.sentences * (self.words + 1) + 1
@@ -90,18 +97,18 @@ class PlantedCue:
 
 
 def weights_of_cues(model: Classifier, documents: Sequence[CueDocument]) -> dict[str, float]:
-    """The mean weights of deciding sentences and words.
+    """The mean attention weights of the sentence with the cue, of cue and opinion word, and of the opinion word.
 
     Arguments:
-        model: a hierarchical network with attention.
-        documents: at least one; every word of theirs is one token.
+        model: a hierarchical attention network.
+        documents: at least one document; each of its words must be one token.
     """
     sums = [0.0, 0.0, 0.0]
     for document in documents:
         with look(model) as seen:
             model.classify(document.text)
         sentence = seen.weights("sentences.attention")[0, 0, 0]
-        # The words of the sentence are the tokens with weights in its row, in their order.
+        # A row has one column for each token of the document; only the tokens of its own sentence have weights.
         row = seen.weights("words.attention")[0, 0, document.sentence]
         own = row[_places(document)]
         cue, opinion = own.tolist()
@@ -112,7 +119,7 @@ def weights_of_cues(model: Classifier, documents: Sequence[CueDocument]) -> dict
 
 
 def _places(document: CueDocument) -> list[int]:
-    """Where the two deciding words stand among the tokens: behind the start token, and one between every two sentences."""
+    """The positions of cue and opinion word among the tokens, which begin with a start token and have one between sentences."""
     lengths = [len(sentence.split()) for sentence in document.text.split("\n\n")]
     begin = 1 + sum(length + 1 for length in lengths[: document.sentence])
     return [begin + place for place in document.words]

@@ -1,4 +1,4 @@
-"""Forms of words that a training never saw, and whether the vectors of their parts are near to the word they are made of."""
+"""Vectors of inflected and misspelled forms that do not occur in the training text: are they near the base word's vector?"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHORTEST = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Form:
-    """A form that is kept from the training, the word it is made of, and which kind of form it is."""
+    """A form that is removed from the training text, its base word, and the kind of form, one of `KINDS`."""
 
     form: str
     word: str
@@ -35,22 +35,25 @@ class Form:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnseenForms:
-    """Vectors of forms that are taken out of the training text (Bojanowski et al. 2017, section 5).
+    """Vectors of forms that are removed from the training text (Bojanowski et al. 2017, section 5).
 
-    Of the most frequent words that have them, the plural and the forms in -ed and -ing are left out of the text, and each gets a
-    form with one wrong letter. Measured is the share of all these whose word is among the ten nearest to the form's vector, over
-    all and by kind; a form without a vector finds nothing. Beside it stand the shares of syntactic and of semantic analogies that
-    are answered rightly, among those whose words are all in the vocabulary.
+    The forms are the plurals and the forms in -ed and -ing of the most frequent words that have any, and one misspelling of each
+    of these words with one wrong letter. Measured are:
+
+    - the share of forms whose base word is among the `nearest` nearest neighbours of the form's vector, over all forms and for
+      each kind; a form without a vector counts as not found;
+    - the accuracy on syntactic and on semantic analogies, among the questions whose words are all in the vocabulary.
 
     Arguments:
-        path: a folder with text for training, `train.txt`, perhaps gzip.
-        analogies: a file of analogies: its name in that folder, or its path.
-        tokenisation: of the text, see `regard.word_embeddings.training.Corpus`.
-        method: of the vectors.
-        words: how many words' forms.
-        nearest: how many neighbours are looked at.
-        width, window, epochs, negative, minimum_count, learning_rate, subsample, noise_exponent: of the training.
-        buckets: of fastText.
+        path: a folder with the training text, `train.txt` or `train.txt.gz`.
+        analogies: an analogy file: its name in the folder, or its path.
+        tokenisation: how the text is split into words, see `regard.word_embeddings.training.Corpus`.
+        method: the training method.
+        words: the number of base words.
+        nearest: the number of nearest neighbours to search.
+        width, window, epochs, negative, minimum_count, learning_rate, subsample, noise_exponent: training settings, see
+            `VectorSettings`.
+        buckets: the number of n-gram buckets of fastText; unused by other methods.
     """
 
     precision: ClassVar[str] = "float32"
@@ -75,14 +78,14 @@ class UnseenForms:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Shares of forms, and of analogies."""
+        """The shares of forms found, and the accuracies on analogies."""
         return (FOUND, *(f"{FOUND}, {kind}" for kind in KINDS), SYNTACTIC, SEMANTIC)
 
     def run(self, seed: int) -> dict[str, float]:
-        """Take the forms out, train, and look for their words.
+        """Remove the forms from the text, train vectors, and search for the base words.
 
         Raises:
-            InputError: for a folder that lacks a file, what cannot be read, or a text in which too few words have such forms.
+            InputError: for a missing or unreadable file, or a text in which fewer than `words` words have such forms.
         """
         corpus = training_text(self.path, self.tokenisation)
         asked = read_analogies(file_of(self.path, self.analogies))
@@ -105,12 +108,17 @@ class UnseenForms:
 
 
 def withheld_forms(vocabulary: Vocabulary, words: int, seed: int) -> list[Form]:
-    """The forms of the most frequent words that have at least one in the vocabulary, and a wrongly written one of each.
+    """The forms of the most frequent words that have at least one form in the vocabulary, and one misspelling of each word.
 
-    A word that is itself such a form of one before it is passed over.
+    A word that is itself a form of a more frequent word is skipped.
+
+    Arguments:
+        vocabulary: the words of the text, most frequent first.
+        words: the number of base words.
+        seed: the seed of the misspellings.
 
     Raises:
-        InputError: where there are too few such words.
+        InputError: if fewer than `words` words have a form in the vocabulary.
     """
     known = set(vocabulary.words)
     generator = np.random.Generator(np.random.Philox(key=[seed, 0x7E57]))
@@ -135,7 +143,7 @@ def withheld_forms(vocabulary: Vocabulary, words: int, seed: int) -> list[Form]:
 
 
 def inflected(word: str) -> list[Form]:
-    """Plural, -ed and -ing of an English word, by the rules of spelling.
+    """The plural and the forms in -ed and -ing of an English word, by spelling rules.
 
     >>> [form.form for form in inflected("state")], [form.form for form in inflected("study")]
     (['states', 'stated', 'stating'], ['studies', 'studied', 'studying'])
@@ -152,7 +160,7 @@ def inflected(word: str) -> list[Form]:
 
 
 def _misspelt(word: str, known: Collection[str], generator: np.random.Generator) -> str:
-    """The word with one letter inside it replaced, so that it is no word of the text."""
+    """The word with one inner letter replaced, such that the result is not in the vocabulary."""
     while True:
         place = int(generator.integers(1, len(word) - 1))
         letter = string.ascii_lowercase[int(generator.integers(26))]
@@ -168,7 +176,7 @@ def _finds(vectors: WordVectors, form: Form, nearest: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Without:
-    """Sentences without some words."""
+    """The sentences with the words in `out` removed."""
 
     sentences: Iterable[Sequence[str]]
     out: Collection[str]

@@ -1,4 +1,4 @@
-"""How many subwords a translator should have, with few pairs and with many, between two languages with stems and endings."""
+"""The best size of a subword vocabulary for translation with few and with many pairs, for languages of stems and endings."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ CONSONANTS, VOWELS = "bdfgklmnprst", "aeiou"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InflectedWords:
-    """A Transformer that translates, with subwords (byte pair encoding) of one vocabulary size, from so many pairs.
+    """A Transformer for translation with a subword vocabulary (byte pair encoding) of one size, trained on `pairs` pairs.
 
-    Sampled sources have 1 to 3 words, each a stem, the n-th with a probability proportional to 1 / (n + 5), few are frequent
-    and many are rare, and one of 8 endings; the target has for each word the stem and the ending of the other language, in order.
-    A vocabulary of whole words must learn each of the 1,200 words by itself; small subwords can put one together that was never
-    seen.
+    A sampled source has 1 to 3 words. Each word is a stem and one of 8 endings; stem n (from 0) has a probability proportional to
+    1 / (n + 5), so few stems are frequent and many are rare. The target has for each word the corresponding stem and ending of
+    the other language, in the same order. With whole words as tokens each of the 1,200 words must be learned separately; with
+    small subwords a word that was never seen can be composed.
 
-    Measured on sources of the test: words that are right at their place, in per cent; and tokens for each word of a source.
+    Measured on test sources are `words right`, the share of words that are right at their position, in per cent; and `tokens per
+    word`, the number of tokens for each word of a source.
 
     Arguments:
-        pairs: to learn from.
-        vocabulary: subwords of both languages together, at most.
-        width: of the Transformer, one block for each side, 4 heads, feed-forward nets twice as wide.
-        test_size: pairs to measure on.
-        steps: updates.
-        batch_tokens: of both sides, in an update.
-        learning_rate: the peak, which falls to 0 along a cosine.
+        pairs: the number of training pairs.
+        vocabulary: the largest number of subwords, shared by both languages.
+        width: the width of the Transformer, with one block on each side, 4 heads and feed-forward networks of twice the width.
+        test_size: the number of test pairs.
+        steps: the number of updates.
+        batch_tokens: the number of tokens of both sides in an update.
+        learning_rate: the peak learning rate; it decreases to 0 along a cosine.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a size below its minimum.
     """
 
     precision: ClassVar[str] = "float32"
@@ -56,11 +57,11 @@ class InflectedWords:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Per cent, and tokens."""
+        """The share of right words in per cent, and the number of tokens per word."""
         return ("words right", "tokens per word")
 
     def run(self, seed: int) -> dict[str, float]:
-        """Train the translator, and measure it."""
+        """Train the model, and measure it on the test pairs."""
         learned, test = inflected(self.pairs, 2 * seed), inflected(self.test_size, 2 * seed + 1)
         with trained(
             "translation",
@@ -91,12 +92,12 @@ class InflectedWords:
 
 
 def words_right(answer: Sequence[str], target: Sequence[str]) -> int:
-    """How many words of the target the answer has at the same place."""
+    """The number of positions at which the answer and the target have the same word."""
     return sum(one == other for one, other in zip(answer, target, strict=False))
 
 
 def inflected(size: int, seed: int) -> Pairs:
-    """Pairs of the two languages, which are the same for every seed."""
+    """Sample `size` pairs. The two languages are the same for every seed."""
     forms = _languages()
     draw = Random(seed)
     shares = [1 / (number + 5) for number in range(STEMS)]
@@ -110,7 +111,7 @@ def inflected(size: int, seed: int) -> Pairs:
 
 @lru_cache(maxsize=1)
 def _languages() -> list[list[tuple[str, str]]]:
-    """Of each stem the words with each ending, in both languages."""
+    """The words of both languages as pairs, by stem and ending: `forms[stem][ending]`."""
     draw = Random(0)
 
     def sampled(count: int, syllables: int) -> list[str]:

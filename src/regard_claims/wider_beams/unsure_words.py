@@ -1,4 +1,4 @@
-"""What a wider beam finds where every word has several translations: more probable sentences, or better ones."""
+"""Beam search for words with several translations: does a wider beam find more probable outputs, and are they more accurate?"""
 
 from __future__ import annotations
 
@@ -22,28 +22,34 @@ Choices = tuple[float, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnsureWords:
-    """A translator of words with several translations each, and beams of several widths (Koehn, Knowles 2017, section 3.6).
+    """Beam search of several widths for words with several translations (Koehn, Knowles 2017, section 3.6).
 
-    A source is 6 to 12 words; the target has one word for each, in the same order, sampled anew each time among as many as there
-    are `shares`. A sentence of n words so has a probability of about the product of n shares, and one that stops early of fewer:
-    where the model gives the end a little too much, a search that is wide enough finds it (Murray, Chiang 2018).
+    A source has 6 to 12 words. The target has one word for each source word, in the same order, sampled independently from
+    `len(shares)` translations. So a translation of n words has a probability of about the product of n shares, and a translation
+    that ends early is a product of fewer. If the model overestimates the end of the sentence a little, a wide enough search finds
+    such a short translation (Murray, Chiang 2018).
 
-    Measured for each beam, on sources of the test: the share of right answers, as many words as the source has and each a
-    translation of the word at its place, in per cent; words written over words of the source; the mean log-probability that the
-    model gives its answers; and the first once more where hypotheses are compared by log-probability over length.
+    Measured on test sources for each beam width:
+
+    - `right`: the share of right outputs, in per cent. An output is right if it has as many words as the source and each is a
+      translation of the source word at the same position;
+    - `length`: the number of output words divided by the number of source words;
+    - `log-probability`: the mean log-probability of the outputs under the model, in nats;
+    - `right, normalised`: the share of right outputs if hypotheses are compared by log-probability divided by length.
 
     Arguments:
-        symbols: words of the source language.
-        shares: how probable the translations of a word are.
-        width: of the Transformer, one block for each side, 4 heads, feed-forward nets twice as wide.
-        size, test_size: pairs to learn from, sources to measure on.
-        beams: widths.
-        steps: updates.
-        batch: pairs in an update, about.
-        learning_rate: the peak, which falls to 0 along a cosine.
+        symbols: the number of words in the source language.
+        shares: the probabilities of a word's translations.
+        width: the width of the Transformer, with one block on each side, 4 heads and feed-forward networks of twice the width.
+        size: the number of training pairs.
+        test_size: the number of test sources.
+        beams: the beam widths.
+        steps: the number of updates.
+        batch: the approximate number of pairs in an update.
+        learning_rate: the peak learning rate; it decreases to 0 along a cosine.
 
     Raises:
-        InputError: for sizes that are none, and shares that are no probabilities.
+        InputError: for a size below its minimum, or shares that are not probabilities with the sum 1.
     """
 
     precision: ClassVar[str] = "float32"
@@ -66,13 +72,13 @@ class UnsureWords:
 
     @property
     def measures(self) -> tuple[str | Measure, ...]:
-        """A number for each beam."""
+        """The four measures, each with one number for each beam width."""
         return tuple(
             Measure(name=name, kind="computed", along=BEAM) for name in (RIGHT, LENGTH, PROBABILITY, NORMALISED)
         )
 
     def run(self, seed: int) -> dict[str, Mapping[int, float]]:
-        """Train the translator, and search with it."""
+        """Train the model, and translate the test sources with each beam width."""
         with trained(
             "translation",
             {
@@ -107,7 +113,7 @@ class UnsureWords:
         return dict(found)
 
     def pairs(self, size: int, seed: int) -> list[tuple[str, str]]:
-        """Sources and targets: `s3 s1` and `t3a t1c`."""
+        """Sample `size` pairs of a source and a target, such as `s3 s1` and `t3a t1c`."""
         draw = Random(seed)
         letters = "abcdefghijklmnopqrstuvwxyz"[: len(self.shares)]
         found = []
@@ -120,7 +126,7 @@ class UnsureWords:
 
 
 def is_right(source: str, text: str) -> bool:
-    """Whether every word of the source has one of its translations at its place, and there is nothing else.
+    """Whether the text has exactly one word for each source word, each a translation of the source word at its position.
 
     >>> is_right("s3 s1", "t3a t1c"), is_right("s3 s1", "t3a")
     (True, False)

@@ -1,4 +1,4 @@
-"""What two sentence encoders know of the order of words, and how their time grows with the length of a text."""
+"""Word order in the vectors of two sentence encoders, and how the encoders' time grows with the length of a text."""
 
 from __future__ import annotations
 
@@ -20,35 +20,38 @@ from regard_claims.shared import check_counts, check_examples, learning, trained
 
 LENGTHS = (32, 64, 128, 256, 512, 1024)
 FROM = 256
-"""Tokens from which on the growth of time is measured: of shorter texts it is mostly what every call costs."""
+"""The shortest length, in tokens, in the fit of the time exponent. The time of shorter texts is mostly the cost of a call."""
 
 SAME = 1e-5
-"""Cosines that differ by less are equal: sums of the same numbers in another order."""
+"""Cosines that differ by at most this count as equal: the same numbers summed in another order differ by rounding."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WordOrder:
-    """The Universal Sentence Encoder's two forms on triples whose third sentence has the words of the second (`RoleTriples`).
+    """The two Universal Sentence Encoders on triples whose second and third texts have the same words (`RoleTriples`).
 
-    Measured are the share of test triples, in per cent, in which the second sentence is nearer to the first than the third is,
-    half of those in which both are as near; and the exponent by which the time of a forward pass grows with the length of a
-    text: the slope of log time over log length from 256 to 1,024 tokens.
+    Measured are:
+
+    - `accuracy`: the share of test triples, in per cent, whose second text has a higher cosine with the first than the third text
+      has; a tie counts as half;
+    - `time exponent`: the slope of the logarithm of a forward pass's time over the logarithm of the text's length, fitted to
+      256, 512 and 1,024 tokens.
 
     Arguments:
-        encoder: `transformer`, `averaging` without bigrams, or `bigrams`, averaging with them.
-        width: of the vectors.
-        layers: blocks of the Transformer, linear maps of the averaging network.
-        bigrams: rows of the table of bigrams.
-        size: triples to learn from.
-        test_size: triples to measure on.
-        steps: updates.
-        batch: triples in an update, about.
-        learning_rate: the peak, which falls to 0 along a cosine.
-        texts: read at once where time is measured.
-        repeats: of each length, of which the quickest counts.
+        encoder: `transformer`, `averaging` (words only), or `bigrams` (averaging of words and bigrams).
+        width: the width of the vectors.
+        layers: the number of Transformer blocks, or of linear maps of the averaging network.
+        bigrams: the number of rows in the table of bigram embeddings.
+        size: the number of training triples.
+        test_size: the number of test triples.
+        steps: the number of updates.
+        batch: the approximate number of triples in an update.
+        learning_rate: the peak learning rate; it decreases to 0 along a cosine.
+        texts: the number of texts in a batch when time is measured.
+        repeats: the number of timed passes for each length; the fastest counts.
 
     Raises:
-        InputError: for sizes that are none.
+        InputError: for a size below its minimum.
     """
 
     precision: ClassVar[str] = "float32"
@@ -70,11 +73,11 @@ class WordOrder:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The share in per cent, and the exponent."""
+        """The accuracy in per cent, and the exponent of time."""
         return ("accuracy", "time exponent")
 
     def run(self, seed: int) -> dict[str, float]:
-        """Train the encoder, and measure it."""
+        """Train the encoder, and measure accuracy and time."""
         with trained(
             "sentence_embedding",
             self._sizes(),
@@ -99,9 +102,8 @@ class WordOrder:
         draw = torch.Generator().manual_seed(seed)
         seconds: dict[int, float] = dict.fromkeys(LENGTHS, math.inf)
         with torch.no_grad():
-            for _ in range(
-                self.repeats
-            ):  # all lengths in turns, so that a slow moment of the machine is not one length's
+            # All lengths in turn, so that a slow moment of the machine does not affect only one length.
+            for _ in range(self.repeats):
                 for length in LENGTHS:
                     ids = torch.randint(4, model.config.vocabulary, (self.texts, length), generator=draw)
                     tokens = Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere")
@@ -113,15 +115,15 @@ class WordOrder:
 
 
 TOKENS = 10
-"""Of a sentence, about."""
+"""The approximate number of tokens in a sentence."""
 
 
 def order_accuracy(encoder: SentenceEncoder, triples: Sequence[Sequence[str]]) -> float:
-    """The share of triples in which the second text is nearer to the first than the third is; of ties half.
+    """The share of triples whose second text has a higher cosine with the first than the third text has; a tie counts as half.
 
     Arguments:
-        encoder: makes the vectors, which are compared by their cosine.
-        triples: of texts.
+        encoder: the encoder of the texts.
+        triples: triples of texts.
     """
     first, second, third = (unit(encoder.embed([triple[side] for triple in triples])) for side in range(3))
     lead = (first * second).sum(axis=1) - (first * third).sum(axis=1)
