@@ -94,3 +94,10 @@ def test_documents_travel_with_their_tokens():
     assert tokens.documents.tolist() == [[0, 1, 1], [1, 1, 1]]
     assert tokens.select(torch.tensor([1])).documents.tolist() == [[1, 1, 1]]
     assert tokens.to("cpu").documents is not None
+
+
+def test_the_earlier_name_of_with_documents_works_and_warns():
+    tokens = Tokens.pad([DOCUMENTS[0]])
+    with pytest.warns(DeprecationWarning, match="Tokens.parted is called with_documents"):
+        earlier = tokens.parted
+    assert torch.equal(earlier(END).documents, tokens.with_documents(END).documents)

@@ -328,7 +328,7 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
     with reading_errors(name, lambda: "the array"), open_file(name) as stream:
         head = stream.read(4)
         if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in TYPES or not 1 <= head[3] <= 8:
-            raise InputError(f"{name}: is no idx file; give one such as MNIST's train-images-idx3-ubyte.gz")
+            raise InputError(f"{name}: is not an idx file; give one such as MNIST's train-images-idx3-ubyte.gz")
         sizes = stream.read(4 * head[3])
         if len(sizes) < 4 * head[3]:
             raise InputError(f"{name}: ends within its header; fetch it again")

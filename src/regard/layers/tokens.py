@@ -42,7 +42,7 @@ PaddingSide = Literal["nowhere", "right", "somewhere"]
 PADDING_SIDES = get_args(PaddingSide)
 
 
-@renamed(padded="padding_side")
+@renamed(padded="padding_side", parted="with_documents")
 @dataclass(frozen=True, slots=True, eq=False)
 class Tokens:
     """A padded batch of token sequences.
