@@ -157,8 +157,7 @@ def test_texts_that_are_cut_are_counted_once(command, classifier, tmp_path, monk
     file.write_text("\n".join([long, "bus", long, "", long]) + "\n")
     told = command("classify", classifier, "--input", file).err.splitlines()
     assert [line for line in told if "longer" in line] == [
-        f"warning: 3 of 4 texts are longer than the {room + 2} tokens that the model reads; what was cut off did not count in "
-        "the answer"
+        f"warning: 3 of 4 texts are longer than the {room + 2} tokens that the model reads; the tokens after them were ignored"
     ]
     assert "longer" not in command("classify", classifier, fits).err
 

@@ -135,7 +135,11 @@ def test_offsets_count_characters_of_any_script(tmp_path_factory: pytest.TempPat
 
 
 BAD_QUESTIONS = [
-    (question("x", [("Paris", 14)]), "answer is not the text at its position", "'Paris', but the context at 14 is 'aris.'"),
+    (
+        question("x", [("Paris", 14)]),
+        "answer is not the text at its position",
+        "'Paris', but the context at 14 is 'aris.'",
+    ),
     (question("x", [("Paris", 13), ("Rome", 13)]), "answer is not the text at its position", "'Rome'"),
     (question("x", [("paris", 13)]), "answer is not the text at its position", "'paris'"),
     (question("x", [("Paris", -1)]), "answer outside the context", "at -1 of 35 characters"),

@@ -131,7 +131,7 @@ def test_lines_are_passages_where_asked(tmp_path):
         ("a.csv", "id,txt\n1,x\n", "line 1: has no column 'text'; .* did you mean 'txt'"),
         ("a.csv", "id,text\n1,x,y\n", "line 2: has 3 columns, and the header has 2"),
         ("a.jsonl", '{"text": "x"}\n{"question": "y"}', "line 2: has no column 'text'"),
-        ("a.jsonl", '{"text": 1}', "line 1: 'text' is no text"),
+        ("a.jsonl", '{"text": 1}', "line 1: 'text' is not a text"),
         ("a.jsonl", "[" * 100_000, "line 1: is not JSON"),
         ("a.tsv", "", "has no column 'text'"),
     ],
@@ -252,7 +252,7 @@ def test_files_that_are_no_text_are_named(folder):
     index = Index(folder, dict(ORIGIN))
     update = index.update(Letters(), PATTERNS)
     assert update.left_out == ("y.txt", "z.txt")
-    assert "2 files are no UTF-8 text" in " ".join(described(update))
+    assert "2 files are not UTF-8 text" in " ".join(described(update))
 
 
 def test_what_cannot_be_searched_is_said(folder, tmp_path):
@@ -267,7 +267,7 @@ def test_what_cannot_be_searched_is_said(folder, tmp_path):
     with pytest.raises(InputError, match="no passage to search"):
         searched(empty, "a")
     (tmp_path / "index").write_text("not an index")
-    with pytest.raises(InputError, match="no index that can be read"):
+    with pytest.raises(InputError, match="is not a readable index"):
         Index.load(tmp_path / "index", folder, ORIGIN)
     index = Index(folder, dict(ORIGIN))
     index.update(Letters(), PATTERNS)
@@ -293,7 +293,10 @@ def test_an_index_file_holds_no_pickle_and_no_text(folder, tmp_path):
         (lambda vectors, files: vectors[None], "are float32 .* for 3 passages"),
         (lambda vectors, files: vectors.astype(np.float64), "are float64 .* for 3 passages"),
         (lambda vectors, files: np.full_like(vectors, np.nan), "not finite"),
-        (lambda vectors, files: files["a.txt"]["digests"].pop() and vectors, "different numbers of passages and digests"),
+        (
+            lambda vectors, files: files["a.txt"]["digests"].pop() and vectors,
+            "different numbers of passages and digests",
+        ),
         (lambda vectors, files: files.clear() or vectors, "for 0 passages"),
     ],
 )

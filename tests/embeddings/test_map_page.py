@@ -59,7 +59,7 @@ def test_nothing_in_a_page_is_live(made):
 def test_the_share_of_variance_and_what_distances_are_not_is_said(made):
     x, y = made.shares
     assert f"{x + y:.1%} of their variance" in about(made)
-    assert "not the distances in the space" in about(made)
+    assert "Distances in the plot differ from those in the original space" in about(made)
 
 
 @pytest.mark.parametrize(

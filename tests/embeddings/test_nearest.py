@@ -41,7 +41,7 @@ def test_a_file_is_searched_without_being_read_into_memory(tmp_path):
 
 
 def test_widths_that_differ_are_refused():
-    with pytest.raises(InputError, match="of one model"):
+    with pytest.raises(InputError, match="from the same model"):
         nearest(np.zeros((2, 3), np.float32), np.zeros((1, 4), np.float32), 1)
     with pytest.raises(InputError, match="count is 0"):
         nearest(np.zeros((2, 3), np.float32), np.zeros((1, 3), np.float32), 0)

@@ -106,7 +106,7 @@ def test_what_is_written_is_read_again(tmp_path, modes, dense, generator):
         (USUAL, {"1_Pooling__config": {}}, "sets no pooling mode"),
         (USUAL, {"1_Pooling__config": []}, "is not a JSON object"),
         (USUAL, {"modules": {}}, "is not a list of modules"),
-        (USUAL, {"sentence_bert_config": None}, r"sentence_bert_config\.json: holds no JSON object"),
+        (USUAL, {"sentence_bert_config": None}, r"sentence_bert_config\.json: is not a JSON object"),
         (USUAL, {"config_sentence_transformers": {"prompts": ["a"]}}, "prompts is .* must be a mapping"),
         (USUAL, {"config_sentence_transformers": {"prompts": {"a": 1}}}, "prompts.a is 1; it must be text"),
         (USUAL, {"config_sentence_transformers": {"default_prompt_name": []}}, r"default_prompt_name is \[\]"),

@@ -148,7 +148,7 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("v.txt", "not written to a file"), ("v", "choose from"), ("v.npz", "'.npy'")]
+    ("name", "message"), [("v.txt", "cannot be written to a file"), ("v", "choose from"), ("v.npz", "'.npy'")]
 )
 def test_other_endings_are_refused(tmp_path, name, message):
     with pytest.raises(InputError, match=message):

@@ -388,7 +388,7 @@ def test_an_image_with_a_broken_profile_behind_its_pixels_is_damaged(tmp_path):
 @pytest.mark.parametrize("name", [["a"], {"a": 1}, None, 7])
 def test_a_chat_template_has_a_name(name, tmp_path):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": [{"name": name, "template": "x"}]}))
-    with pytest.raises(InputError, match="it must be a template, or a list of templates with their names"):
+    with pytest.raises(InputError, match="it must be a template, or a list of named templates"):
         ChatTemplate.of_folder(tmp_path)
 
 

@@ -107,7 +107,7 @@ def test_cropping_to_a_length_never_reached_is_refused(state, length):
 
 def test_a_recurrent_state_cannot_be_cropped():
     state = RecurrentState(length=3, source_valid=torch.ones(N, 2, dtype=torch.bool), hidden=torch.zeros(N, 4))
-    with pytest.raises(ValueError, match="does not remember"):
+    with pytest.raises(ValueError, match="does not store"):
         state.crop(1)
 
 

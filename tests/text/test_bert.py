@@ -334,7 +334,7 @@ def test_extra_tokens_have_the_last_ids_and_no_text_spells_them(tmp_path) -> Non
     assert tokenizer.special_ids.isdisjoint(set(tokenizer.encode("<2de>")) - {tokenizer.unknown_id})
     tokenizer.save(tmp_path)
     assert Tokenizer.load(tmp_path) == tokenizer
-    with pytest.raises(InputError, match="there already"):
+    with pytest.raises(InputError, match="exists already"):
         Tokenizer.train(CORPUS, kind="bert", size=200, extra_tokens=["<s>"])
 
 

@@ -123,10 +123,10 @@ def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:
         ({"do_lower_case": "yes"}, "do_lower_case is 'yes'; it must be true, false or null"),
         (
             {"tokenizer_class": "BertJapaneseTokenizer"},
-            r"asks for words to be split otherwise .* .BertJapaneseTokenizer.",
+            r"words are not split by white space and punctuation .BertJapaneseTokenizer.",
         ),
-        ({"word_tokenizer_type": "mecab"}, "split otherwise"),
-        ({"do_basic_tokenize": False}, "split otherwise"),
+        ({"word_tokenizer_type": "mecab"}, "not split by white space"),
+        ({"do_basic_tokenize": False}, "not split by white space"),
     ],
 )
 def test_a_config_that_cannot_be_followed_is_refused(folder, config: dict, says: str) -> None:

@@ -23,7 +23,7 @@ def test_a_list_survives_the_way_to_its_file_and_back(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("a\nb\n", "begins with <S>"), ("<S>\n</S>\n<UNK>\na\nb\na\n", "the word 'a' is twice in the list")],
+    [("a\nb\n", "must begin with <S>"), ("<S>\n</S>\n<UNK>\na\nb\na\n", "the word 'a' is twice in the list")],
 )
 def test_what_is_no_such_list_is_told_with_its_file(tmp_path, content, said):
     (tmp_path / "words.txt").write_text(content)

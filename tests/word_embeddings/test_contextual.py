@@ -121,7 +121,7 @@ def test_what_cannot_be_averaged_is_refused(encoder):
         (SENTENCES, {"minimum_count": 99}, "lower minimum_count"),
         ([], {}, "lower minimum_count"),
         (SENTENCES, {"contexts": 0}, "contexts is 0"),
-        (SENTENCES, {"layers": "all"}, "kept apart"),
+        (SENTENCES, {"layers": "all"}, "are not combined"),
         (SENTENCES, {"layers": 9}, "layer 9"),
     ):
         with pytest.raises(InputError, match=message):

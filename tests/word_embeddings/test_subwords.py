@@ -127,8 +127,8 @@ def test_quantised_models_and_other_versions_are_refused(tmp_path):
     assert whole[start] == 0
     for changed, said in (
         (whole[:start] + b"\1" + whole[start + 1 :], "quantised"),
-        (whole[:4] + b"\x0d" + whole[5:], "version 13, and 11 and 12 are read"),
-        (whole[:64] + b"\x09" + whole[65:], "contradict"),
+        (whole[:4] + b"\x0d" + whole[5:], "version 13, and only 11 and 12 can be read"),
+        (whole[:64] + b"\x09" + whole[65:], "are inconsistent"),
     ):
         (tmp_path / "b.bin").write_bytes(changed)
         with pytest.raises(InputError, match=said):

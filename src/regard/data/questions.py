@@ -236,7 +236,9 @@ def _question(
             return fault("answer outside the context", f"{short(text)} at {start} of {len(context)} characters")
         if not context.startswith(str(text), start):
             there = short(context[start : start + len(str(text))])
-            return fault("answer is not the text at its position", f"{short(text)}, but the context at {start} is {there}")
+            return fault(
+                "answer is not the text at its position", f"{short(text)}, but the context at {start} is {there}"
+            )
         answers.append(Answer(text=str(text), start=start))
     if answered and impossible and answers:
         return fault("impossible but answered", short(answers[0].text))
@@ -363,7 +365,5 @@ def _write(path: AnyPath, values: dict) -> None:
 def _read(path: AnyPath) -> dict:
     values = read_document(path)
     if not isinstance(values, dict):
-        raise InputError(
-            f"{os.fspath(path)}: is not a JSON object from question ids to predictions"
-        )
+        raise InputError(f"{os.fspath(path)}: is not a JSON object from question ids to predictions")
     return values

@@ -210,9 +210,7 @@ class Scenes(Generated[Scene]):
             name = [str(number)] if self.kind == "line" else self.glyphs.names[number].split()
             left = edge if self.kind == "line" else column * self.cell + below(rng, _MARGIN + 1)
             box = self._put(canvas[0], number, row * self.cell + below(rng, _MARGIN + 1), left, rng)
-            edge = box[3] - below(
-                rng, self.cell // 4
-            )  # the next digit of a line may touch this one, as in handwriting
+            edge = box[3] - below(rng, self.cell // 4)  # the next digit of a line may touch this one, as in handwriting
             named.append(Named((len(words), len(words) + len(name)), 0, box))
             words += name
         return Scene(canvas, " ".join(words), tuple(named))

@@ -124,7 +124,7 @@ class TokenStore:
         return cls(root, tokens, offsets)
 
     def verify(self) -> None:
-        """Check all ids against their checksums. (Reading checks the blocks that are read.)
+        """Check all ids against their checksums. Reading checks only the blocks that are read.
 
         Raises:
             InputError: for the first damaged file.

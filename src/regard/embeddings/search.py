@@ -144,9 +144,7 @@ class Index:
         except (SafetensorError, OSError, ValueError, KeyError, AttributeError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(
-                f"{path}: is not a readable index ({error}); remove it, or choose another file"
-            ) from None
+            raise InputError(f"{path}: is not a readable index ({error}); remove it, or choose another file") from None
         return index
 
     def _check(self) -> None:
@@ -469,7 +467,9 @@ def _rows(text: str, path: Path, column: str) -> Iterator[tuple[int, str]]:
                 yield line, row[place]
             line = reader.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num}: is not a readable table ({error}); correct the row") from None
+        raise InputError(
+            f"{path}, line {reader.line_num}: is not a readable table ({error}); correct the row"
+        ) from None
 
 
 def _no_column(path: Path, column: str, names: list[str], line: int) -> str:

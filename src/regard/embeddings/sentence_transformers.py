@@ -241,13 +241,17 @@ def _maximum(folder: Path, settings: Mapping[str, Any]) -> int | None:
     found = settings.get("max_seq_length")
     if found is None and (folder / "tokenizer_config.json").is_file():
         found = _object(folder / "tokenizer_config.json").get("model_max_length")
-    if not isinstance(found, int | float) or not math.isfinite(found) or found > 1 << 20:  # a huge number means no limit
+    if (
+        not isinstance(found, int | float) or not math.isfinite(found) or found > 1 << 20
+    ):  # a huge number means no limit
         return None
     return int(found)
 
 
 def _unknown(folder: Path, what: str) -> InputError:
-    return InputError(f"{folder / MODULES}: {what}; load the model for another task, or give a folder with only the encoder")
+    return InputError(
+        f"{folder / MODULES}: {what}; load the model for another task, or give a folder with only the encoder"
+    )
 
 
 def _object(path: Path) -> dict[str, Any]:

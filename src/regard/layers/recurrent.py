@@ -305,9 +305,7 @@ class BidirectionalGRU(nn.Module):
             (B, S, 2n) in the dtype of the parameters; zeros at padding.
         """
         x = x.to(next(self.parameters()).dtype)
-        if (
-            not x.shape[0] or not x.shape[1]
-        ):  # a function of x, so that gradients exist for a batch without tokens too
+        if not x.shape[0] or not x.shape[1]:  # a function of x, so that gradients exist for a batch without tokens too
             return x.new_zeros(*x.shape[:2], 2 * self.width) + 0.0 * x.sum()
         # A recurrent network gains no speed from half precision, and would lose accuracy.
         with torch.autocast(x.device.type, enabled=False):

@@ -165,7 +165,7 @@ def states_can_be_cropped(case: ModelCase) -> None:
     try:
         cropped = states[3].crop(2)
     except ValueError as error:
-        ensure("does not remember" in str(error), f"cropping is refused as {str(error)!r}")
+        ensure("does not store" in str(error), f"cropping is refused as {str(error)!r}")
         return
     for shorter in (cropped, states[3].rewound(2)):
         ensure(shorter.length == 2, f"a state cropped to 2 tokens says {shorter.length}")

@@ -239,7 +239,9 @@ def _merges(path: Path) -> list[tuple[str, str]]:
             continue
         left, space, right = line.rstrip("\r").partition(" ")
         if not (left and space and right) or " " in right:
-            raise InputError(f"{path}, line {number}: is not a merge of two pieces ({line[:40]!r}); copy the file again")
+            raise InputError(
+                f"{path}, line {number}: is not a merge of two pieces ({line[:40]!r}); copy the file again"
+            )
         found.append((left, right))
     return found
 

@@ -296,7 +296,9 @@ def _up_to_tag(text: str) -> str:
     if place < 0:
         raise InputError("the chat template leaves the last message out, so it cannot be continued")
     whole = text[place : place + len(CONTINUED)] == CONTINUED
-    return text[:place] if whole else text[:place].rstrip()  # the template stripped the message's end, so strip it here too
+    return (
+        text[:place] if whole else text[:place].rstrip()
+    )  # the template stripped the message's end, so strip it here too
 
 
 # The sandbox.
@@ -553,7 +555,9 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             deep: whether the whole nested value is checked against `LONGEST`, because the filter may copy it to compare.
         """
 
-        @wraps(function)  # also copies Jinja's attribute that says whether a context or an environment is the first argument
+        @wraps(
+            function
+        )  # also copies Jinja's attribute that says whether a context or an environment is the first argument
         def run(*given: Any, **named: Any) -> Any:
             for value in (*given[place:], *named.values()):
                 self.spend(value)
@@ -589,7 +593,9 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             if isinstance(left, int) and isinstance(right, int):
                 _short_enough(left.bit_length() + right.bit_length())
         if operator == "%" and isinstance(left, str):
-            raise jinja2.exceptions.SecurityError("the chat template formats text with %, which is not supported; use ~")
+            raise jinja2.exceptions.SecurityError(
+                "the chat template formats text with %, which is not supported; use ~"
+            )
         result = super().call_binop(context, operator, left, right)
         self.spend(result)
         return result

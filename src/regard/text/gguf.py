@@ -51,9 +51,7 @@ def tokenizer_files(values: Mapping[str, Any], where: str) -> dict[str, str]:
         raise InputError(f"{where}: has no tokenizer.ggml.tokens; copy the file again")
     types = values.get("tokenizer.ggml.token_type") or [1] * len(tokens)
     if not isinstance(types, list) or len(types) != len(tokens) or len(set(tokens)) < len(tokens):
-        raise InputError(
-            f"{where}: it has different numbers of tokens and types, or a token twice; copy it again"
-        )
+        raise InputError(f"{where}: it has different numbers of tokens and types, or a token twice; copy it again")
     named = {name: values.get(f"tokenizer.ggml.{key}_token_id") for name, key in ROLES.items()}
     for name, index in named.items():
         if index is not None and not (isinstance(index, int) and 0 <= index < len(tokens)):

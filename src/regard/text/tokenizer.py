@@ -673,7 +673,7 @@ class CutTexts(UserWarning):
         self.count, self.total, self.maximum = count, total, maximum
         of = "the text is" if count == total == 1 else f"{count:,} of {total:,} texts {'is' if count == 1 else 'are'}"
         super().__init__(
-            f"{of} longer than the {maximum:,} tokens that the model reads; what was cut off is not part of the answer"
+            f"{of} longer than the {maximum:,} tokens that the model reads; the tokens after them were ignored"
         )
 
 

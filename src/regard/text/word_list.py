@@ -39,7 +39,9 @@ class WordList:
 
     def __post_init__(self) -> None:
         if self.words[: len(SPECIAL)] != SPECIAL:
-            raise InputError(f"a list of words must begin with {', '.join(SPECIAL)}, and this one begins with {self.words[:3]}")
+            raise InputError(
+                f"a list of words must begin with {', '.join(SPECIAL)}, and this one begins with {self.words[:3]}"
+            )
         places = {word: number for number, word in enumerate(self.words)}
         if len(places) < len(self.words):
             twice = next(word for number, word in enumerate(self.words) if places[word] != number)

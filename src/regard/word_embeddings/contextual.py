@@ -326,9 +326,7 @@ def chosen(encoder: SentenceEncoder, layers: Layers) -> tuple[LayerChoice, int]:
     """
     choice = layer_choice(layers, len(encoder.model.layers))
     if choice.combine == "stack":
-        raise InputError(
-            "each word needs one vector, and the chosen layers are not combined; sum or concatenate them"
-        )
+        raise InputError("each word needs one vector, and the chosen layers are not combined; sum or concatenate them")
     wide = len(choice.layers) if choice.combine == "concatenate" else 1
     return choice, wide * int(encoder.model.config.width)
 

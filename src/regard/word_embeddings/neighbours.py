@@ -39,9 +39,7 @@ def cosines(vectors: WordVectors, queries: Matrix) -> NDArray[np.float32]:
     [[1.0, 0.7070000171661377]]
     """
     if queries.ndim != 2 or queries.shape[1] != vectors.width:
-        raise InputError(
-            f"{vectors.name}: the queries have the shape {queries.shape}; give (Q, {vectors.width})"
-        )
+        raise InputError(f"{vectors.name}: the queries have the shape {queries.shape}; give (Q, {vectors.width})")
     wanted = unit(np.asarray(queries, dtype=np.float32))
     found = np.empty((len(queries), len(vectors)), dtype=np.float32)
     for start in range(0, len(vectors), CHUNK):

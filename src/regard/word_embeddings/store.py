@@ -231,7 +231,9 @@ def ngram_rows(words: Sequence[str], buckets: int, minimum: int = 3, maximum: in
     maximum = max(1, min(maximum, int(lengths.max())))
     ends = np.cumsum(lengths)
     letters = np.frombuffer("".join(marked).encode("utf-32-le", errors="surrogatepass"), dtype="<u4")
-    left = np.repeat(ends, lengths) - np.arange(len(letters))  # the number of characters from each to the end of its word
+    left = np.repeat(ends, lengths) - np.arange(
+        len(letters)
+    )  # the number of characters from each to the end of its word
     size, utf_8 = _signed_utf_8(letters)
     hashes = np.zeros((len(letters), maximum), dtype=np.uint32)
     asked = np.zeros((len(letters), maximum), dtype=bool)

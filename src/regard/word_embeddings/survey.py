@@ -139,7 +139,9 @@ def make_questionnaire(
     rng = np.random.default_rng([seed, 0x1D6E])
     asked = _checked(common[0], words) if words is not None else _sampled_queries(common[0], queries, rng)
     comparing = [item for query in asked for item in _neighbour_items(common, query, sorted(set(ranks)), rng)]
-    finding = [item for table in common for item in _intruder_items(table, asked[:intruders], rng, seed)] if intruders else []
+    finding = (
+        [item for table in common for item in _intruder_items(table, asked[:intruders], rng, seed)] if intruders else []
+    )
     ordered = [part[row] for part in (comparing, finding) for row in rng.permutation(len(part)).tolist()]
     if not ordered:
         raise InputError("there are no questions: the vectors have the same neighbours; give others, or more words")

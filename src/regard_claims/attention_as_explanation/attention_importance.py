@@ -1,4 +1,4 @@
-"""Do attention weights rank the words of a text in the order of gradients, and of leave-one-out effects?"""
+"""The rank correlation of attention weights with gradients, and with leave-one-out effects."""
 
 from __future__ import annotations
 

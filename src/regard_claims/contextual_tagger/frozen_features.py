@@ -1,4 +1,4 @@
-"""A tagger trained on the hidden states of a frozen encoder: how useful are its layers as features?"""
+"""A tagger trained on the hidden states of a frozen encoder, to compare its layers as features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can word frequency be predicted from word embeddings, and do different evaluations rank the training methods in one order?"""
+"""Predicting word frequency from word embeddings, and ranking training methods by different evaluations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lectures' network for MNIST: does its attention have any effect?"""
+"""The effect of attention in the lectures' network for MNIST."""
 
 from __future__ import annotations
 

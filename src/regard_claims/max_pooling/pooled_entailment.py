@@ -1,4 +1,4 @@
-"""Which pooling gives the best sentence embeddings in training on entailment?"""
+"""Poolings for sentence embeddings that are trained on entailment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pooling gives the best sentence embeddings in training on human similarity ratings?"""
+"""Poolings for sentence embeddings that are trained on human similarity ratings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A direction planted in random vectors: do pairs of words recover it, and what does debiasing change?"""
+"""A bias direction planted in random vectors: estimating it from pairs of words, and the effects of debiasing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many attention heads of a trained decoder can be pruned, least important first, and is one head in a layer enough?"""
+"""The loss of a trained decoder with pruned attention heads, least important first, and with one head in a layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text sampled from known statistics: do the inner products of its word embeddings match the pointwise mutual information?"""
+"""Text sampled from known statistics: inner products of its word embeddings against the pointwise mutual information."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do stacks of attention layers learn to sort, with and without skip connections, and how does the rank change with depth?"""
+"""Sorting with stacks of attention layers, with and without skip connections, and the rank of their layers' outputs."""
 
 from __future__ import annotations
 

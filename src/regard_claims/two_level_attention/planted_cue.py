@@ -1,4 +1,4 @@
-"""Does attention at two levels find the sentence and the words that determine the class of a document?"""
+"""The attention weights of the sentence and the words that determine the class of a document, at two levels of attention."""
 
 from __future__ import annotations
 

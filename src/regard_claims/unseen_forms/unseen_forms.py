@@ -1,4 +1,4 @@
-"""Vectors of inflected and misspelled forms that do not occur in the training text: are they near the base word's vector?"""
+"""Vectors of inflected and misspelled forms that do not occur in the training text, and their distance to the base word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beam search for words with several translations: does a wider beam find more probable outputs, and are they more accurate?"""
+"""Beam search for words with several translations: the probability and the accuracy of outputs by beam width."""
 
 from __future__ import annotations
 

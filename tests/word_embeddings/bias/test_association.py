@@ -149,9 +149,9 @@ def test_words_without_a_vector_alone_are_left_out(drawn, make_test):
     turned = association_test(drawn, make_test(x[::-1], y[:3], a, b))
     assert (turned.effect_size, turned.p) == (pytest.approx(found.effect_size), pytest.approx(found.p))
     assert any("more words with vectors than the other" in each for each in found.cautions)
-    with pytest.raises(InputError, match="has 1 of the 2 words of x, and 2 are needed"):
+    with pytest.raises(InputError, match="has 1 of the 2 words of x, and at least 2 are needed"):
         association_test(drawn, make_test(["x0", "unheard"], y, a, b))
-    with pytest.raises(InputError, match="has 0 of the 1 words of a, and 1 are needed"):
+    with pytest.raises(InputError, match="has 0 of the 1 words of a, and at least 1 are needed"):
         association_test(drawn, make_test(x, y, ["unheard"], b))
 
 
@@ -211,7 +211,7 @@ def test_sentences_are_embedded_once_and_tested(make_test):
     found = association_test_of_texts(embed, make_test(texts[:2], texts[2:4], texts[4:5], texts[5:]))
     assert calls == [texts]
     assert (round(found.effect_size, 2), found.p) == (2.0, pytest.approx(1 / 6))
-    with pytest.raises(InputError, match="give one row for each text"):
+    with pytest.raises(InputError, match="it must return one row per text"):
         association_test_of_texts(
             lambda asked: np.zeros((2, 2)), make_test(texts[:2], texts[2:4], texts[4:5], texts[5:])
         )

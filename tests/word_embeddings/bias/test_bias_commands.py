@@ -57,7 +57,7 @@ def test_an_audit_in_json_has_every_part(place):
     assert [test["test"] for test in audit["tests"]] == ["first", "seat"]
     assert audit["tests"][0]["p_method"] == "exact"
     (skipped,) = audit["skipped"]
-    assert skipped.startswith("test 'second': made.vec has 0 of the 1 words of targ1, and 2 are needed; ")
+    assert skipped.startswith("test 'second': made.vec has 0 of the 1 words of targ1, and at least 2 are needed; ")
     assert "left out: test 'second'" in found.stderr
     direction = audit["direction"]
     assert direction["missing"] == ["unheard"]
@@ -249,7 +249,7 @@ def test_what_came_from_glove_goes_back_as_glove(place, planted):
         (["bias", "made.vec", "--pairs", "tests"], "is a folder, not a file"),
         (["bias", "nowhere.vec"], "nowhere.vec"),
         (["debias", "made.vec", "made.vec", "--pairs", "pairs.json"], "give another place for what is written"),
-        (["debias", "made.vec", "out", "--pairs", "jobs.txt"], "line 1: is 'w0'; give two words"),
+        (["debias", "made.vec", "out", "--pairs", "jobs.txt"], "line 1: is 'w0'; give at least two different words"),
     ],
 )
 def test_what_cannot_be_done_is_refused(place, monkeypatch, words, says):
@@ -306,7 +306,7 @@ def test_dropped_words_and_tests_are_named_in_terminal_and_page(lower_cased):
         assert "names: no vector for Zoe" in said
         assert "not tested: test" in said
         assert "unheard" in said
-    assert "d above 0: the first targets are nearer to the first attributes" in (lower_cased / "page.html").read_text()
+    assert "d above 0: the first targets are closer to the first attributes" in (lower_cased / "page.html").read_text()
     assert "p, one-sided permutation test" in (lower_cased / "page.html").read_text()
     nowhere = CliRunner().invoke(app, list(map(str, asked)))
     assert "--weat is for the page" in str(nowhere.exception)
@@ -347,6 +347,6 @@ def test_the_page_has_the_lists_that_were_given(place):
         assert part in page
     assert "came about" not in page
     assert "a specific word, which the direct bias leaves out" in page
-    assert "found anew for each of the vectors" in page
+    assert "computed separately for each of the embeddings" in page
     refused = CliRunner().invoke(app, asked)
     assert "--pairs is for the page" in str(refused.exception)

@@ -58,7 +58,7 @@ def test_several_templates_are_averaged(model):
 
 
 def test_what_cannot_be_asked_is_refused(model):
-    with pytest.raises(InputError, match=r"write .TARGET. and .ATTRIBUTE. in it, each once"):
+    with pytest.raises(InputError, match=r"it needs .TARGET. and .ATTRIBUTE., once each"):
         template_bias(model, ["he is a [ATTRIBUTE]"], ENDS, ["nurse"])
     with pytest.raises(InputError, match="male: none of the words is a single token"):
         template_bias(

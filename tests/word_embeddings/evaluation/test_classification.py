@@ -112,7 +112,7 @@ def test_data_that_cannot_be_used_is_refused(vectors):
         (train, [], vectors, "test: holds no examples"),
         (train, [*test, bare], vectors, r"a.tsv, line 3: has no label"),
         ([each for each in train if each.label == "good"], test, vectors, "two classes"),
-        (train, test, other, "no vector of any word"),
+        (train, test, other, "no vector for any word"),
     ):
         with pytest.raises(InputError, match=message):
             evaluate_classification(table, one, two)

@@ -47,7 +47,7 @@ def test_a_folder_of_vectors_is_replaced_even_by_its_own_but_no_other_is(folder)
     write_vectors(replace(VECTORS, subwords=None, counts=None), folder)
     assert sorted(each.name for each in folder.iterdir()) == ["regard.json", "vectors.npy", "words.txt"]
     (folder / "regard.json").unlink()
-    with pytest.raises(InputError, match="holds something else"):
+    with pytest.raises(InputError, match="has other content"):
         write_vectors(VECTORS, folder)
     assert (folder / "words.txt").exists()
 
@@ -100,9 +100,12 @@ def pickled(path: Path) -> None:
         (lambda own: reshaped(own / "vectors.npy", b"(True, 4)"), "is not a readable array"),
         (lambda own: reshaped(own / "vectors.npy", b"(10**9, 4)"), "is not a readable array"),
         (lambda own: pickled(own / "vectors.npy"), "is not a readable array"),
-        (lambda own: np.save(own / "vectors.npy", np.eye(3)), "is no array of float32 with 2 dimensions"),
+        (lambda own: np.save(own / "vectors.npy", np.eye(3)), "is not an array of float32 with 2 dimensions"),
         (lambda own: np.save(own / "counts.npy", np.ones(2, dtype=np.int64)), "counts of the shape"),
-        (lambda own: np.save(own / "subwords.npy", np.ones((5, 3), dtype=np.float32)), "rows of width 3, and the vectors have width 4"),
+        (
+            lambda own: np.save(own / "subwords.npy", np.ones((5, 3), dtype=np.float32)),
+            "rows of width 3, and the vectors have width 4",
+        ),
         (lambda own: (own / "subwords.npy").unlink(), "subwords.npy: no such file"),
         (lambda own: (own / "regard.json").write_text("{"), "regard.json: is not JSON"),
         (lambda own: (own / "regard.json").write_text("[]"), "holds a list, not a JSON object"),

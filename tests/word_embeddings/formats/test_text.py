@@ -105,7 +105,7 @@ def test_a_word_that_comes_again_keeps_its_first_vector_and_that_is_said(tmp_pat
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_header_that_promises_other_than_follows_is_refused(tmp_path, rows):
     (tmp_path / "a.txt").write_text(f"{rows} 2\na 1.0000001 2\nb 3.0000001 4\n")
-    with pytest.raises(InputError, match=f"promises {rows} words, and 2 follow"):
+    with pytest.raises(InputError, match=f"declares {rows} words, and 2 follow"):
         read_vectors(tmp_path / "a.txt")
     assert len(read_vectors(tmp_path / "a.txt", limit=1)) == 1
 

@@ -17,8 +17,8 @@ from regard.word_embeddings.evaluation.categories import CATEGORIES
 from regard.word_embeddings.evaluation.similarity import JudgedPair, SimilaritySet
 from regard.word_embeddings.report import Subject, html_page
 from regard.word_embeddings.report.bias import direction
-from regard.word_embeddings.report.figures import Cell, Row, Table, table_html, figure
-from regard.word_embeddings.report.maps import Bar, WordMap, bars_svg, map_svg, label_width, word_map
+from regard.word_embeddings.report.figures import Cell, Row, Table, figure, table_html
+from regard.word_embeddings.report.maps import Bar, WordMap, bars_svg, label_width, map_svg, word_map
 
 WORDS = [word for words in CATEGORIES.values() for word in words]
 ODD = ["<b>bold</b>", "</script>", '"quoted"', "{{title}}", "日本"]
@@ -107,7 +107,7 @@ def test_a_page_without_an_audit_says_nothing_of_bias(subjects):
 def test_too_few_words_for_a_map_are_said_in_its_place():
     vectors = WordVectors(words=("dog", "cat", "sun"), matrix=np.eye(3, dtype=np.float32))
     page = html_page([Subject(vectors=vectors, report=evaluate(vectors, Battery()))])
-    assert "a map needs 5 at least" in page
+    assert "a map needs at least 5" in page
 
 
 def test_a_map_by_pca_is_the_shadow_on_the_first_two_components(table):
@@ -228,4 +228,4 @@ def test_a_page_with_vectors_before_and_after_debiasing_tells_the_clusters_left(
     assert f"{left.accuracy:.3f}<small>{2 * left.count} words" in both
     assert "unknown without the vectors before debiasing" in direction([subject(after)])
     assert "Clusters after debiasing" not in direction([subject(before)])
-    assert "Zero is no neutral point" in both
+    assert "Zero is not a neutral" in both

@@ -58,7 +58,7 @@ def test_nothing_is_asked_where_all_have_the_same_neighbour():
     twin = WordVectors(words=WORDS, matrix=one.matrix, name="twin")
     asked = make_questionnaire([one, twin, other], queries=10, intruders=0)
     assert all(("a", "twin") in item.owners for item in asked.items)
-    with pytest.raises(InputError, match="nothing to ask"):
+    with pytest.raises(InputError, match="there are no questions"):
         make_questionnaire([one, twin], queries=10, intruders=0)
 
 

@@ -58,7 +58,7 @@ def test_a_file_by_its_ending(text, tmp_path, capsys):
         ({"tokens": "letters"}, "tokenisation is 'letters'"),
         ({"format": "word"}, "there is no kind 'word'"),
         ({"width": 0}, "width is 0"),
-        ({"minimum_count": 1000}, "no word of the 640 is seen 1,000 times"),
+        ({"minimum_count": 1000}, "none of the 640 words occurs 1,000 times"),
     ],
 )
 def test_what_makes_no_sense_is_refused(text, tmp_path, given, says):

@@ -106,7 +106,7 @@ def association_test(
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> Association:
-    """The Word Embedding Association Test (WEAT): is X closer to A and Y closer to B than vice versa (Caliskan et al. 2017)?
+    """The Word Embedding Association Test (WEAT) of whether X is closer to A, and Y closer to B (Caliskan et al. 2017).
 
         s(w, A, B) = mean over a in A of cos(w, a) - mean over b in B of cos(w, b)
         d          = (mean over X of s - mean over Y of s) / standard deviation of s over X and Y
@@ -167,7 +167,9 @@ def association_test_of_texts(
     texts = test.words
     found = np.asarray(embed(list(texts)), dtype=np.float32)
     if found.ndim != 2 or len(found) != len(texts):
-        raise InputError(f"`embed` returned the shape {found.shape} for {len(texts)} texts; it must return one row per text")
+        raise InputError(
+            f"`embed` returned the shape {found.shape} for {len(texts)} texts; it must return one row per text"
+        )
     vectors = WordVectors(words=texts, matrix=found, name="the model")
     made = _tested(Presence(vectors, "exact"), test, ddof=ddof, exact_below=exact_below, samples=samples, seed=seed)
     return replace(made, cautions=(*made.cautions, cautions.SENTENCES))
@@ -441,7 +443,9 @@ def property_association(
     words, first, second = tuple(forms.values()), *(here.of(each.words) for each in attributes)
     for found, least, name in ((words, 2, "the numbers"), *zip((first, second), (1, 1), ("A", "B"), strict=True)):
         if len(found) < least:
-            raise InputError(f"{vectors.name}: has {len(found)} of the words of {name}, and at least {least} are needed")
+            raise InputError(
+                f"{vectors.name}: has {len(found)} of the words of {name}, and at least {least} are needed"
+            )
     units = here.vectors_of(words)
     one, other = units @ here.vectors_of(first).T, units @ here.vectors_of(second).T
     deviations = np.concatenate([one, other], axis=1).std(axis=1, ddof=ddof)

@@ -1,4 +1,4 @@
-"""Evaluation by analogies, by section of their file: man is to king as woman is to which word?"""
+"""Evaluation by analogies (man is to king as woman is to queen), by section of their file."""
 
 from __future__ import annotations
 

@@ -150,7 +150,8 @@ def evaluate(vectors: WordVectors, battery: Battery, judges: Sequence[WordVector
         subwords=vectors.subwords is not None,
         settings=found | asked | random,
         similarity=tuple(
-            evaluate_similarity(vectors, each, unknown=battery.unknown, **found, **random) for each in battery.similarity
+            evaluate_similarity(vectors, each, unknown=battery.unknown, **found, **random)
+            for each in battery.similarity
         ),
         analogies=tuple(evaluate_analogies(vectors, each, **asked, **found, **random) for each in battery.analogies),
         categories=tuple(evaluate_categories(vectors, each, **found, seed=battery.seed) for each in battery.categories),

@@ -284,7 +284,7 @@ class RobustnessResult:
 
     @property
     def coverage(self) -> float | None:
-        """covered / words; None without words."""
+        """Covered / words; None without words."""
         return self.covered / self.words if self.words else None
 
     def to_json(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from regard.errors import InputError
 from regard.word_embeddings.bias import Association, Audit, BiasSubspace, DirectionAudit, bias_subspace, cluster_test
 from regard.word_embeddings.bias.debiasing import CANDIDATES
 from regard.word_embeddings.bias.lists import unit64
-from regard.word_embeddings.report.figures import NOTHING, Cell, Row, Subject, Table, table_html, figure
+from regard.word_embeddings.report.figures import NOTHING, Cell, Row, Subject, Table, figure, table_html
 from regard.word_embeddings.report.maps import Bar, bars_svg
 from regard.word_embeddings.store import WordVectors
 
