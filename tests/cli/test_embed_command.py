@@ -180,7 +180,7 @@ def test_another_setting_is_another_run(command, encoder_folder, file, tmp_path)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["cat", "--output", "v.txt"], "not written to a file that ends in '.txt'"),
+        (["cat", "--output", "v.txt"], "cannot be written to a file that ends in '.txt'"),
         (["cat", "--pooling", "meen"], "did you mean 'mean'"),
         (["cat", "--layers", "lst"], "did you mean 'last'"),
         (["cat", "--layers", "9"], "layer 9 does not exist in a model with 4 layers"),
