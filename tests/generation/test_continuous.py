@@ -19,12 +19,12 @@ from regard.generation import (
     Greedy,
     NextToken,
     PromptRead,
-    Refused,
+    RequestFailed,
     RepetitionPenalty,
     SampleRows,
     Temperature,
-    Told,
-    Wanted,
+    TokenEvent,
+    TextRequest,
     generate,
 )
 from regard.generation.continuous import KeptPrompts
@@ -43,11 +43,11 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-def wanted(model: Any, seed: int, *, limit: int = 9, top: int = 0) -> Wanted:
+def wanted(model: Any, seed: int, *, limit: int = 9, top: int = 0) -> TextRequest:
     config = Continuation(model).config
     choice = SampleRows([seed]).begin(1) if seed else Greedy().begin(1)
     transforms = (RepetitionPenalty(1.2, None), Temperature(0.9)) if seed else ()
-    return Wanted(rules=NextToken(config=config, choice=choice, transforms=transforms), limit=limit, top=top)
+    return TextRequest(rules=NextToken(config=config, choice=choice, transforms=transforms), limit=limit, top=top)
 
 
 def prompt_of(draw: random.Random) -> list[int]:
@@ -57,7 +57,7 @@ def prompt_of(draw: random.Random) -> list[int]:
 def told_by_key(events: list[Any]) -> dict[Hashable, list[tuple[Any, ...]]]:
     found: dict[Hashable, list[tuple[Any, ...]]] = {}
     for event in events:
-        if isinstance(event, Told):
+        if isinstance(event, TokenEvent):
             found.setdefault((event.key, event.copy), []).append(
                 (event.token, event.log_probability, event.top, event.end)
             )
@@ -86,7 +86,7 @@ def test_a_text_is_the_same_bits_alone_and_among_texts_that_join_and_leave(kind:
         prompt = prompt_of(draw) if key % 3 else common + prompt_of(draw)
         asked.append((key, prompt, [draw.randrange(4) for _ in range(draw.choice([1, 1, 3]))], draw.randrange(1, 14)))
 
-    def texts(seeds: list[int], limit: int) -> list[Wanted]:
+    def texts(seeds: list[int], limit: int) -> list[TextRequest]:
         return [wanted(model, seed, limit=limit, top=2) for seed in seeds]
 
     alone: dict[Hashable, Any] = {}
@@ -105,7 +105,7 @@ def test_a_text_is_the_same_bits_alone_and_among_texts_that_join_and_leave(kind:
             batch.cancel(key)
     events += all_of(batch)
     together = told_by_key(events)
-    assert not [event for event in events if isinstance(event, Refused)]
+    assert not [event for event in events if isinstance(event, RequestFailed)]
     for key, found in alone.items():
         if key[0] not in gone:  # type: ignore[index]
             assert together[key] == found
@@ -118,7 +118,7 @@ def test_greedy_texts_are_those_of_generate() -> None:
     prompt = [5, 9, 11, 3, 40]
     batch = ContinuousBatch(model)
     batch.add("a", prompt, [wanted(model, 0, limit=12)])
-    tokens = [event.token for event in all_of(batch) if isinstance(event, Told)]
+    tokens = [event.token for event in all_of(batch) if isinstance(event, TokenEvent)]
     found = generate(Continuation(model), Tokens.pad([prompt]), limit=FixedLength(12))[0]
     assert tuple(tokens[: len(found.tokens)]) == found.tokens
 
@@ -160,11 +160,11 @@ def test_a_request_that_fails_ends_alone(error: Exception) -> None:
 
     batch = ContinuousBatch(model)
     config = Continuation(model).config
-    batch.add("bad", [4, 5, 6], [Wanted(rules=NextToken(config=config, choice=broken), limit=9)])
+    batch.add("bad", [4, 5, 6], [TextRequest(rules=NextToken(config=config, choice=broken), limit=9)])
     batch.add("good", [4, 5, 6], [wanted(model, 0, limit=9)])
     events = all_of(batch)
-    assert [event.key for event in events if isinstance(event, Refused)] == ["bad"]
-    good = [event for event in events if isinstance(event, Told) and event.key == "good"]
+    assert [event.key for event in events if isinstance(event, RequestFailed)] == ["bad"]
+    good = [event for event in events if isinstance(event, TokenEvent) and event.key == "good"]
     assert good[-1].end
 
 
@@ -189,11 +189,11 @@ def test_a_prompt_that_cannot_be_read_ends_its_request_alone(monkeypatch: pytest
     ):
         batch.add(name, prompt, [wanted(model, 0, limit=5)])
     events = all_of(batch)
-    assert [(event.key, type(event.error)) for event in events if isinstance(event, Refused)] == [
+    assert [(event.key, type(event.error)) for event in events if isinstance(event, RequestFailed)] == [
         ("bad", MemoryError),
         ("long", MemoryError),
     ]
-    assert {event.key for event in events if isinstance(event, Told) and event.end} == {"good", "late", "end"}
+    assert {event.key for event in events if isinstance(event, TokenEvent) and event.end} == {"good", "late", "end"}
 
 
 def test_short_prompts_are_read_together_and_make_up_two_chunks_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_short_prompts_are_read_together_and_make_up_two_chunks_at_most(monkeypa
     for key, length in enumerate((3, 1, 4, 3, 2, 5, 2)):
         batch.add(key, list(range(3, 3 + length)), [wanted(model, 0, limit=2)])
     events = all_of(batch)
-    assert {event.key for event in events if isinstance(event, Told) and event.end} == set(range(7))
+    assert {event.key for event in events if isinstance(event, TokenEvent) and event.end} == set(range(7))
     assert groups == [[2, 0, 3], [2], [1], [1]]
 
 
@@ -223,8 +223,8 @@ def test_a_step_that_fails_ends_those_who_write_and_nobody_who_waits(monkeypatch
     with monkeypatch.context() as broken:
         broken.setattr(model, "step", lambda tokens, state: 1 / 0)
         failed = batch.turn()
-    assert [event.key for event in failed if isinstance(event, Refused)] == ["first", "second"]
-    ended = [(event.key, event.copy) for event in all_of(batch) if isinstance(event, Told) and event.end]
+    assert [event.key for event in failed if isinstance(event, RequestFailed)] == ["first", "second"]
+    ended = [(event.key, event.copy) for event in all_of(batch) if isinstance(event, TokenEvent) and event.end]
     assert sorted(ended) == [("waiting", 0), ("waiting", 1), ("waiting", 2)]
 
 
@@ -235,7 +235,7 @@ def test_a_long_prompt_does_not_stop_those_that_write() -> None:
     batch.turn()
     batch.add("long", [3 + place % 50 for place in range(41)], [wanted(model, 0, limit=1)])
     for _ in range(9):  # its ten chunks
-        assert any(isinstance(event, Told) and event.key == "first" for event in batch.turn())
+        assert any(isinstance(event, TokenEvent) and event.key == "first" for event in batch.turn())
     assert batch.waiting == 1
 
 
@@ -297,7 +297,7 @@ def test_rows_that_are_chosen_together_are_the_bits_of_rows_with_rules_of_their_
                 end_tokens=ends,
             )
             assert rules.is_plain is not bool(transforms)
-            batch.add(key, prompt, [Wanted(rules=rules, limit=9, top=key)])
+            batch.add(key, prompt, [TextRequest(rules=rules, limit=9, top=key)])
         return told_by_key(all_of(batch))
 
     assert texts() == texts(lambda logits, paths: logits)
@@ -316,5 +316,5 @@ def test_a_row_whose_logits_are_not_finite_fails_alone_among_rows_chosen_togethe
     for key, prompt in (("bad", [5, 3]), ("good", [5, 4])):
         batch.add(key, prompt, [wanted(model, 0, limit=1)])
     events = {event.key: event for event in all_of(batch) if not isinstance(event, PromptRead)}
-    assert isinstance(events["bad"], Refused)
-    assert isinstance(events["good"], Told)
+    assert isinstance(events["bad"], RequestFailed)
+    assert isinstance(events["good"], TokenEvent)

@@ -67,7 +67,7 @@ def test_the_step_and_the_examples_are_named_and_the_last_checkpoint_stays(
     said = str(caught.value)
     step = int(said.partition("at step ")[2].partition(":")[0])
     last = f"step-{(step - 1) // 2 * 2:08d}"
-    assert f"the checkpoint of step {int(last[5:])} stays" in said
+    assert f"the checkpoint of step {int(last[5:])} is kept" in said
     assert json.loads((run / "checkpoints.json").read_text())["last"] == last
     assert regard.load(run / "checkpoints" / last).translate("abc").source == "abc"
     # The batch that is named has the example, and is one of three.

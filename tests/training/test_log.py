@@ -65,7 +65,7 @@ def test_what_is_no_file_of_the_run_is_left_alone(kind, tmp_path):
         "folder": path.mkdir,
     }
     make[kind]()
-    with pytest.raises(InputError, match=r"log\.jsonl: is no file of its own"):
+    with pytest.raises(InputError, match=r"log\.jsonl: is not a regular file"):
         JsonLines(path, 3)
     assert other.read_text() == "years of work"
     assert not (tmp_path / "nothing").exists()

@@ -14,7 +14,7 @@ import yaml
 import regard
 from regard.cli.main import main
 from regard.training import proof
-from regard.training.proof import SMALL, Proof, _doom, differing, prove_resume, remains
+from regard.training.proof import SMALL, Proof, _kill_time, differing, prove_resume, remains
 
 DRIFTING = """
 import regard.parts
@@ -44,7 +44,7 @@ def recipe_file(recipe, pairs, tmp_path):
 def test_resuming_is_exact_and_nothing_of_the_proof_stays(recipe_file, tmp_path):
     before = sorted(path.name for path in tmp_path.iterdir())
     said: list[str] = []
-    proof = prove_resume(recipe_file, beside=tmp_path / "run", kills=2, seed=3, say=said.append)
+    proof = prove_resume(recipe_file, near=tmp_path / "run", kills=2, seed=3, say=said.append)
     assert proof.same, str(proof)
     kills = len(proof.resumed_from)
     assert proof.steps == 8
@@ -56,25 +56,25 @@ def test_resuming_is_exact_and_nothing_of_the_proof_stays(recipe_file, tmp_path)
 
 
 def test_the_last_kill_follows_a_checkpoint_where_none_has_yet():
-    early = [_doom(random.Random(seed), 0, 8, 0.1, late=False) for seed in range(50)]
-    assert {doom.step for doom in early} >= {None, 1, 6}
-    assert all((_doom(random.Random(seed), 0, 8, 0.1, late=True).step or 0) > SMALL["save_every"] for seed in range(50))
+    early = [_kill_time(random.Random(seed), 0, 8, 0.1, late=False) for seed in range(50)]
+    assert {kill.step for kill in early} >= {None, 1, 6}
+    assert all((_kill_time(random.Random(seed), 0, 8, 0.1, late=True).step or 0) > SMALL["save_every"] for seed in range(50))
 
 
 def test_kills_that_all_come_before_the_first_checkpoint_prove_nothing(recipe_file, monkeypatch):
     started: list[bool] = []
 
-    def killed(place: Path, name: str, doom: object) -> bool:
-        started.append(doom is not None)
-        if doom is None:
+    def killed(place: Path, name: str, kill: object) -> bool:
+        started.append(kill is not None)
+        if kill is None:
             (place / name / "checkpoints" / "step-8").mkdir(parents=True, exist_ok=True)
-        return doom is not None
+        return kill is not None
 
     monkeypatch.setattr(proof, "_killed", killed)
     monkeypatch.setattr(proof, "remains", lambda _: {})
     monkeypatch.setattr(proof, "_counters", lambda _: {"seconds": 1.0, "step": 8, "epoch": 0})
     with pytest.raises(
-        regard.InputError, match="no kill hit a run of 8 updates between its first checkpoint and its end"
+        regard.InputError, match="no kill interrupted a run of 8 updates between its first checkpoint and its end"
     ):
         prove_resume(recipe_file, steps=8, kills=2)
     assert sum(started) == 8  # four times as often as asked, then it is given up

@@ -189,7 +189,7 @@ def test_a_diverged_run_stops_and_keeps_its_last_good_checkpoint(recipe, pairs, 
     ):
         regard.train(recipe(steps=20, save_every=2), output=run, data=pairs, resume=True, callbacks=[Poison(7, poison)])
     with pytest.raises(
-        regard.InputError, match=r"training diverged at step 5: a parameter is no finite number; .* step 4 stays"
+        regard.InputError, match=r"training diverged at step 5: a parameter is not finite; .* step 4 is kept"
     ):
         regard.train(
             recipe(steps=20, save_every=1), output=tmp_path / "other", data=pairs, callbacks=[Poison(5, poison)]

@@ -245,7 +245,7 @@ def test_where_no_checkpoint_is_whole_the_newest_one_is_blamed(further, values, 
         flip_last_byte(further / name / "model.safetensors")
     message = refusal(longer(values), pairs, further)
     assert f"{LAST}/model.safetensors" in message
-    assert message.endswith("no earlier checkpoint is whole")
+    assert message.endswith("there is no undamaged earlier checkpoint")
     (further / "checkpoints.json").write_text("[1]")
     assert "checkpoints.json: holds a list" in refusal(longer(values), pairs, further)
 

@@ -118,7 +118,7 @@ def train(
 
 
 DIFFERS = 1
-"""The exit code of a proof that came to another end."""
+"""The exit code if a resumed run differs from an uninterrupted one."""
 
 
 def _prove(recipe: Path, overrides: list[str], output: Path | None, as_json: bool) -> None:
@@ -126,7 +126,7 @@ def _prove(recipe: Path, overrides: list[str], output: Path | None, as_json: boo
     from regard.training.proof import prove_resume
 
     try:
-        proof = prove_resume(recipe, overrides, beside=output, say=say)
+        proof = prove_resume(recipe, overrides, near=output, say=say)
     except KeyboardInterrupt:
         raise Interruption("interrupted; nothing was kept") from None
     if as_json:

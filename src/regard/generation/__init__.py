@@ -6,7 +6,7 @@ from regard.generation.beam import beam_search
 from regard.generation.beam_tree import BeamTree, Tried
 from regard.generation.choosing import Chooser, Greedy, Sample, SampleRows
 from regard.generation.continuation import Continuation, PositionLimit, Speculated, Speculation
-from regard.generation.continuous import ContinuousBatch, PromptRead, Refused, Told, Wanted, top_of
+from regard.generation.continuous import ContinuousBatch, PromptRead, RequestFailed, TokenEvent, TextRequest, top_of
 from regard.generation.hypothesis import Hypothesis, Paths, PauseObserver, SearchObserver, SearchStep, StepObserver
 from regard.generation.penalties import (
     AverageLength,
@@ -63,7 +63,7 @@ __all__ = [
     "PositionLimit",
     "PresencePenalty",
     "PromptRead",
-    "Refused",
+    "RequestFailed",
     "RelativeLength",
     "RepetitionPenalty",
     "Sample",
@@ -77,11 +77,11 @@ __all__ = [
     "StopRule",
     "StopSequence",
     "Temperature",
-    "Told",
+    "TokenEvent",
     "TopK",
     "TopP",
     "Tried",
-    "Wanted",
+    "TextRequest",
     "beam_search",
     "biases_by_id",
     "generate",
@@ -91,4 +91,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = old_attributes(__name__, {"Room": "PositionLimit"})
+    __getattr__ = old_attributes(
+        __name__,
+        {"Room": "PositionLimit", "Told": "TokenEvent", "Wanted": "TextRequest", "Refused": "RequestFailed"},
+    )

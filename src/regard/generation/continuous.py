@@ -1,15 +1,15 @@
-"""Continuous batching: texts join a batch and leave it between any two steps, and none changes another.
+"""Continuous batching: texts join and leave a batch between any two decoding steps, and no text changes another.
 
-Orca (Yu et al. 2022, section 3.1) schedules a language model by the step and not by the batch: a text that ends leaves at once,
-and one that waits takes its place. Here a text and its log-probabilities also have the same bits alone and next to any others:
+Orca (Yu et al. 2022, section 3.1) schedules a language model by decoding steps instead of batches: a finished text leaves the
+batch at once, and a waiting request takes its place. Here a text and its log-probabilities also have the same bits in any batch:
 
-    each prompt is read as if by itself, in chunks that begin at multiples of `chunk`, so its keys and values depend on it alone
+    each prompt is read separately, in chunks that begin at multiples of `chunk`, so its keys and values depend on it alone
     (`CausalStack.read_texts`, `regard.attention.BatchInvariant`);
-    a step's logits of a row do not depend on the other rows (`regard.attention.BatchInvariant`, or a kernel that is so);
+    the logits of a row do not depend on the other rows (`regard.attention.BatchInvariant`, or a batch-invariant kernel);
     each row has its own rules and its own random numbers.
 
-Between two steps one chunk of one prompt is read, or short prompts that make up two chunks together, so nobody waits for a long
-prompt of somebody else.
+Between two decoding steps one chunk of one prompt is read, or several short prompts of two chunks in total. So no request waits
+until the long prompt of another one is read.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from regard.generation.turns import Turns
 from regard.layers import CausalLM, CausalStack, DecoderState, Tokens, join
 
 CHUNK = 128
-"""Tokens of a prompt that are read between two steps."""
+"""The number of tokens of a prompt that are read between two decoding steps."""
 
 TOGETHER = 2
-"""Chunks that short prompts make up which are read together: a reading of twice as many tokens takes less than twice as long."""
+"""The number of chunks up to which short prompts are read together; reading twice the tokens takes less than twice the time."""
 
 Top = tuple[tuple[int, float], ...]
-"""Ids and log-probabilities of the most probable tokens at a place, the most probable first."""
+"""The (id, log-probability) of the most probable tokens at one position, the most probable first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Wanted:
-    """A text to write.
+class TextRequest:
+    """The settings of one text to generate.
 
     Arguments:
-        rules: how its tokens are chosen; its choice function serves this text alone.
-        limit: the most tokens, 0 for none: then the prompt is only read.
-        top: how many of the most probable tokens to tell of each place.
+        rules: how its tokens are chosen. Its choice function must not be shared with other texts.
+        limit: the maximum number of tokens; 0 to only read the prompt.
+        top: the number of most probable tokens to return for each position.
     """
 
     rules: NextToken
@@ -62,16 +62,16 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One token of a text, as soon as it is written.
+class TokenEvent:
+    """One token was generated.
 
     Arguments:
-        key: of the request.
-        copy: which of its texts, from 0.
-        token: its id.
-        log_probability: natural log, the model's own.
-        top: the most probable tokens at its place, where asked for.
-        end: `stop` where the text ended by itself or at a stop, `length` where it came to its limit; empty where it continues.
+        key: the key of the request.
+        copy: the number of the text within the request, from 0.
+        token: the token's id.
+        log_probability: the token's log-probability under the model, natural log, before penalties and temperature.
+        top: the most probable tokens at its position, if requested.
+        end: `stop` if the text ended at an end token or a stop rule, `length` if it reached its limit; empty if it continues.
     """
 
     key: Hashable
@@ -84,13 +84,13 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class PromptRead:
-    """A prompt was read.
+    """A prompt was read completely.
 
     Arguments:
-        key: of the request.
-        reused: tokens whose keys and values were kept from an earlier prompt.
-        log_probabilities: of each token but the first, given those before it; empty where not asked for.
-        top: for each of these places the most probable tokens.
+        key: the key of the request.
+        reused: the number of tokens whose keys and values were reused from an earlier prompt.
+        log_probabilities: log p(token | tokens before it) of each token except the first; empty if not requested.
+        top: the most probable tokens at each of these positions.
     """
 
     key: Hashable
@@ -100,28 +100,28 @@ class PromptRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A request ended with an error; no other is touched by it.
+class RequestFailed:
+    """A request ended with an error; other requests continue.
 
     Arguments:
-        key: of the request.
-        error: what went wrong.
+        key: the key of the request.
+        error: the exception.
     """
 
     key: Hashable
     error: Exception
 
 
-Event = Told | PromptRead | Refused
+Event = TokenEvent | PromptRead | RequestFailed
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Request:
-    """A prompt with its texts, while it waits or is read."""
+    """A request whose prompt is waiting or being read."""
 
     key: Hashable
     prompt: Sequence[int]
-    wanted: Sequence[Wanted]
+    wanted: Sequence[TextRequest]
     scored: bool
     state: Any = None
     reused: int = 0
@@ -131,29 +131,29 @@ class _Request:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Row:
-    """A text that is being written."""
+    """A text that is being generated."""
 
     key: Hashable
     copy: int
-    wanted: Wanted
+    wanted: TextRequest
     token: int
     paths: Paths
     length: int = 0
 
 
 class ContinuousBatch:
-    """Texts of one language model that are written side by side, each as if it were alone.
+    """Generates texts of one language model in one batch, with the same results as each text alone.
 
-    `add` takes requests at any time, `turn` goes one step on and says what came of it. An error that one request meets, in its
-    rules or while its prompt is read, ends that request alone; one of the model's step ends the texts that are being written, and
-    no others. Not for two threads at once.
+    `add` accepts requests at any time, and `turn` makes one decoding step and returns its events. An error in the rules or the
+    prompt of one request ends that request alone. An error in the model's step ends all texts that are being generated, but no
+    waiting requests. Not thread-safe.
 
     Arguments:
         model: in evaluation mode.
-        rows: the most texts that are written together; others wait, and clients take turns.
-        chunk: tokens of a prompt read between two steps. The bits of an answer depend on it, as rounding does. A model that
-            cannot (`in_parts` is then false) reads each prompt at once.
-        kept_bytes: memory for keys and values of prompts that were read, whose beginnings are not read again.
+        rows: the maximum number of texts in the batch. Other requests wait; clients take turns (`Turns`).
+        chunk: the number of tokens of a prompt that are read between two decoding steps. It changes results by rounding. A model
+            that cannot read prompts in parts (then `in_parts` is false) reads each prompt at once.
+        kept_bytes: memory for keys and values of earlier prompts; a prompt with the same first tokens reuses them.
 
     >>> from regard.generation import Greedy, NextToken
     >>> from regard.models import GPT2, GPT2Config
@@ -162,8 +162,8 @@ class ContinuousBatch:
     >>> config = Continuation(model).config
     >>> batch = ContinuousBatch(model)
     >>> for name in ("first", "second"):
-    ...     batch.add(name, [1, 2, 3], [Wanted(rules=NextToken(config=config, choice=Greedy().begin(1)), limit=4)])
-    >>> events = [event for _ in range(9) for event in batch.turn() if isinstance(event, Told)]
+    ...     batch.add(name, [1, 2, 3], [TextRequest(rules=NextToken(config=config, choice=Greedy().begin(1)), limit=4)])
+    >>> events = [event for _ in range(9) for event in batch.turn() if isinstance(event, TokenEvent)]
     >>> first, second = ([each.token for each in events if each.key == name] for name in ("first", "second"))
     >>> first == second and 1 <= len(first) <= 4
     True
@@ -180,7 +180,7 @@ class ContinuousBatch:
         self._active: list[_Row] = []
         self._state: Any = None
         self._places: list[int] | None = None
-        """Where the rows that are active are in the state; None where those are all of its rows."""
+        """The row of `_state` of each active text; None if the texts are exactly the rows of the state, in order."""
         self._kept = KeptPrompts(kept_bytes)
         self._invariant = isinstance(model, CausalStack) and model.batch_invariant_steps
         self.in_parts = bool(getattr(model, "reads_in_parts", True))
@@ -188,47 +188,47 @@ class ContinuousBatch:
 
     @property
     def writing(self) -> int:
-        """Texts that are being written."""
+        """The number of texts that are being generated."""
         return len(self._active)
 
     @property
     def waiting(self) -> int:
-        """Requests that wait or are being read."""
+        """The number of requests whose prompts are waiting or being read."""
         return len(self._waiting) + (self._reading is not None)
 
     @property
     def tokens_read(self) -> int:
-        """Of the prompt that is being read, or else of the longest text that is being written, the tokens that were read."""
+        """The number of tokens read of the current prompt; if no prompt is being read, the tokens of the longest text."""
         if self._reading is not None:
             return 0 if self._reading.state is None else self._reading.state.length
         return 0 if self._state is None else self._state.length
 
     @property
     def busy(self) -> bool:
-        """Whether `turn` has something to do."""
+        """Whether there are requests or texts, so that `turn` has something to do."""
         return bool(self.writing or self.waiting)
 
     def add(
         self,
         key: Hashable,
         prompt: Sequence[int],
-        wanted: Sequence[Wanted],
+        wanted: Sequence[TextRequest],
         *,
         scored: bool = False,
         client: Sequence[str] = (),
     ) -> None:
-        """Ask for one or several texts after a prompt, which is read once.
+        """Add a request for one or several continuations of a prompt, which is read once.
 
         Arguments:
-            key: what events name the request by.
-            prompt: token ids, one at least.
-            wanted: a text each.
-            scored: whether to return the log-probabilities of the prompt's tokens. The whole prompt is then read, none of it
-                reused.
-            client: whose it is, as a path of names (`Turns`). Clients take turns, however many requests one has.
+            key: the key of the request in events.
+            prompt: token ids, at least one.
+            wanted: the settings of each text.
+            scored: whether to return the log-probabilities of the prompt's tokens. Then the whole prompt is read, and no keys
+                and values are reused.
+            client: who made the request, as a path of names (`Turns`). Clients take turns, however many requests each has.
 
         Raises:
-            InputError: for a prompt without a token, one longer than the model has positions for, and more texts than rows.
+            InputError: for an empty prompt, a prompt longer than the model's positions, or more texts than `rows`.
         """
         limit = self.model.maximum_length
         if not prompt:
@@ -236,12 +236,12 @@ class ContinuousBatch:
         if limit is not None and len(prompt) > limit:
             raise InputError(f"the prompt has {len(prompt)} tokens and the model has positions for {limit}; shorten it")
         if not 1 <= len(wanted) <= self.rows:
-            raise InputError(f"{len(wanted)} texts are asked for at once; ask for 1 to {self.rows}")
+            raise InputError(f"{len(wanted)} texts were requested for one prompt; request 1 to {self.rows}")
         request = _Request(key=key, prompt=tuple(prompt), wanted=tuple(wanted), scored=scored)
         self._waiting.add(request, client)
 
     def cancel(self, key: Hashable) -> None:
-        """Forget a request; its rows are free before the next step."""
+        """Remove a request and its texts; its rows are free before the next step."""
         self._waiting.remove(lambda request: request.key == key)
         if self._reading is not None and self._reading.key == key:
             self._reading = None
@@ -249,7 +249,7 @@ class ContinuousBatch:
 
     @torch.no_grad()
     def turn(self) -> list[Event]:
-        """One token of every text that is being written, then one chunk of a prompt, or several short prompts."""
+        """Generate one token of every text, then read one chunk of a prompt, or several short prompts; return the events."""
         events: list[Event] = []
         if self._active:
             events += self._step()
@@ -265,31 +265,31 @@ class ContinuousBatch:
             events += self._read(request)
         except Exception as error:
             self._reading = None
-            events.append(Refused(request.key, error))
+            events.append(RequestFailed(request.key, error))
         return events
 
     def _next(self, texts: int = 0, most: int | None = None) -> _Request | None:
-        """The request whose turn it is, where its texts have room.
+        """Take the next request from the queue if the batch has room for its texts.
 
         Arguments:
-            texts: others that will begin with it.
-            most: it has to be short, of so many tokens at most; None where any will do.
+            texts: the number of texts that requests already taken will add to the batch.
+            most: take it only if it is short and has at most this number of tokens; None = no condition.
         """
         if not self._waiting:
             return None
         first = self._waiting.first()
         if self.writing + texts + len(first.wanted) > self.rows:
-            return None  # nobody overtakes one that asks for several, who would wait for ever
+            return None  # a later, smaller request must not overtake this one, which could then wait for ever
         if most is not None and not (self._is_short(first) and len(first.prompt) <= most):
             return None
         return self._waiting.take()
 
     def _is_short(self, request: _Request) -> bool:
-        """Whether a prompt is read together with others: less than a chunk, so that no beginning of it was kept."""
+        """Whether a prompt is read together with others: it is at most one chunk, so it cannot reuse keys and values."""
         return self._packs and not request.scored and len(request.prompt) <= self.chunk
 
     def _with_others(self, first: _Request) -> list[_Request]:
-        """A short prompt and those after it in the queue, as many as make up `TOGETHER` chunks."""
+        """A short prompt and the short prompts after it in the queue, up to `TOGETHER` chunks in total."""
         requests, texts, left = [first], len(first.wanted), TOGETHER * self.chunk - len(first.prompt)
         while (another := self._next(texts, left)) is not None:
             requests.append(another)
@@ -297,19 +297,19 @@ class ContinuousBatch:
         return requests
 
     def _read_together(self, requests: Sequence[_Request]) -> list[Event]:
-        """Short prompts, each as by itself; then their texts begin. After an error each is read alone."""
+        """Read short prompts together, with the same result as separately, and start their texts; after an error, one by one."""
         model: Any = self.model
         try:
             with self._exact():
                 state = model.read_texts([torch.tensor(each.prompt[:-1], dtype=torch.long) for each in requests])
         except Exception as error:
             if len(requests) == 1:
-                return [Refused(requests[0].key, error)]
+                return [RequestFailed(requests[0].key, error)]
             return [event for each in requests for event in self._read_together([each])]
         return self._begun(requests, state)
 
     def _read(self, request: _Request) -> list[Event]:
-        """A chunk more of a prompt, all but its last token, which the first step reads; at its end the texts begin."""
+        """Read the next chunk of a prompt; after its last chunk start the texts, whose first step reads the last token."""
         before = request.prompt[:-1]
         if request.state is None:
             request.state = self.model.start(1)
@@ -336,22 +336,22 @@ class ContinuousBatch:
             self._kept.keep(before, request.state, self.chunk)
         return self._begun([request], request.state)
 
-    def _score(self, request: _Request, logits: Tensor, told: Sequence[int]) -> None:
-        """The log-probabilities of a chunk's tokens, each place by itself."""
+    def _score(self, request: _Request, logits: Tensor, targets: Sequence[int]) -> None:
+        """Append the log-probabilities of a chunk's tokens to the request, one position at a time (for identical bits)."""
         count = max((wanted.top for wanted in request.wanted), default=0)
-        for place, token in zip(logits, told, strict=True):
+        for place, token in zip(logits, targets, strict=True):
             log_probabilities = place[None].log_softmax(dim=-1)[0]
             request.log_probabilities.append(float(log_probabilities[token]))
             request.top.append(top_of(log_probabilities, count))
 
     def _begun(self, requests: Sequence[_Request], state: DecoderState) -> list[Event]:
-        """The texts of requests begin, whose prompts are the rows of a state."""
+        """Start the texts of requests; row i of `state` is the prompt of request i."""
         events: list[Event] = []
         rows: list[_Row] = []
         of: list[int] = []
         for place, request in enumerate(requests):
-            told = (tuple(request.log_probabilities), tuple(request.top))
-            events.append(PromptRead(request.key, request.reused, *told))
+            log_probabilities, top = tuple(request.log_probabilities), tuple(request.top)
+            events.append(PromptRead(request.key, request.reused, log_probabilities, top))
             for copy, wanted in enumerate(request.wanted):
                 if wanted.limit:
                     rows.append(
@@ -371,7 +371,7 @@ class ContinuousBatch:
         return events
 
     def _staying(self) -> list[DecoderState]:
-        """The state of the rows that are active; none where there is none. Those who left are left out at last."""
+        """The state of the active rows alone, as a list of one; an empty list if no text is active."""
         places, self._places = self._places, None
         if not self._active:
             return []
@@ -382,14 +382,14 @@ class ContinuousBatch:
 
     def _step(self) -> list[Event]:
         try:
-            if self._places is not None:  # joined again, which leaves out the columns that only those saw who are gone
+            if self._places is not None:  # joining again drops the cache columns that only removed rows used
                 self._state = join(self._staying())
             with self._exact():
                 logits, self._state = self.model.step(torch.tensor([row.token for row in self._active]), self._state)
-        except Exception as error:  # nobody knows what became of the state, in which all rows stand
+        except Exception as error:  # the state of all rows may be damaged
             lost = dict.fromkeys(row.key for row in self._active)
             self._keep(())
-            return [Refused(key, error) for key in lost]
+            return [RequestFailed(key, error) for key in lost]
         logits = logits.float()
         log_probabilities = logits.log_softmax(dim=-1)
         found = log_probabilities.numpy()
@@ -408,24 +408,24 @@ class ContinuousBatch:
                     row.paths, ended = rules(logits[place : place + 1], row.paths, limit)
                 except Exception as error:
                     if row.key not in refused:
-                        events.append(Refused(row.key, error))
+                        events.append(RequestFailed(row.key, error))
                     refused.add(row.key)
                     continue
                 row.token, finished = int(row.paths.newest[0]), bool(ended)
             row.length += 1
             end = "stop" if finished else "length" if row.length >= row.wanted.limit else ""
             top = top_of(log_probabilities[place], row.wanted.top)
-            events.append(Told(row.key, row.copy, row.token, float(found[place, row.token]), top, end))
+            events.append(TokenEvent(row.key, row.copy, row.token, float(found[place, row.token]), top, end))
             if not end:
                 staying.append(place)
         self._keep([place for place in staying if self._active[place].key not in refused])
-        return [event for event in events if isinstance(event, Refused) or event.key not in refused]
+        return [event for event in events if isinstance(event, RequestFailed) or event.key not in refused]
 
     def _most_probable(self, logits: Tensor) -> list[int | None]:
-        """The next tokens of the rows with plain rules, of all of them at once.
+        """The next token of each row with plain greedy rules; computed at once, with the result of each alone.
 
-        None for other rows, and for those whose logits are not finite, or whose forbidden tokens the model does not have: their
-        own rules say what is wrong.
+        None for other rows, and for rows with logits that are not finite, or with forbidden tokens outside the vocabulary: their
+        own rules then raise the error.
         """
         plain = [row.wanted.rules.is_plain for row in self._active]
         if not any(plain):
@@ -437,7 +437,7 @@ class ContinuousBatch:
         return [token if own and token >= 0 else None for token, own in zip(found, plain, strict=True)]
 
     def _keep(self, places: Sequence[int]) -> None:
-        """Go on with these rows alone."""
+        """Continue with these rows only."""
         if len(places) == len(self._active):
             return
         self._active = [self._active[place] for place in places]
@@ -447,7 +447,7 @@ class ContinuousBatch:
 
 
 def top_of(log_probabilities: Tensor, count: int) -> Top:
-    """Of (V,) the `count` largest, each with its id before it; of equal ones the lower id first."""
+    """The `count` largest of (V,) log-probabilities as (id, log-probability), largest first; equal ones by id, lowest first."""
     if not count:
         return ()
     found = log_probabilities.topk(min(count, len(log_probabilities)))
@@ -456,26 +456,26 @@ def top_of(log_probabilities: Tensor, count: int) -> Top:
 
 
 class KeptPrompts:
-    """States after prompts that were read, so that a prompt with the same beginning continues from there.
+    """A cache of decoder states after prompts, so that a prompt with the same first tokens can reuse one.
 
-    Only whole chunks are reused, so what is read after them is read in the chunks that it would be read in without: the bits are
-    the same. What was used longest ago is forgotten first.
+    Only whole chunks are reused, so the rest of a prompt is read in the same chunks as without the cache, with the same bits. The
+    least recently used state is removed first.
 
     Arguments:
-        most: bytes of all that the states hold.
+        most: the maximum number of bytes of all states.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.bytes = 0
-        """What all states take; memory that two of them share counts twice."""
+        """The bytes of all states; memory that two of them share counts twice."""
         self._states: OrderedDict[tuple[int, ...], tuple[Any, int]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._states)
 
     def keep(self, prompt: Sequence[int], state: Any, chunk: int) -> None:
-        """Remember the state after the whole chunks of a prompt, where it can be cut there."""
+        """Store the state after the whole chunks of a prompt, if the state can be cropped there (recurrent states cannot)."""
         whole_chunks = len(prompt) // chunk * chunk
         if not whole_chunks or not self.most:
             return
@@ -492,7 +492,7 @@ class KeptPrompts:
             self.bytes -= self._states.popitem(last=False)[1][1]
 
     def beginning(self, prompt: Sequence[int], chunk: int) -> Any:
-        """The state after as many whole chunks of a prompt as were read before; None where none was."""
+        """The state after the longest stored run of whole chunks that `prompt` begins with; None if there is none."""
         prompt = tuple(prompt)
         best, best_length = None, 0
         for known in self._states:
@@ -506,7 +506,7 @@ class KeptPrompts:
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens both begin with."""
+    """The number of equal first tokens."""
     most = min(len(one), len(other))
     if one[:most] == other[:most]:
         return most
@@ -518,18 +518,18 @@ def _shared(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def held_bytes(value: Any) -> int:
-    """Of the memory in which the tensors of a state stand, each stretch once; a part of a stretch holds all of it."""
-    stretches: dict[int, int] = {}
+    """The bytes that the tensors of a state keep alive; each storage counts once, and whole even if only a view uses it."""
+    storages: dict[int, int] = {}
     seen: set[int] = set()
     left = [value]
     while left:
         part = left.pop()
         if isinstance(part, Tensor):
-            stretch = part.untyped_storage()
-            stretches[stretch.data_ptr()] = stretch.nbytes()
+            storage = part.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
         elif isinstance(part, list | tuple):
             left += part
         elif is_dataclass(part) and id(part) not in seen:
             seen.add(id(part))
             left += [getattr(part, each.name) for each in fields(part)]
-    return sum(stretches.values())
+    return sum(storages.values())

@@ -1,4 +1,4 @@
-"""Whose turn it is where several clients ask for work."""
+"""A fair queue for the requests of several clients."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class Turns(Generic[T]):
-    """A queue in which clients take turns.
+    """A fair queue: clients take turns, however many items each has in the queue.
 
-    Whose a thing is, is a path of names, such as of an address and of a user there. Names of one place take turns, and so do
-    those below one name; so nobody gets a larger share by going under many names below their own. What belongs to a name itself
-    comes before what belongs to those below it. Things of one path keep their order.
+    A client is a path of names, such as (address, user). The names of one level take turns, and so do the names below one of
+    them; so a client gets no larger share by using many names below its own. Items of a name itself come before items of the
+    names below it. Items of one path keep their order.
 
     >>> turns: Turns[int] = Turns()
     >>> for thing, whose in enumerate([("a", "x"), ("a", "y"), ("a", "z"), ("a", "x"), ("b", "x"), ("b", "x")]):
@@ -34,7 +34,7 @@ class Turns(Generic[T]):
         return bool(self._own or self._below)
 
     def add(self, thing: T, whose: Sequence[str] = ()) -> None:
-        """Put a thing behind what its client has in the queue."""
+        """Append an item to the queue of its client."""
         if not whose:
             self._own.append(thing)
             return
@@ -43,20 +43,20 @@ class Turns(Generic[T]):
         self._below[whose[0]].add(thing, whose[1:])
 
     def first(self) -> T:
-        """What `take` would return.
+        """The next item, which `take` would return.
 
         Raises:
-            IndexError: where there is nothing.
+            IndexError: if the queue is empty.
         """
         if self._own or not self._below:
             return self._own[0]
         return next(iter(self._below.values())).first()
 
     def take(self) -> T:
-        """Take the thing whose turn it is; the next one is somebody else's, where anybody else has any.
+        """Remove and return the next item; then it is another client's turn, if another one has items.
 
         Raises:
-            IndexError: where there is nothing.
+            IndexError: if the queue is empty.
         """
         if self._own or not self._below:
             return self._own.popleft()
@@ -69,7 +69,7 @@ class Turns(Generic[T]):
         return thing
 
     def remove(self, wanted: Callable[[T], bool]) -> None:
-        """Take out all things that are wanted; who has others keeps the place in the order."""
+        """Remove all items for which `wanted` is true; a client with other items keeps its turn."""
         self._own = deque(thing for thing in self._own if not wanted(thing))
         for name, part in list(self._below.items()):
             part.remove(wanted)

@@ -20,10 +20,10 @@ from regard.generation import (
     Greedy,
     NextToken,
     PromptRead,
-    Refused,
+    RequestFailed,
     SampleRows,
-    Told,
-    Wanted,
+    TokenEvent,
+    TextRequest,
     top_of,
 )
 from regard.serving.looking import Changes, language_model_changes
@@ -149,7 +149,7 @@ class WritingModel:
             check_written(self.predictor, asked.attention, len(prompt), limit, asked.copies)
         rules = writer.rules([prompt])
         wanted = [
-            Wanted(
+            TextRequest(
                 rules=NextToken(
                     config=_config(self.predictor.model),
                     choice=(SampleRows([writer.seed_of(0, number)]) if settings.sample else Greedy()).begin(1),
@@ -248,7 +248,7 @@ class WritingModel:
         except InputError as error:  # an intervention does not fit
             for key in self._requests:
                 self.batch.cancel(key)
-            return [Refused(key, error) for key in self._requests]
+            return [RequestFailed(key, error) for key in self._requests]
 
     def _look(self) -> Iterator[Reply]:
         """One part more of the attention to a text that is complete; at its end the text's last piece."""
@@ -268,7 +268,7 @@ class WritingModel:
         writing = self._requests.get(key)
         if writing is None:
             return
-        if isinstance(event, Refused):
+        if isinstance(event, RequestFailed):
             del self._requests[key]
             yield failure(key, event.error)
         elif isinstance(event, PromptRead):
@@ -307,7 +307,7 @@ class WritingModel:
         count = len(writing.prompt)
         return Began(key=writing.asked.key, prompt_tokens=count, reused=event.reused, text=writing.text, tokens=tokens)
 
-    def _piece(self, writing: _Writing, event: Told) -> Piece | None:
+    def _piece(self, writing: _Writing, event: TokenEvent) -> Piece | None:
         text = writing.texts[event.copy]
         tokenizer = self.predictor.task.tokenizer
         added = [] if event.end == "stop" and event.token == tokenizer.end_id else [event.token]

@@ -130,7 +130,7 @@ class Loop:
         for callback in self.callbacks if self.workers.first else ():
             prepared = getattr(
                 callback, "prepared", None
-            )  # classes with the first four methods alone are callbacks too
+            )  # a callback may have only the first four methods
             if prepared is not None:
                 prepared(self.task)
         self._tell("started", self.model, progress, expected)
@@ -203,17 +203,17 @@ class Loop:
         finite = True
         for number in range(math.ceil(len(window) / workers.count)):
             place = number * workers.count + workers.rank
-            # In a last, shorter window some workers have no batch left: they run one that counts nothing, because
-            # exchanging gradients takes all of them.
+            # In a last, shorter window some workers have no batch left. They run one with weight 0, because the exchange
+            # of gradients needs all workers.
             counts, place = place < len(window), place if place < len(window) else 0
             with workers.gathering(self.wrapped, last=(number + 1) * workers.count >= len(window)):
-                # DDP and FSDP average gradients over workers where the sum is wanted.
+                # DDP and FSDP average gradients over workers; here their sum is needed.
                 loss = self._backward(
                     window[place], (number, workers.rank), workers.count if counts else 0, total_tokens, totals
                 )
             if counts:
                 finite &= math.isfinite(progress.count(loss))
-        # `progress.count` has waited for a GPU already, so reading the norm makes nothing wait again.
+        # `progress.count` has already synchronised the GPU, so reading the norm adds no waiting.
         self.gradient_norm = self._clipped()
         if workers.largest(not (finite and math.isfinite(self.gradient_norm))):
             self._blame(window, total_tokens, totals)
@@ -255,7 +255,7 @@ class Loop:
         """
         workers, model = self.workers, self.model
         damaged = workers.first_not_finite(model.named_parameters())
-        what, where = "the norm of the gradient is no finite number", self.named(np.concatenate(window))
+        what, where = "the norm of the gradient is not finite", self.named(np.concatenate(window))
         for place, rows in enumerate(window):
             self.optimizer.zero_grad(set_to_none=True)
             with workers.gathering(self.wrapped, last=True):
@@ -266,7 +266,7 @@ class Loop:
                 what = f"the gradient of {name} holds NaN or infinity" if math.isfinite(loss) else f"the loss is {loss}"
                 where = f"batch {place + 1} of the update's {len(window)}, {self.named(rows)}"
                 break
-        # Where a parameter is no finite number already, no example is to blame.
+        # If a parameter was not finite before this update, no example is the cause.
         self._diverged(
             self.progress.step + 1, f"{what}, as {damaged} holds NaN or infinity" if damaged else f"{what} ({where})"
         )
@@ -291,7 +291,7 @@ class Loop:
         """Write a checkpoint of the current state, unless a number in it is not finite."""
         self._collect()
         if not self._finite():
-            self._diverged(self.progress.step, "a parameter is no finite number")
+            self._diverged(self.progress.step, "a parameter is not finite")
         if self.log is not None:
             self.progress.log_bytes = self.log.settled()
         self.save()
@@ -309,19 +309,19 @@ class Loop:
         return self.workers.summed(float(bad) + (not math.isfinite(loss)))[0] == 0
 
     def _diverged(self, step: int, what: str) -> NoReturn:
-        last = f"the checkpoint of step {self.saved_step:,} stays" if self.saved_step else "there was no checkpoint yet"
+        last = f"the checkpoint of step {self.saved_step:,} is kept" if self.saved_step else "there was no checkpoint yet"
         raise InputError(
-            f"training diverged at step {step:,}: {what}; nothing of that was saved, and {last}. "
+            f"training diverged at step {step:,}: {what}; this state was not saved, and {last}. "
             f"Lower training.learning_rate, which is {self.settings.learning_rate:g}, lengthen training.warmup, or set "
             "training.clip_norm"
         )
 
     def _log_training(self) -> None:
         progress = self.progress
-        own, beside = self._tallies()
+        own, auxiliary = self._tallies()
         loss, accuracy = means(own)
         further: dict[str, float] = {}
-        for name, tally in beside.items():
+        for name, tally in auxiliary.items():
             mean, right = means(tally)
             loss += mean
             further |= self.task.auxiliary_metrics(name, mean, right)
@@ -346,9 +346,9 @@ class Loop:
     def _collect(self) -> None:
         """Sum the tallies of all workers on the first, whose progress is stored in checkpoints."""
         progress = self.progress
-        (loss, tokens, correct), beside = self._tallies()
+        (loss, tokens, correct), auxiliary = self._tallies()
         if self.workers.first:
-            progress.loss_sum, progress.loss_tokens, progress.correct, progress.beside = loss, tokens, correct, beside
+            progress.loss_sum, progress.loss_tokens, progress.correct, progress.auxiliary = loss, tokens, correct, auxiliary
 
     def _tallies(self) -> tuple[Tally, dict[str, Tally]]:
         """The sums of the tallies of all workers, those of further losses by name; the tallies are reset."""

@@ -1,7 +1,7 @@
-"""Whether a killed and resumed run equals one never stopped, for a recipe and data of one's own: `regard train --prove-resume`.
+"""Test exact resume with your own recipe and data: does a killed and resumed run equal an uninterrupted one?
 
-A small version of the run is trained twice, each in a process of its own: once from start to end, and once killed by SIGKILL at
-random moments and continued until it ends. What both leave is compared file by file.
+This is `regard train --prove-resume`. A small version of the run is trained twice, in processes of their own: once without
+interruption, and once killed by SIGKILL at random moments and resumed until it ends. Then the files of the two are compared.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 from regard.errors import InputError
 from regard.files import scratch_folder
+from regard.old_names import old_keywords
 from regard.parts import Code, code_files, load_code
 from regard.reading import json_value, read_json_object, read_text
 from regard.tasks.loading import pointers_of
@@ -31,13 +32,14 @@ from regard.training.checkpoint import PROGRESS, Progress
 from regard.training.recipe import Recipe, read_recipe, write_recipe
 
 STEPS, KILLS, RUNS = 12, 3, 5
-"""Updates of the small version, kills that have to hit it, and after how many runs that all ended too soon it is given up."""
+"""The updates of the small version, the kills that must interrupt it, and the maximum number of runs to reach these kills."""
 
 SMALL: dict[str, Any] = {
     "epochs": None, "tokens": None, "seconds": None, "patience": None, "save_minutes": None, "tracker": "none",
     "evaluate_every": 5, "save_every": 2, "log_every": 3,
 }  # fmt: skip
-"""What of the training section is otherwise in it: no limit but steps; evaluations, checkpoints and log out of step."""
+"""Settings of the training section in the small version: only `steps` is a limit; evaluations, checkpoints and log lines are at
+different steps."""
 
 
 AGAIN = "prove it again"
@@ -45,14 +47,14 @@ AGAIN = "prove it again"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
-    """What came out.
+    """The result of `prove_resume`.
 
     Arguments:
-        steps: updates of each run.
-        epochs: passes over the data begun in them.
-        resumed_from: the step of the checkpoint that each killed run continued from; 0 where there was none yet.
-        differing: what the killed run left otherwise than the one that nobody stopped; empty where nothing is.
-        seconds: that all took.
+        steps: the number of updates of each run.
+        epochs: the number of passes over the data that were begun.
+        resumed_from: for each kill, the step of the checkpoint that the run continued from; 0 if there was none yet.
+        differing: the names of files that differ between the killed run and the uninterrupted one; empty if none do.
+        seconds: the duration of the whole test.
     """
 
     steps: int
@@ -63,7 +65,7 @@ class Proof:
 
     @property
     def same(self) -> bool:
-        """Whether both runs left the same, bit for bit."""
+        """Whether the files of both runs are equal, bit for bit."""
         return not self.differing
 
     def __str__(self) -> str:
@@ -73,18 +75,17 @@ class Proof:
         )
         if self.same:
             return (
-                f"resuming is exact here: {what} left what a run never stopped leaves, bit for bit: weights, optimizer, "
-                f"counters and log ({self.seconds:.0f} s)"
+                f"resuming is exact here: {what} gave the same weights, optimizer state, counters and log as without "
+                f"interruption, bit for bit ({self.seconds:.0f} s)"
             )
         return (
-            f"resuming is NOT exact here: {what} left otherwise than a run never stopped: {', '.join(self.differing)} "
-            f"({self.seconds:.0f} s); look for parts of your own that keep something between updates, and for operations of "
-            "the "
-            "device that are not deterministic"
+            f"resuming is NOT exact here: {what} differ from a run without interruption in {', '.join(self.differing)} "
+            f"({self.seconds:.0f} s); look for parts of your own that keep state between updates, and for nondeterministic "
+            "operations of the device"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The result as JSON values."""
         return {
             "same": self.same,
             "steps": self.steps,
@@ -97,10 +98,10 @@ class Proof:
 
 
 def remains(folder: Path) -> dict[str, Any]:
-    """All that a run leaves but the time it took: which files, tensors and tokens byte by byte, counters, the log by line.
+    """The contents of a run's folder by file, without times: digests of tensors and tokens, the counters, the lines of the log.
 
     Raises:
-        InputError: for JSON that is damaged.
+        InputError: for damaged JSON.
     """
     found: dict[str, Any] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -111,7 +112,7 @@ def remains(folder: Path) -> dict[str, Any]:
                 found[name] = hashlib.file_digest(file, "sha256").hexdigest()
         elif path.name == "progress.json":
             counters = read_json_object(path, AGAIN)["progress"]
-            # The log's length depends on how the seconds in it are spelt.
+            # The length of the log depends on the number of digits of its times.
             found[name] = {key: value for key, value in counters.items() if key not in ("seconds", "log_bytes")}
         elif path.name in ("log.jsonl", "checkpoints.json"):
             lines: list[Any] = [json_value(line) for line in read_text(path, AGAIN).splitlines()]
@@ -120,7 +121,7 @@ def remains(folder: Path) -> dict[str, Any]:
 
 
 def differing(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of what two runs left otherwise, of what `remains` gives.
+    """The names of files that differ between two runs; both arguments are results of `remains`.
 
     >>> differing({"log.jsonl": [], "model.safetensors": "a"}, {"log.jsonl": [], "model.safetensors": "b", "recipe.yaml": None})
     ('model.safetensors', 'recipe.yaml')
@@ -128,40 +129,40 @@ def differing(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str,
     return tuple(sorted(name for name in found.keys() | wanted.keys() if found.get(name, 0) != wanted.get(name, 0)))
 
 
+@old_keywords(beside="near")
 def prove_resume(
     recipe: Recipe | Mapping[str, Any] | str | os.PathLike[str],
     overrides: Sequence[str] = (),
     *,
-    beside: str | os.PathLike[str] | None = None,
+    near: str | os.PathLike[str] | None = None,
     steps: int = STEPS,
     kills: int = KILLS,
     seed: int | None = None,
     code: Code | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Proof:
-    """Kill a small version of a run at random moments, resume it, and compare what it leaves with that of one never stopped.
+    """Kill a small version of a run at random moments, resume it, and compare its files with those of an uninterrupted run.
 
-    Model, data, batches and precision are the recipe's own; the training ends after a few updates, with checkpoints and
-    evaluations close together. A kill falls anywhere: while the data are prepared, in an update, in the middle of writing.
-
+    Model, data, batches and precision are those of the recipe; the run ends after a few updates, with frequent checkpoints and
+    evaluations. A kill can happen at any time: during the preparation of data, in an update, or while a file is written.
     Arguments:
-        recipe, overrides: as `regard.train` takes them; data in memory cannot be given.
-        beside: the runs are next to this path, on its disk, while they last; in the system's own temporary folder if None.
-        steps: updates of each run, at most as many as the recipe has.
-        kills: that have to hit.
-        seed: of the moments; sampled again if None.
-        code: your own Python file, or files, with parts that the recipe names.
-        say: receives sentences on how far it is.
+        recipe, overrides: as for `regard.train`; data in memory cannot be given.
+        near: the temporary folder of the runs is created next to this path, on its disk; None for the system's temporary folder.
+        steps: the number of updates of each run, at most the recipe's own.
+        kills: how many kills must interrupt the run.
+        seed: the seed of the moments of the kills; None for different ones each time.
+        code: your own Python file, or files, with the parts that the recipe names.
+        say: receives messages about the progress.
 
     Returns:
-        What came out; `.same` is whether the two runs left the same.
+        A `Proof`; its `.same` tells whether the two runs are equal, bit for bit.
 
     Raises:
         InputError: for a recipe or data that cannot be used, and under torchrun.
     """
     if "RANK" in os.environ:
         raise InputError(
-            "resuming is proved on one process, which torchrun starts several of; start it without torchrun"
+            "--prove-resume tests one process, and torchrun starts several; start it without torchrun"
         )
     load_code(code)
     resolved = read_recipe(recipe, overrides)
@@ -173,11 +174,11 @@ def prove_resume(
     small = replace(resolved, training=training)
     tell = say if say is not None else _silent
     draw, began = random.Random(seed), time.monotonic()
-    parent = Path(tempfile.gettempdir()) if beside is None else Path(beside).absolute().parent
+    parent = Path(tempfile.gettempdir()) if near is None else Path(near).absolute().parent
     parent.mkdir(parents=True, exist_ok=True)
     with scratch_folder(parent, ".regard-proof-") as place:
         (place / "recipe.yaml").write_text(write_recipe(small), encoding="utf-8")
-        tell(f"training {steps:,} updates without a stop.")
+        tell(f"training {steps:,} updates without interruption.")
         _killed(place, "whole", None)
         wanted, counters = remains(place / "whole"), _counters(place / "whole")
         pace = counters["seconds"] / counters["step"]
@@ -185,7 +186,7 @@ def prove_resume(
         faults: dict[str, None] = {}
 
         def resumes() -> bool:
-            """Whether a killed run continued from a checkpoint; one that starts again from nothing shows little."""
+            """Whether a killed run continued from a checkpoint; a run that starts again from nothing proves little."""
             return any(hit) or (bool(hit) and steps <= SMALL["save_every"])
 
         def enough() -> bool:
@@ -195,21 +196,21 @@ def prove_resume(
             name = f"killed-{number}"
             while True:
                 resumed, late = _resumed_from(place / name), len(hit) >= kills - 1 and not resumes()
-                doom = None if enough() else _doom(draw, resumed, steps, pace, late=late)
-                if not _killed(place, name, doom):
+                kill = None if enough() else _kill_time(draw, resumed, steps, pace, late=late)
+                if not _killed(place, name, kill):
                     break
                 resumed = _resumed_from(place / name)
-                if resumed < steps:  # else all that can be distinguished was done
+                if resumed < steps:  # a kill after the last checkpoint tests nothing
                     hit.append(resumed)
                     tell(
-                        f"killed ({len(hit)} of {kills}); going on from {f'step {resumed:,}' if resumed else 'the start'}."
+                        f"killed ({len(hit)} of {kills}); resuming from {f'step {resumed:,}' if resumed else 'the start'}."
                     )
             faults |= dict.fromkeys(differing(remains(place / name), wanted))
             if enough() or faults:
                 break
     if not resumes() and not faults:
         raise InputError(
-            f"no kill hit a run of {steps:,} updates between its first checkpoint and its end; take more steps"
+            f"no kill interrupted a run of {steps:,} updates between its first checkpoint and its end; use more steps"
         )
     return Proof(
         steps=steps,
@@ -221,28 +222,28 @@ def prove_resume(
 
 
 @dataclass(frozen=True, slots=True)
-class _Doom:
-    """When a process is killed: so many seconds after an update, or where that is None after it has started."""
+class _KillTime:
+    """When to kill a process: `seconds` after update `step`, or after its start if `step` is None."""
 
     step: int | None
     seconds: float
 
 
-def _doom(draw: random.Random, resumed: int, steps: int, pace: float, *, late: bool) -> _Doom:
-    """A random moment; one time in four while the process starts up and prepares the data.
+def _kill_time(draw: random.Random, resumed: int, steps: int, pace: float, *, late: bool) -> _KillTime:
+    """A random moment to kill the next process; with probability 1/4 while it starts and prepares the data.
 
-    With `late`, which is for runs that have only been killed before their first checkpoint, an update after that checkpoint.
+    `late` is for runs that were only killed before their first checkpoint: the moment is then after an update beyond it.
     """
     first = resumed + 1
     if late:
         first = max(first, SMALL["save_every"] + 1)
     elif draw.random() < 0.25:
-        return _Doom(None, draw.uniform(0.0, 4.0))
-    return _Doom(draw.randint(first, max(first, steps - 2)), draw.uniform(0.0, pace))
+        return _KillTime(None, draw.uniform(0.0, 4.0))
+    return _KillTime(draw.randint(first, max(first, steps - 2)), draw.uniform(0.0, pace))
 
 
 def _resumed_from(folder: Path) -> int:
-    """The step that the next process will continue from."""
+    """The step from which the next process will continue."""
     return int(pointers_of(folder).get("last", "step-0").removeprefix("step-"))
 
 
@@ -251,34 +252,34 @@ def _counters(folder: Path) -> dict[str, Any]:
     return read_json_object(place / PROGRESS, AGAIN)["progress"]
 
 
-def _killed(place: Path, name: str, doom: _Doom | None) -> bool:
-    """Start a process that trains into a folder, or continues there; whether it was killed before it came to its end.
+def _killed(place: Path, name: str, kill: _KillTime | None) -> bool:
+    """Train into a folder in a new process, or continue there; return whether the process was killed before its end.
 
     Raises:
-        InputError: what the training raised.
+        InputError: if the training raised one, with its message.
     """
     command = [sys.executable, "-m", "regard.training.proof", str(place / "recipe.yaml"), str(place / name)]
-    command += [str(doom.step or 0), str(doom.seconds)] if doom is not None else ["0", "0"]
+    command += [str(kill.step or 0), str(kill.seconds)] if kill is not None else ["0", "0"]
     errors = place / f"{name}.error"
     with errors.open("wb") as sink, subprocess.Popen([*command, *code_files()], stdout=sink, stderr=sink) as process:
         try:
-            if doom is not None and doom.step is None:
+            if kill is not None and kill.step is None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(doom.seconds)
+                    process.wait(kill.seconds)
                 process.kill()
             code = process.wait()
         finally:
             process.kill()
-    if code == 0 or (doom is not None and code == -signal.SIGKILL):
+    if code == 0 or (kill is not None and code == -signal.SIGKILL):
         return code != 0
     said = errors.read_text(errors="replace").strip()
     if code == 2 and said:
         raise InputError(said.splitlines()[-1])
-    raise RuntimeError(f"the training that was to be killed ended by itself, with exit code {code}:\n{said}")
+    raise RuntimeError(f"the training process ended before it was killed, with exit code {code}:\n{said}")
 
 
 class _KillAfter(Callback):
-    """Kills its own process so many seconds after an update, whatever that does then."""
+    """Kills its own process `seconds` after update `step`, whatever it is doing then."""
 
     def __init__(self, step: int, seconds: float) -> None:
         self.step, self.seconds = step, seconds
@@ -291,7 +292,7 @@ class _KillAfter(Callback):
 
 
 def main() -> None:
-    """What such a process does: train what the recipe says into the folder, with the files of code."""
+    """The main function of the training processes: train a recipe into a folder, with the given files of code."""
     from regard.training.run import train
 
     recipe, folder, step, seconds, *code = sys.argv[1:]
