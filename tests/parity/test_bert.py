@@ -675,7 +675,7 @@ def test_the_model_card_says_how_it_is_opened_there_and_that_is_true(pruned, mad
     ours = regard.load(folder)
     (prune(ours, {0: [1]}) if pruned else ours).save(tmp_path / "again")
     card = (tmp_path / "again" / "README.md").read_text()
-    assert ("which transformers up to version 4, for heads were pruned, opens:" in card) == pruned
+    assert ("which transformers up to version 4 (because heads were pruned) opens:" in card) == pruned
     assert "Seq2Seq" not in card
     code = card.split("which transformers")[1].split("```python\n")[1].split("```")[0]
     if pruned and int(transformers.__version__.split(".")[0]) > 4:

@@ -59,7 +59,7 @@ def test_the_card_of_a_classifier_has_its_classes_with_figures_and_the_number_of
     regard.export(run.folder, tmp_path / "given")
     for folder in (run.folder, tmp_path / "given"):
         text = (folder / "README.md").read_text(encoding="utf-8")
-        assert "Learnt from 56 examples, validated on 14." in text
+        assert "Trained on 56 examples, validated on 14." in text
         assert "## The 2 classes" in text
         (line,) = (line for line in text.splitlines() if line.startswith("| odd |"))
         assert line == "| odd | 8 | 0.000 | 0.000 | 0.000 | 2 |"
@@ -67,7 +67,7 @@ def test_the_card_of_a_classifier_has_its_classes_with_figures_and_the_number_of
         assert line == "| a\\|b | 48 | 0.857 | 1.000 | 0.923 | 12 |"
         assert "| classes | training examples | precision | recall | F1 | validation examples |" in text
         assert "| F1 of odd | 0 |" in text
-        assert "Told from a probability of 0.999999 on: odd." in text
+        assert "Predicted at a probability of 0.999999 or more: odd." in text
         assert "f1.odd" not in text
     noted = regard.load(tmp_path / "given").recipe
     assert noted["examples"] == {"training": 56, "validation": 14, "classes": {"a|b": 48, "odd": 8}}
@@ -83,11 +83,11 @@ def test_the_card_names_labels_tags_and_numbers(translator, tmp_path):
     assert "## The 2 tags\n\nB-PER, O\n" in card({"name": "tagging", "tags": ["B-PER", "O"]})
     text = card({"name": "multi_label_classification", "classes": ["sun", "sea"], "threshold": 0.3}, {"f1.sea": 0.5})
     assert "## The 2 labels\n\n| labels | F1 |\n|---|---|\n| sun |  |\n| sea | 0.500 |\n" in text
-    assert "Told from a probability of 0.3 on: each label." in text
+    assert "Predicted at a probability of 0.3 or more: each label." in text
     assert "## The 2 numbers\n\njoy, fear\n" in card({"name": "multi_output_regression", "names": ["joy", "fear"]})
     noted = {"examples": {"training": 1200, "validation": 30}}
-    assert "Learnt from 1,200 examples, validated on 30." in card({"name": "translation"}, recipe=noted)
-    assert "a text read in parts is as many." in card({"name": "tagging"}, recipe=noted)
+    assert "Trained on 1,200 examples, validated on 30." in card({"name": "translation"}, recipe=noted)
+    assert "each part of a text that is read in parts counts as one." in card({"name": "tagging"}, recipe=noted)
 
 
 def test_what_is_not_known_is_left_out(translator, tmp_path):

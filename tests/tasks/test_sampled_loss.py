@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from regard.tasks.losses import chance_of_being_drawn, drawn_words, sampled_cross_entropy
+from regard.tasks.losses import sampling_probability, sampled_words, sampled_cross_entropy
 
 
 def test_the_same_key_draws_the_same_and_common_words_most_often():
-    first = drawn_words(1000, 50, key=(3, 7))
-    assert np.array_equal(first, drawn_words(1000, 50, key=(3, 7)))
-    assert not np.array_equal(first, drawn_words(1000, 50, key=(4, 7)))
+    first = sampled_words(1000, 50, key=(3, 7))
+    assert np.array_equal(first, sampled_words(1000, 50, key=(3, 7)))
+    assert not np.array_equal(first, sampled_words(1000, 50, key=(4, 7)))
     assert len(np.unique(first)) == len(first) <= 50
     assert 0 <= first.min() < 10
     assert first.max() < 1000
@@ -24,8 +24,8 @@ def test_words_are_drawn_as_often_as_their_chance_says():
     rounds, tries, size = 3000, 20, 40
     seen = np.zeros(size)
     for number in range(rounds):
-        seen[drawn_words(size, tries, key=(number, 0))] += 1
-    expected = chance_of_being_drawn(torch.arange(size), size, tries).numpy()
+        seen[sampled_words(size, tries, key=(number, 0))] += 1
+    expected = sampling_probability(torch.arange(size), size, tries).numpy()
     deviations = np.abs(seen / rounds - expected) / np.sqrt(expected * (1 - expected) / rounds)
     assert deviations.max() < 4.5
 

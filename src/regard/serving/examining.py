@@ -233,11 +233,11 @@ def _caption(predictor: Captioner, pixels: np.ndarray) -> tuple[str, Callable[[]
 
 
 def _copy(predictor: Copier, text: str) -> tuple[str, Callable[[], float]]:
-    """The log-probability of the bits that a model told."""
+    """The log-probability of the bits that the model predicted."""
     batch = predictor.task.batch([predictor.numbers(numbers_of(vectors_in(predictor, text)))]).to(predictor.device)
 
     def logits() -> torch.Tensor:
-        return predictor.task.told(predictor.model, batch)[0].float()
+        return predictor.task.bit_logits(predictor.model, batch)[0].float()
 
     signs = torch.where(logits() > 0, 1.0, -1.0)
     return "log p(bits)", lambda: torch.nn.functional.logsigmoid(signs * logits()).sum().item()

@@ -1,4 +1,4 @@
-"""From the logits of windows to an answer: the best spans, what is found of one question, and the official metrics."""
+"""From the logits of windows to an answer: the best spans, the candidates of one question, and the official metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BestSpans(NamedTuple):
 
     Arguments:
         scores: (B, N) float32, the sum of the two logits; -inf where a window has fewer passages.
-        starts, ends: (B, N) int64, the places of the first and the last token.
+        starts, ends: (B, N) int64, the positions of the first and the last token.
     """
 
     scores: Tensor
@@ -34,14 +34,14 @@ def best_spans(
 
         score(i, j) = start_i + end_j,   i <= j < i + maximum
 
-    All pairs that are allowed are compared, as a band next to the diagonal. The authors' code compares those of the best
-    `count` starts and the best `count` ends, which may miss the best pair.
+    All allowed pairs are compared, as a band along the diagonal. The authors' code compares only pairs of the best `count` starts
+    and the best `count` ends, which may miss the best pair.
 
     Arguments:
         start, end: (B, L), the logits.
         may_start, may_end: (B, L) bool, True = a passage may begin, or end, with this token.
-        maximum: the most tokens of a passage.
-        count: the most passages of a window.
+        maximum: the maximum number of tokens of a passage.
+        count: the maximum number of passages of a window.
 
     >>> start, end, every = torch.tensor([[0.0, 2.0, 1.0]]), torch.tensor([[3.0, 0.0, 1.0]]), torch.ones(1, 3, dtype=torch.bool)
     >>> found = best_spans(start, end, may_start=every, may_end=every, maximum=2, count=2)
@@ -52,14 +52,14 @@ def best_spans(
     width = min(maximum, length)
     first = start.float().masked_fill(~may_start, -torch.inf)
     last = F.pad(end.float().masked_fill(~may_end, -torch.inf), (0, width - 1), value=-torch.inf)
-    scores = first.unsqueeze(2) + last.unfold(1, width, 1)  # at [b, i, d] of the passage from i to i + d
+    scores = first.unsqueeze(2) + last.unfold(1, width, 1)  # scores[b, i, d]: the passage from i to i + d
     found, places = scores.flatten(1).topk(min(count, length * width))
     starts = places // width
     return BestSpans(found, starts, starts + places % width)
 
 
 N_BEST = 20
-"""Passages that a probability is among, unless more are asked for."""
+"""The number of passages over which probabilities are normalised, unless more are requested."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,10 +67,10 @@ class Passage:
     """A passage of a context that may answer a question.
 
     Arguments:
-        text: the passage, as it is in the context.
-        start, end: where, in characters; `context[start:end]` is the text.
-        probability: among the best passages of all windows, and where that is a choice also that there is no answer.
-        start_logit, end_logit: of its first and its last token.
+        text: the text of the passage.
+        start, end: its position in characters; `context[start:end]` is the text.
+        probability: a softmax over the best passages of all windows and, if the model can abstain, "no answer".
+        start_logit, end_logit: the start logit of its first token, and the end logit of its last token.
     """
 
     text: str
@@ -83,18 +83,18 @@ class Passage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What a model answers to a question.
+    """The prediction of a model for one question.
 
     Arguments:
-        question: what was asked.
-        text: the answer, as it is in the context; empty where the model says that there is none.
-        start, end: where, in characters; `context[start:end]` is the text. None where there is no answer.
-        probability: of this answer, among the best passages of all windows.
-        passages: the best passages, as many as asked for, each with another text: the answer first, where there is one.
-        no_answer_probability: that there is no answer, among the same; None for a model that always gives one.
-        no_answer_score: the score of there being none, less that of the best passage; there is no answer where this is above the
-            threshold.
-        id: of the question, where it was read with one.
+        question: the question.
+        text: the answer, a passage of the context; empty if the model predicts that there is no answer.
+        start, end: its position in characters; `context[start:end]` is the text. None if there is no answer.
+        probability: the probability of this answer, a softmax over the best passages of all windows and "no answer".
+        passages: the best passages, with different texts, best first; as many as requested.
+        no_answer_probability: the probability of "no answer" in the same softmax; None for a model that always answers.
+        no_answer_score: the score of "no answer" minus the score of the best passage; "no answer" is predicted if this is above
+            the threshold.
+        id: the id of the question in its file; empty if it has none.
     """
 
     question: str
@@ -109,7 +109,7 @@ class Answer:
 
     @property
     def alternatives(self) -> tuple[Passage, ...]:
-        """The passages that the answer was preferred to."""
+        """The passages with lower scores than the answer."""
         return self.passages if self.start is None else self.passages[1:]
 
 
@@ -126,13 +126,13 @@ class _Found:
 
 
 class Findings:
-    """The best passages of one question, gathered window by window; the memory does not grow with the context.
+    """The best passages of one question, collected window by window, in memory that does not grow with the context.
 
-    Of passages with the same text only the best is kept, as in the authors' code; of equal ones the first in the context.
+    Of passages with the same text only the best is kept, as in the authors' code; of equal scores the first in the context.
 
     Arguments:
-        context: what they are of.
-        keep: how many.
+        context: the context.
+        keep: the number of passages to keep.
     """
 
     def __init__(self, context: str, keep: int = N_BEST) -> None:
@@ -140,19 +140,19 @@ class Findings:
         self.keep = keep
         self._found: list[_Found] = []
         self.no_answer = math.inf
-        """The score of there being no answer: the lowest of all windows (the authors' code), each of which must hold none."""
+        """The score of "no answer": the minimum over windows, as in the authors' code, because no window may have an answer."""
 
     def add(self, passages: Sequence[tuple[float, float, int, int]], no_answer: float) -> None:
-        """What one window holds.
+        """Add the passages of one window.
 
         Arguments:
-            passages: logit of the start and of the end, and where the passage is in the context, in characters.
+            passages: (start logit, end logit, start, end) of each passage; the positions are characters of the context.
             no_answer: the sum of the two logits at [CLS].
         """
         self.no_answer = min(self.no_answer, no_answer)
         for start_logit, end_logit, start, end in passages:
             text = self._context[start:end]
-            if bare := text.strip():  # tokens of some kinds have the space before them in them
+            if bare := text.strip():  # the tokens of some tokenizers include the space before them
                 self._found.append(_Found(bare, start + len(text) - len(text.lstrip()), start_logit, end_logit))
         best: dict[str, _Found] = {}
         for found in sorted(self._found, key=lambda found: (-found.score, found.start, len(found.text))):
@@ -162,14 +162,14 @@ class Findings:
         self._found = list(best.values())
 
     def wants(self, score: float) -> bool:
-        """Whether a passage of this score may be among the best."""
+        """Whether a passage with this score may be one of the best."""
         return len(self._found) < self.keep or self._found[-1].score < score
 
     def passages(self, *, with_none: bool) -> tuple[list[Passage], float | None]:
-        """The best passages, and the probability that there is no answer.
+        """The best passages, best first, and the probability of "no answer".
 
         Arguments:
-            with_none: whether that there is none is one of the choices; the probability is None otherwise.
+            with_none: whether "no answer" is part of the softmax; else its probability is None.
         """
         found = self._found
         scores = [each.score for each in found] + ([self.no_answer] if with_none else [])
@@ -190,11 +190,11 @@ class Findings:
         return passages, shares[-1] / total if with_none else None
 
     def answer(self, question: str, *, n_best: int, threshold: float | None) -> Answer:
-        """The best passage, or that there is none.
+        """The best passage, or "no answer".
 
         Arguments:
-            n_best: number of passages returned.
-            threshold: the lead of "no answer" over the best passage above which it is believed; None = never.
+            n_best: the number of passages to return.
+            threshold: "no answer" is predicted if its score minus that of the best passage is above this; None = never.
         """
         passages, none = self.passages(with_none=threshold is not None)
         lead: float | None = None
@@ -216,19 +216,19 @@ class Findings:
 
 
 THRESHOLD = "no_answer_threshold"
-"""The metric that says above which lead "no answer" is believed."""
+"""The metric with the threshold above which "no answer" is predicted."""
 
 
 def answer_metrics(
     answers: Sequence[Sequence[str]], said: Sequence[Answer], *, threshold: float | None
 ) -> dict[str, float]:
-    """The metrics of answers, as shares; apart for questions with and without an answer where there are both.
+    """Exact match and F1 in [0, 1]; also of questions with and without an answer separately, if there are both.
 
     Arguments:
-        answers: the right ones to each question; none where there is none.
-        said: what the model answers, asked for one passage at least.
-        threshold: the lead above which "no answer" is believed; None = the one that gives the best F1. It is no matter where the
-            model does not tell leads.
+        answers: the correct answers of each question; empty if it has none.
+        said: the predictions, with at least one passage each.
+        threshold: "no answer" is predicted above this score difference; None = the threshold with the best F1. Ignored if the
+            predictions have no `no_answer_score`.
     """
     right = {str(number): texts for number, texts in enumerate(answers)}
     leads = {str(number): answer.no_answer_score for number, answer in enumerate(said)}
@@ -249,13 +249,13 @@ def answer_metrics(
 
 
 def _best_threshold(right: Mapping[str, Sequence[str]], texts: Mapping[str, str], leads: Mapping[str, float]) -> float:
-    """The lead above which "no answer" is to be believed for the best F1.
+    """The threshold for "no answer" with the best F1.
 
-    The official search gives a lead that some question has; what is halfway to the next larger one scores the same there, and
-    is likelier to do so elsewhere.
+    The official search returns the score difference of one of the questions. This returns the middle between that value and the
+    next larger one, which has the same F1 on these questions and is more robust on others.
     """
     best = squad2_scores(right, texts, leads).best_f1
-    # It also gives 0 where silence is best throughout, which is right for probabilities, not for leads.
+    # If "no answer" is best for all questions, the search returns 0, which is right for probabilities but not for differences.
     silent = 100 * sum(not answers for answers in right.values()) / len(right)
     if best is None or best.score <= silent:
         return min(leads.values()) - 1.0

@@ -28,7 +28,7 @@ from regard.models.config import check
 from regard.structure import coerced
 from regard.tasks.documents import DOCUMENTS, builtin_documents
 from regard.tasks.examples import Place, Splits, check_amount
-from regard.tasks.losses import drawn_words, projected_cross_entropy, sampled_cross_entropy
+from regard.tasks.losses import sampled_words, projected_cross_entropy, sampled_cross_entropy
 from regard.tasks.predictor import Evaluation, Predictor
 from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, prepare, write_store
 from regard.tasks.spec import TaskSpec
@@ -42,22 +42,22 @@ from regard.text.word_list import END, SPECIAL, START, WordList
 class BidirectionalTextData:
     """The `data` section of a recipe.
 
-    Words are what is between white space, so the text should be one in which punctuation stands apart.
+    Words are separated by white space, so there should be spaces around punctuation.
 
     Arguments:
         train: a file of plain text, or several; gzip is recognised.
-        validation: likewise; held out from the training files, document by document, where null.
-        validation_share: of the documents, to be held out.
-        validation_size: so many instead, at most a tenth of all.
-        builtin: `python_docs`, the reference text that comes with Python, instead of files; a few of its topics are for
+        validation: other files of plain text; if null, documents are held out from the training files.
+        validation_share: the share of documents to hold out.
+        validation_size: the number of documents to hold out instead, at most a tenth of all.
+        builtin: `python_docs`, the reference text that comes with Python, instead of files; some of its topics are used for
             validation.
-        documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
-        sentences: running text is `split` into sentences by rules, or each `line` is one.
-        cleaning: `wikitext` joins the parts of words and numbers between which those sets put ` @-@ `; else nothing is changed.
-        vocabulary: the most words that the models predict, the most frequent; all others count as
-            one unknown word. Every word is still read by its characters.
-        words: a list of words to predict, a file or the folder of a model, instead of the most frequent.
-        length: the most words of a sentence that are read at once; what is left of a longer one is read by itself.
+        documents: where a document ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
+        sentences: `split` running text into sentences by rules, or each `line` is a sentence.
+        cleaning: `wikitext` joins the words and numbers that WikiText separates by ` @-@ `; `none` changes nothing.
+        vocabulary: the maximum number of words to predict, the most frequent ones; all others count as
+            one unknown word. The input of every word is its characters.
+        words: a file, or the folder of a model, with the list of words to predict, instead of the most frequent words.
+        length: the maximum number of words of a sentence; a longer sentence is divided into several.
         sampled: number of negative words, sampled again for each batch, in the training loss (sampled softmax); 0 for
             all words. Evaluation always uses all words.
 
@@ -87,35 +87,35 @@ class BidirectionalTextData:
 
 
 AT_ONCE = 4096
-"""Sentences that are turned into tokens together."""
+"""The number of sentences that are tokenized at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spelt:
-    """A sentence, or a stretch of one.
+    """A sentence, or a part of one, as bytes and as words.
 
     Arguments:
-        ids: its bytes, a mark before each word; nothing around.
-        words: the same words as strings.
+        ids: its bytes, with a mark before each word, without begin and end marks.
+        words: the words as strings.
     """
 
     ids: Sequence[int]
     words: tuple[str, ...]
 
     def read(self, tokenizer: Tokenizer) -> list[int]:
-        """The tokens that a model reads: with what begins and ends a text."""
+        """The tokens that a model reads: the bytes with the begin and end marks of a text."""
         return [tokenizer.start_id, *self.ids, tokenizer.end_id]
 
-    def told(self, words: WordList) -> list[int]:
-        """The numbers of the words that are predicted, among them the begin and end marks of a text."""
+    def word_ids(self, words: WordList) -> list[int]:
+        """The ids of the words to predict, with the begin and end marks of a text."""
         return [SPECIAL.index(START), *words.numbers(self.words), SPECIAL.index(END)]
 
 
 def spelt(tokenizer: Tokenizer, sentences: Iterable[str], *, length: int | None = None) -> Iterator[Spelt]:
-    """Sentences as bytes and words; those without a word are left out.
+    """Sentences as bytes and words; sentences without a word are left out.
 
     Arguments:
-        length: the most words of each; a longer one becomes several. None for no limit.
+        length: the maximum number of words; a longer sentence is divided into several. None for no limit.
 
     >>> tokenizer = Tokenizer.train([], kind="spelling", size=259)
     >>> [each.words for each in spelt(tokenizer, ["Why not ? No idea .", " "], length=4)]
@@ -128,7 +128,7 @@ def spelt(tokenizer: Tokenizer, sentences: Iterable[str], *, length: int | None 
 
 
 def of_documents(documents: Iterable[Document], *, wikitext: bool) -> Iterator[str]:
-    """The sentences of documents; of WikiText's with the parts of words joined."""
+    """The sentences of documents; with `wikitext`, words that WikiText separates by ` @-@ ` are joined."""
     for sentence in itertools.chain.from_iterable(documents):
         yield joined(sentence) if wikitext else sentence
 
@@ -144,43 +144,43 @@ def _stretches(ids: list[int], length: int | None) -> Iterator[Spelt]:
 
 
 TEXT, WORDS = "text", "words"
-"""The columns of a token store: bytes read, and numbers of words predicted; both with the marks that begin and end a sentence."""
+"""The columns of a token store: the bytes to read and the ids of the words to predict, both with begin and end marks."""
 
 BACKWARD = "backward"
-"""The loss besides the forward one: of words predicted from those after them."""
+"""The name of the auxiliary loss: that of the backward model, which predicts a word from the words after it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BidirectionalBatch(TensorBatch):
-    """What one step of training reads.
+    """A batch for one step of training.
 
     Arguments:
         tokens: (B, L), bytes of words.
-        words: (B, W) int64, the number of each word.
-        valid: (B, W) bool, True = a word.
-        drawn: (S,) int64, the negative words of the sampled softmax; None = all words.
+        words: (B, W) int64, the ids of words.
+        valid: (B, W) bool, True = a word, False = padding.
+        negatives: (S,) int64, the negative words of the sampled softmax; None = all words.
     """
 
     tokens: Tokens
     words: Tensor
     valid: Tensor
-    drawn: Tensor | None = None
+    negatives: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BidirectionalLanguageModellingTask(Task):
-    """What turns sentences into tensors of bytes, and what a model tells into a loss (Peters et al. 2018, section 3.1).
+    """Turns sentences into tensors of bytes, and the outputs of a model into a loss (Peters et al. 2018, section 3.1).
 
         loss = - sum_k [ log p(t_k | t_1 .. t_{k-1}) + log p(t_k | t_{k+1} .. t_N) ]
 
-    A sentence is between `<S>` and `</S>`: the forward model tells the latter and not the former, the backward model the
-    other way round. Each sentence is read by itself, from zeros.
+    A sentence is between `<S>` and `</S>`: the forward model predicts `</S>` but not `<S>`, the backward model `<S>` but not
+    `</S>`. Each sentence is read separately, from states of zeros.
 
     Arguments:
-        tokenizer: of kind `spelling`.
-        words: that are predicted.
-        length: the most words of a sentence that are read at once in training.
-        sampled: how often to sample a word to tell the right ones against in training; 0 for all words.
+        tokenizer: a tokenizer of kind `spelling`.
+        words: the words to predict.
+        length: the maximum number of words of a sentence in training.
+        sampled: the number of negative words to sample for each batch in training; 0 for all words.
     """
 
     name: ClassVar[str] = "bidirectional_language_modelling"
@@ -193,11 +193,11 @@ class BidirectionalLanguageModellingTask(Task):
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
-        """The one there is."""
+        """The tokenizer of the sentences."""
         return {"text": self.tokenizer}
 
     def model_settings(self) -> dict[str, Any]:
-        """What tokenizer and list decide of a model's config."""
+        """The settings of a model's config that follow from the tokenizer and the word list."""
         return {
             "vocabulary": self.tokenizer.size,
             "padding_id": self.tokenizer.padding_id,
@@ -209,19 +209,19 @@ class BidirectionalLanguageModellingTask(Task):
     def batch(self, sentences: Sequence[Spelt]) -> BidirectionalBatch:
         """Sentences as a batch, with the softmax over all words."""
         return self._batch(
-            [each.read(self.tokenizer) for each in sentences], [each.told(self.words) for each in sentences]
+            [each.read(self.tokenizer) for each in sentences], [each.word_ids(self.words) for each in sentences]
         )
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """Words of each sentence, its begin and end among them, (N, 1)."""
+        """The number of words of each sentence, begin and end marks included, (N, 1)."""
         return data.lengths(WORDS)[:, None]
 
     def labels(self, data: TokenStore) -> np.ndarray:
-        """Words that the forward model tells of each sentence, (N,)."""
+        """The number of words of each sentence that the forward model predicts, (N,)."""
         return data.lengths(WORDS) - 1
 
     def auxiliary_labels(self, data: TokenStore) -> Mapping[str, np.ndarray]:
-        """As many for the backward model."""
+        """The number of words that the backward model predicts, which is the same."""
         return {BACKWARD: self.labels(data)}
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> BidirectionalBatch:
@@ -231,33 +231,33 @@ class BidirectionalLanguageModellingTask(Task):
         )
 
     def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> BidirectionalBatch:
-        """The same, with the softmax over sampled words."""
+        """The same batch, with the softmax over sampled words if the task samples."""
         found = self.read_batch(data, rows)
         if not self.sampled:
             return found
-        drawn = drawn_words(len(self.words), self.sampled, key=(draw, int(rows[0])))
-        return BidirectionalBatch(found.tokens, found.words, found.valid, torch.from_numpy(drawn))
+        negatives = sampled_words(len(self.words), self.sampled, key=(draw, int(rows[0])))
+        return BidirectionalBatch(found.tokens, found.words, found.valid, torch.from_numpy(negatives))
 
     def loss(self, model: nn.Module, batch: BidirectionalBatch, *, smoothing: float = 0.0) -> LossSum:
-        """Cross-entropy of the forward model, summed over words, and next to it that of the backward model."""
-        told = batch.valid[:, 1:]
+        """Cross-entropy of the forward model, summed over words; that of the backward model is its auxiliary loss."""
+        predicted = batch.valid[:, 1:]
 
         def both(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> list[tuple[Tensor, Tensor]]:
             found = []
             for side, labels in enumerate((batch.words[:, 1:], batch.words[:, :-1])):
-                if batch.drawn is None:
-                    loss = projected_cross_entropy(labels, valid=told, smoothing=smoothing)
+                if batch.negatives is None:
+                    loss = projected_cross_entropy(labels, valid=predicted, smoothing=smoothing)
                 else:
-                    loss = sampled_cross_entropy(labels, batch.drawn, valid=told, tries=self.sampled)
+                    loss = sampled_cross_entropy(labels, batch.negatives, valid=predicted, tries=self.sampled)
                 found.append(loss(hidden[:, side], weight, bias))
             return found
 
         forward, backward = model(batch.tokens, reduce=both)
-        count = int(told.sum())
+        count = int(predicted.sum())
         return LossSum(forward[0], count, forward[1], {BACKWARD: LossSum(backward[0], count, backward[1])})
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """Loss, perplexity and accuracy of the forward model; the other's loss is added to `loss`."""
+        """Loss, perplexity and accuracy of the forward model; the caller adds the loss of the backward model to `loss`."""
         return {"loss": loss, "forward_perplexity": math.exp(min(50.0, loss)), "forward_accuracy": right}
 
     def auxiliary_metrics(self, name: str, loss: float, right: float) -> dict[str, float]:
@@ -265,16 +265,16 @@ class BidirectionalLanguageModellingTask(Task):
         return {f"{name}_perplexity": math.exp(min(50.0, loss)), f"{name}_accuracy": right}
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Words and vocabulary in a few words."""
+        """The numbers of words and the size of the vocabulary, as one line."""
         counts = [int(self.labels(data).sum()) for data in (train, validation)]
-        against = f", against {self.sampled:,} draws" if self.sampled else ""
+        against = f", {self.sampled:,} negative samples per batch" if self.sampled else ""
         return (
-            f"{counts[0]:,} words to learn from, {counts[1]:,} to validate on, each told from both sides; a vocabulary of "
+            f"{counts[0]:,} words to learn from, {counts[1]:,} to validate on, predicted in both directions; a vocabulary of "
             f"{len(self.words):,}{against}"
         )
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse sentences of more bytes than the model reads, and as many sampled words as there are words.
+        """Refuse sentences with more bytes than the model's positions, and more sampled words than words in the list.
 
         Raises:
             InputError: naming the setting.
@@ -291,7 +291,7 @@ class BidirectionalLanguageModellingTask(Task):
             )
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write tokenizer and words into `folder`; return what else regard.json has to hold."""
+        """Write tokenizer and words into `folder`; return the values for regard.json."""
         self.tokenizer.save(folder)
         self.words.save(folder)
         return {"name": self.name, "length": self.length}
@@ -301,14 +301,14 @@ class BidirectionalLanguageModellingTask(Task):
         """The task that `save` wrote into `folder`.
 
         Raises:
-            InputError: for a length that is none, or a tokenizer of another kind than `spelling`.
+            InputError: for a length below 1, or a tokenizer of another kind than `spelling`.
         """
         length = coerced(values.get("length", cls.__dataclass_fields__["length"].default), int, f"{folder}: length")
         check(length >= 1, f"{folder}: length", length, "at least 1", "64 is usual")
         tokenizer = Tokenizer.load(folder)
         if tokenizer.kind != "spelling":
             raise InputError(
-                f"{folder}: its tokenizer is of the kind {tokenizer.kind}, and one that spells words is needed; the files are of "
+                f"{folder}: its tokenizer is of the kind {tokenizer.kind}, and the kind spelling is needed; the files are of "
                 "different models, copy the folder again"
             )
         return cls(tokenizer=tokenizer, words=WordList.load(folder), length=length)
@@ -318,25 +318,25 @@ class BidirectionalLanguageModellingTask(Task):
         """Lines for the model card."""
         return ['print(model.score("...").perplexity)', 'vectors = regard.load(".", task="sentence_embedding")']
 
-    def _batch(self, read: Sequence[Sequence[int]], told: Sequence[Sequence[int]]) -> BidirectionalBatch:
-        words = Tokens.pad(told)
+    def _batch(self, read: Sequence[Sequence[int]], word_ids: Sequence[Sequence[int]]) -> BidirectionalBatch:
+        words = Tokens.pad(word_ids)
         return BidirectionalBatch(Tokens.pad(read, padding_id=self.tokenizer.padding_id), words.ids, words.valid)
 
 
 BATCH_WORDS = 2048
-"""Words read together."""
+"""The number of words that are read in one batch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BidirectionalScore:
-    """How probable the words of a sentence are.
+    """The log-probabilities of the words of a sentence.
 
     Arguments:
-        text: what was read.
-        words: of it.
-        forward: log p(word | those before it), natural log, one for each word and one for the end.
-        backward: log p(word | those after it), one for the begin and one for each word.
-        unknown: how many of the words count as the one unknown word.
+        text: the sentence.
+        words: its words.
+        forward: log p(word | words before it), natural log, of each word and of the end mark.
+        backward: log p(word | words after it), natural log, of the begin mark and of each word.
+        unknown: the number of words that are not in the word list and count as the unknown word.
     """
 
     text: str
@@ -347,36 +347,36 @@ class BidirectionalScore:
 
     @property
     def perplexity(self) -> float:
-        """The mean of both models' perplexities, as the paper has it."""
+        """The mean of the perplexities of the forward and the backward model, as in the paper."""
         return sum(math.exp(min(700.0, -math.fsum(side) / len(side))) for side in (self.forward, self.backward)) / 2
 
 
 class BidirectionalLanguageModel(Predictor[BidirectionalLanguageModellingTask]):
     """A bidirectional language model ready to use: sentences in, `BidirectionalScore`s or word embeddings out.
 
-    For text embeddings, features merged from pieces, `regard embed` and `regard vectors extract` load the same folder for task
+    For text embeddings and features of words, `regard embed` and `regard vectors extract` load the same folder with the task
     `sentence_embedding`.
 
     Arguments:
-        model: an `ELMo` that tells words.
+        model: an `ELMo` with word prediction.
         task: tokenizer and words.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
     def score(self, text: str) -> BidirectionalScore:
-        """How probable the words of a sentence are, from either side; words are what is between white space.
+        """The log-probabilities of the words of a sentence in both directions; words are separated by white space.
 
         Raises:
-            InputError: for a text without a word, or more bytes than the model reads.
+            InputError: for a text without a word, or with more bytes than the model's positions.
         """
         return self.score_batch([text])[0]
 
     def score_batch(self, texts: Sequence[str], *, batch_words: int = BATCH_WORDS) -> list[BidirectionalScore]:
-        """The same of many sentences; the answers come in their order.
+        """The scores of many sentences, in their order.
 
         Arguments:
-            batch_words: words read together. It does not change the answers, only memory and speed.
+            batch_words: the number of words in one batch. It changes memory and speed, and results only by rounding.
 
         Raises:
             InputError: as `score`.
@@ -405,14 +405,14 @@ class BidirectionalLanguageModel(Predictor[BidirectionalLanguageModellingTask]):
     def word_states(
         self, sentences: Sequence[str | Sequence[str]], *, batch_words: int = BATCH_WORDS
     ) -> list[NDArray[np.float32]]:
-        """The vectors of every word of some sentences from every layer: (W, L + 1, D) each, layer 0 first.
+        """The vectors of every word from every layer: an array (W, L + 1, D) float32 for each sentence, layer 0 first.
 
         Arguments:
-            sentences: strings, or lists of words without white space in them.
+            sentences: strings, or lists of words without white space.
             batch_words: as for `score_batch`.
 
         Raises:
-            InputError: as `score`; for a word that is empty or has white space in it.
+            InputError: as `score`; for a word that is empty or contains white space.
         """
         read = self._spelt([each if isinstance(each, str) else _joined(each, n) for n, each in enumerate(sentences, 1)])
         found: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(read)
@@ -426,13 +426,13 @@ class BidirectionalLanguageModel(Predictor[BidirectionalLanguageModellingTask]):
         return found
 
     def tell(self, count: int) -> None:
-        """Tell whoever watches this thread that so many sentences are done."""
+        """Report `count` finished sentences to the observers of this thread, such as a progress bar."""
         for watcher in self._watchers():
             watcher.predicted([None] * count, [])
 
     def _spelt(self, texts: Sequence[str]) -> list[Spelt]:
         if isinstance(texts, str):
-            raise InputError("one string given where a list of sentences is wanted; put it in a list")
+            raise InputError("a single string was given instead of a list of sentences; put it in a list")
         for number, text in enumerate(texts, start=1):
             if not isinstance(text, str) or not text.split():
                 raise InputError(f"sentence {number} is {text!r:.60}, without a word; leave it out")
@@ -454,7 +454,7 @@ class BidirectionalLanguageModel(Predictor[BidirectionalLanguageModellingTask]):
 
 
 def _probabilities(batch: BidirectionalBatch) -> Reduction:
-    """What turns the vectors that tell into log-probabilities of the words that are there, (B, W - 1) for each side."""
+    """A reduction from the model's output vectors to the log-probabilities of the given words, (B, W - 1) for each direction."""
 
     def reduce(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> list[Tensor]:
         found = []
@@ -469,22 +469,22 @@ def _probabilities(batch: BidirectionalBatch) -> Reduction:
 def _joined(words: Sequence[str], number: int) -> str:
     for word in words:
         if not isinstance(word, str) or len(word.split()) != 1:
-            raise InputError(f"sentence {number}: {word!r:.40} is no word; give strings without white space")
+            raise InputError(f"sentence {number}: {word!r:.40} is not a word; give strings without white space")
     return " ".join(words)
 
 
 def prepare_sentences(
     data: BidirectionalTextData, folder: Path, *, seed: int, given: Any = None, given_validation: Any = None
 ) -> Prepared[BidirectionalLanguageModellingTask]:
-    """Read the texts once for the list of words and once for the tokens, and leave both in `folder`.
+    """Read the texts once for the word list and once for the tokens, and write both into `folder`.
 
     Arguments:
-        folder: where to put them; taken as they are if they are there already (a resumed run).
-        seed: of held-out documents.
-        given, given_validation: documents in memory instead of what `data` names, as `DOCUMENTS` takes them.
+        folder: where to write them; if they exist already (a resumed run), they are reused.
+        seed: the seed of the choice of held-out documents.
+        given, given_validation: documents in memory instead of those of `data`, in a form that `DOCUMENTS` accepts.
 
     Raises:
-        InputError: for data that cannot be read or too little of it.
+        InputError: for data that cannot be read, or too little data.
     """
 
     def again() -> BidirectionalLanguageModellingTask:
@@ -505,7 +505,7 @@ def prepare_sentences(
         columns = {TEXT: tokenizer.size, WORDS: len(words)}
         for split, documents in ((TRAIN, splits.train()), (VALIDATION, splits.validation())):
             sentences = spelt(tokenizer, of_documents(documents, wikitext=wikitext), length=data.length)
-            write_store(folder, split, columns, ((each.read(tokenizer), each.told(words)) for each in sentences))
+            write_store(folder, split, columns, ((each.read(tokenizer), each.word_ids(words)) for each in sentences))
         return again(), splits.notes
 
     return prepare(BidirectionalLanguageModellingTask, folder, write, again=again)
@@ -515,40 +515,40 @@ def _splits(data: BidirectionalTextData, seed: int, given: Any, given_validation
     builtin = None
     if data.builtin is not None and given is None:
         if data.train is not None:
-            raise InputError(f"data.train is given beside data.builtin={data.builtin}; choose one of the two")
+            raise InputError(f"data.train and data.builtin={data.builtin} are both given; choose one of the two")
         builtin = builtin_documents(TRAIN), builtin_documents(VALIDATION)
     return DOCUMENTS.splits(_as_is(data), seed, given, given_validation, builtin=builtin)
 
 
 def _as_is(data: BidirectionalTextData) -> BidirectionalTextData:
-    """What is read of a file before parts of words are joined."""
+    """The same settings without cleaning, to read the unchanged text of a file."""
     return dataclasses.replace(data, cleaning="none")
 
 
 def read_documents_of(data: BidirectionalTextData, malformed: MalformedRows) -> Iterator[Document]:
-    """The documents that `data.train` names, each as its sentences.
+    """The documents of the files in `data.train`, each as its sentences.
 
     Raises:
-        InputError: where it names none.
+        InputError: if `data.train` is missing.
     """
     for document in DOCUMENTS.named(_as_is(data), malformed):
         yield list(of_documents([document], wikitext=data.cleaning == "wikitext"))
 
 
 SCORED_TOGETHER = 2_000
-"""Sentences whose scores are in memory at once."""
+"""The number of sentences whose scores are in memory at once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BidirectionalEvaluation(Evaluation):
-    """What an evaluation found; there are no predictions.
+    """The results of an evaluation; there are no predictions.
 
-    Its metrics are `forward_perplexity` and `backward_perplexity`, by word; `perplexity`, their mean; `loss`, the sum of both
-    mean losses, natural log; `unknown_share`, the share of words that count as the one unknown word; a large share makes a model
-    look better than it is.
+    Its metrics are `forward_perplexity` and `backward_perplexity`, per word; `perplexity`, their mean; `loss`, the sum of both
+    mean losses, natural log; `unknown_share`, the share of words that count as the unknown word (a large share makes a model look
+    better than it is).
 
     Arguments:
-        words: in all sentences.
+        words: the number of words in all sentences.
     """
 
     words: int
@@ -557,29 +557,29 @@ class BidirectionalEvaluation(Evaluation):
 def evaluate_bidirectional(
     model: BidirectionalLanguageModel, documents: Any, *, batch_words: int = BATCH_WORDS
 ) -> BidirectionalEvaluation:
-    """Tell every word of some texts from both sides, sentence by sentence, in stretches as long as those of the training.
+    """Predict every word of some texts in both directions, sentence by sentence, divided to the length used in training.
 
     Arguments:
-        documents: as `DOCUMENTS` takes them.
-        batch_words: words read together. It does not change the answers, only memory and speed.
+        documents: documents in a form that `DOCUMENTS` accepts.
+        batch_words: the number of words in one batch. It changes memory and speed, and results only by rounding.
 
     Raises:
-        InputError: for an empty list, or documents in which there is nothing.
+        InputError: for an empty list, or documents without a word.
     """
     given = DOCUMENTS.to_measure(documents)
     sentences = [sentence for document in given for sentence in document]
     parts = [" ".join(each.words) for each in spelt(model.task.tokenizer, sentences, length=model.task.length)]
     if not parts:
         raise InputError("there is no word in the documents; give some text")
-    forward, backward, told, unknown = 0.0, 0.0, 0, 0
+    forward, backward, predicted, unknown = 0.0, 0.0, 0, 0
     for some in _some(parts):
         for score in model.score_batch(some, batch_words=batch_words):
             forward, backward = forward - math.fsum(score.forward), backward - math.fsum(score.backward)
-            told, unknown = told + len(score.forward), unknown + score.unknown
+            predicted, unknown = predicted + len(score.forward), unknown + score.unknown
         model.tell(len(some))
-    ahead, behind = forward / told, backward / told
+    ahead, behind = forward / predicted, backward / predicted
     perplexities = [math.exp(min(700.0, mean)) for mean in (ahead, behind)]
-    words = told - len(parts)
+    words = predicted - len(parts)
     return BidirectionalEvaluation(
         metrics={
             "loss": ahead + behind,

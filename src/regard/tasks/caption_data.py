@@ -27,15 +27,16 @@ from regard.text import Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Objective:
-    """The terms of the objective besides the captions' log-likelihood (Xu et al. 2015, sections 4.1 and 4.2.1).
+    """The loss terms besides the captions' log-likelihood (Xu et al. 2015, sections 4.1 and 4.2.1).
 
     Arguments:
-        coverage: lambda of the doubly stochastic term, which wants the weights on each place to sum to one over the words; 0 for
-            none. The paper has 1, for captions of a dozen words.
-        reinforcement: lambda_r, of the log-probability of what hard attention drew. Its estimate is noise before the words are
-            known, so a small one learns sooner; the authors' code has 0.1.
-        entropy: lambda_e, of the entropy of what it samples by; above 0 it is kept from settling early.
-        baseline_decay: how much of the running mean of log-likelihoods stays at an update.
+        coverage: lambda, the weight of the doubly stochastic term, which makes the weights on each image position sum to one over
+            the words; 0 for none. The paper uses 1, for captions of about a dozen words.
+        reinforcement: lambda_r, the weight of the REINFORCE term of hard attention. Its estimate is mostly noise until the words
+            are learned, so a small weight learns faster; the authors' code uses 0.1.
+        entropy: lambda_e, the weight of the entropy of the sampling distribution; above 0 it keeps the distribution from becoming
+            peaked early.
+        baseline_decay: the decay of the running mean of log-likelihoods that is the baseline.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -53,53 +54,53 @@ class Objective:
         value = self.baseline_decay
         check(0 <= value < 1, "data.objective.baseline_decay", value, "in [0, 1)", "the paper has 0.9")
 
-    def beside(self, told: Captioned, log_likelihoods: Tensor, words: Tensor) -> Tensor:
-        """The terms that are added to the negative log-likelihood, summed over captions.
+    def added_loss(self, output: Captioned, log_likelihoods: Tensor, words: Tensor) -> Tensor:
+        """The terms that are added to the negative log-likelihood, summed over captions; updates the baseline.
 
             lambda sum_i (1 - sum_t alpha_ti)^2
             - lambda_r sum_t (R_t - b) log alpha_{t, s_t}  -  lambda_e sum_t H[alpha_t]
 
         Arguments:
-            told: the output of the model in training, with its attention weights.
-            log_likelihoods: (B, L), of each true word.
-            words: (B, L) bool, True = a real word.
+            output: the output of the model in training, with its attention weights.
+            log_likelihoods: (B, L), the log-likelihood of each reference word.
+            words: (B, L) bool, True = a real word, False = padding.
         """
         total = log_likelihoods.new_zeros(())
-        if told.weights is None or told.places is None:
+        if output.weights is None or output.places is None:
             return total
         if self.coverage:
-            total = total + self.coverage * uncovered(told.weights, words, told.places).sum()
-        if told.sampled is not None:
-            total = total - self.entropy * (entropy(told.weights) * words).sum()
-            total = total - self.reinforcement * self._reinforced(told.weights, told.sampled, log_likelihoods, words)
+            total = total + self.coverage * uncovered(output.weights, words, output.places).sum()
+        if output.sampled is not None:
+            total = total - self.entropy * (entropy(output.weights) * words).sum()
+            total = total - self.reinforcement * self._reinforced(output.weights, output.sampled, log_likelihoods, words)
         return total
 
     def _reinforced(self, weights: Tensor, sampled: Sampled, log_likelihoods: Tensor, words: Tensor) -> Tensor:
-        """REINFORCE: the log-probability of each sample, by how much better than usual what followed was.
+        """REINFORCE: sum_t (R_t - b) log alpha_{t, s_t}, of the samples s_t.
 
-        What a sample is credited with is R_t, the mean log-likelihood of the words from t on: those before were written before
-        it was sampled, and only add noise to the estimate. The sum of these words would give the exact gradient on average; the
-        mean gives it divided by their number, and one baseline serves every t.
+        The reward R_t is the mean log-likelihood of the words from t on: earlier words do not depend on the sample and would only
+        add noise to the estimate. With the sum of these words the expected gradient would be exact; with the mean it is divided
+        by their number, so that one baseline b fits every t.
         """
         real = words.to(log_likelihoods.dtype)
         known = log_likelihoods.detach() * real
         following = known.flip(1).cumsum(dim=1).flip(1) / real.flip(1).cumsum(dim=1).flip(1).clamp_min(1)
-        usual = sampled.baseline.to(following.dtype).clone()
+        baseline = sampled.baseline.to(following.dtype).clone()
         with torch.no_grad():
             mean = known.sum() / real.sum().clamp_min(1)
             sampled.baseline.mul_(self.baseline_decay).add_((1 - self.baseline_decay) * mean.to(sampled.baseline.dtype))
         chances = weights.gather(2, sampled.places.unsqueeze(-1)).squeeze(-1)
-        told = chances.clamp_min(torch.finfo(chances.dtype).tiny).log() * (words & sampled.valid)
-        return ((following - usual) * told).sum()
+        log_chances = chances.clamp_min(torch.finfo(chances.dtype).tiny).log() * (words & sampled.valid)
+        return ((following - baseline) * log_chances).sum()
 
 
 def uncovered(weights: Tensor, words: Tensor, places: Tensor) -> Tensor:
-    """How far the weights on each place are from summing to one over the words: sum_i (1 - sum_t alpha_ti)^2, (B,).
+    """The coverage penalty sum_i (1 - sum_t alpha_ti)^2 of each caption, (B,): 0 if the weights on each position sum to one.
 
     Arguments:
-        weights: (B, L, S).
-        words: (B, L) bool, True = a real word.
-        places: (B, S) bool, True = a real place.
+        weights: (B, L, S), the attention weights alpha of each word over the image positions.
+        words: (B, L) bool, True = a real word, False = padding.
+        places: (B, S) bool, True = a real image position, False = padding.
 
     >>> every = torch.ones(1, 2, dtype=torch.bool)
     >>> uncovered(torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), every, every).item()
@@ -112,24 +113,25 @@ def uncovered(weights: Tensor, words: Tensor, places: Tensor) -> Tensor:
 
 
 def entropy(weights: Tensor) -> Tensor:
-    """H = - sum_i alpha_i log alpha_i of each distribution, (..., S) to (...), in nats."""
+    """The entropy H = - sum_i alpha_i log alpha_i of each distribution, (..., S) to (...), in nats."""
     return -torch.special.xlogy(weights, weights).sum(dim=-1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScenesData:
-    """Builtin images with captions, which say where everything is that is named.
+    """Builtin images with captions, and with the positions of all named objects.
 
     Arguments:
-        kind: `grid`, things in cells of a grid; `line`, a line of handwriting; `moving`, a thing that moves from frame to frame.
+        kind: `grid`, objects in the cells of a grid; `line`, a line of handwriting; `moving`, an object that moves from frame to
+            frame.
         objects: handwritten `digits`, or coloured `shapes`.
-        mnist: a folder with MNIST's files to take the digits from; null for those that come with scikit-learn.
-        rows, columns: of the grid; a line has one row.
+        mnist: a folder with MNIST's files for the digits; null for the digits of scikit-learn.
+        rows, columns: the size of the grid; a line has one row.
         cell: height and width of a cell in pixels.
-        fewest, most: things in a grid or line.
-        frames: of `moving`.
-        row_words: whether a grid's captions say `top`, `middle` and `bottom`.
-        size, validation_size: how many scenes to sample for training and validation; no arrangement is in both.
+        fewest, most: the minimum and maximum number of objects in a grid or line.
+        frames: the number of frames of `moving`.
+        row_words: whether the captions of a grid contain the words `top`, `middle` and `bottom`.
+        size, validation_size: the number of scenes for training and for validation; no arrangement is in both.
     """
 
     kind: Kind = "grid"
@@ -158,7 +160,7 @@ class ScenesData:
         """The scenes of one split.
 
         Raises:
-            InputError: for numbers that make no scene.
+            InputError: for sizes with which no scene can be made.
         """
         return Scenes(
             split,
@@ -183,16 +185,16 @@ class CaptionData:
 
     Arguments:
         train: a file of captions: in each line an image's name, a tab and a caption; see `regard.data.labelled_images`.
-        images: the folder or zip archive that these images are in. Captions of images that are not there are left out and
-            counted.
-        validation: another file of captions; images are held out of the training data where null.
-        validation_images: where its images are; with the others where null.
+        images: the folder or zip archive of these images. Captions of missing images are left out and counted.
+        validation: another file of captions; if null, images are held out from the training data.
+        validation_images: the folder or zip archive of its images; `images` if null.
         validation_size: how many images to hold out, at most a tenth of all.
         validation_share: the share to hold out, instead of a number.
         scenes: builtin images instead of files.
-        height, width: every image becomes so large, in pixels. Scenes have their own size.
-        fit: how: `crop` cuts off what is over, `pad` adds black bars, `stretch` changes proportions.
-        colour: red, green and blue; one channel of grey where false.
+        height, width: the size in pixels to which every image is converted. Scenes have their own size.
+        fit: how an image of other proportions is converted: `crop` cuts off its edges, `pad` adds black bars, `stretch` changes
+            its proportions.
+        colour: true for red, green and blue; false for one grey channel.
         maximum_tokens: longer captions are left out of training and counted; null keeps all.
         on_error: for a malformed row: `skip` counts and reports it, `stop` is an error.
         objective: additional loss terms.
@@ -223,7 +225,7 @@ class CaptionData:
                 self.scenes is None or value is None,
                 f"data.{name}",
                 value,
-                "left out beside data.scenes",
+                "left out if data.scenes is given",
                 "choose builtin scenes or your own files",
             )
         if (self.train is None) != (self.images is None):
@@ -237,15 +239,15 @@ class CaptionData:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CaptionExample:
-    """An image and what may be said of it.
+    """An image with its reference captions.
 
     Arguments:
         image: see `ImageInput`.
-        captions: one or more, all right.
-        named: what the caption names, and where it is, where that is known; then there is one caption.
+        captions: one or more reference captions.
+        named: the objects that the caption names, with their positions, if known; then there must be one caption.
 
     Raises:
-        InputError: where there is no caption, or one is empty.
+        InputError: if there is no caption, or one is empty; for `named` with several captions.
     """
 
     image: ImageInput
@@ -257,12 +259,12 @@ class CaptionExample:
             raise InputError(f"the captions of an image are {self.captions!r}; give a tuple of texts, none empty")
         if self.named and len(self.captions) > 1:
             raise InputError(
-                "places are known by the words of one caption, and there are several; give one, or no places"
+                "`named` refers to the words of one caption, and several captions are given; give one caption, or no `named`"
             )
 
     @property
     def frames(self) -> int:
-        """How many frames the image has."""
+        """The number of frames of the image."""
         if isinstance(self.image, np.ndarray):
             return len(self.image) if self.image.ndim == 4 else 1
         return len(self.image) if isinstance(self.image, list | tuple) else 1
@@ -283,7 +285,7 @@ def _row(row: Any, called: str, number: int, data: Any) -> CaptionExample:
 def _read(data: CaptionData, path: str | list[str], malformed: MalformedRows) -> list[CaptionExample]:
     places = (path, data.images) if isinstance(path, str) else path
     notes: list[str] = []
-    del malformed  # the notes of `examples_in` tell of them
+    del malformed  # `examples_in` reports malformed rows in its notes
     return examples_in(str(places[0]), str(places[1]), colour=data.colour, on_error=data.on_error, notes=notes)
 
 
@@ -303,24 +305,24 @@ def example_of(scene: Scene) -> CaptionExample:
 
 
 def in_tokens(named: Named, caption: str, tokenizer: Tokenizer) -> Named:
-    """What some words of a caption name, given by the tokens of these words."""
+    """A named object with the token positions of its words instead of their word positions."""
     words = caption.split()
     first, after = (len(tokenizer.encode(" ".join(words[:end]))) if end else 0 for end in named.words)
     return named._replace(words=(first, after))
 
 
 def examples_in(captions: str, place: str, *, colour: bool, on_error: str, notes: list[str]) -> list[CaptionExample]:
-    """The captions of a file, together by image; no image is read yet.
+    """The captions of a file, grouped by image; images are not read yet.
 
     Arguments:
         captions: the file; see `regard.data.labelled_images`.
-        place: the folder or zip archive of its images. Captions of images that are not there are left out and counted.
-        colour: how the images are to be read.
-        on_error: what a malformed row does.
-        notes: gets sentences for the user about what was left out.
+        place: the folder or zip archive of its images. Captions of missing images are left out and counted.
+        colour: whether to read the images in colour.
+        on_error: what to do with a malformed row: `skip` or `stop`.
+        notes: a list to which messages about left-out rows are appended.
 
     Raises:
-        InputError: for a file or a place that cannot be read, or where none of the images is there.
+        InputError: for a file, folder or archive that cannot be read, or if all images are missing.
     """
     images, malformed = open_images(place), MalformedRows()
     texts: dict[str, list[str]] = {}
@@ -333,16 +335,15 @@ def examples_in(captions: str, place: str, *, colour: bool, on_error: str, notes
             texts.setdefault(name, []).append(caption.text)
     if not texts:
         raise InputError(
-            f"{captions}: none of its images is in {place}, such as {next(iter(missing))!r}; there are such as "
-            f"{images.names[0]!r}, so give the folder or archive that belongs to the captions"
+            f"{captions}: none of its images, such as {next(iter(missing))!r}, is in {place}, which has images such as "
+            f"{images.names[0]!r}; give the folder or archive that belongs to the captions"
         )
     if malformed.total:
         notes.append(" ".join(malformed.summary().split()))
     if missing:
         notes.append(
-            f"{captions}: {sum(missing.values()):,} captions are of {len(missing):,} images that {place} does not hold, "
-            "and "
-            f"were left out; {len(texts):,} images are there."
+            f"{captions}: {sum(missing.values()):,} captions were left out, because {len(missing):,} images are not in "
+            f"{place}; {len(texts):,} images are there."
         )
     return [
         CaptionExample(image=lambda name=name: images.read(name, colour=colour), captions=tuple(own))
@@ -351,24 +352,24 @@ def examples_in(captions: str, place: str, *, colour: bool, on_error: str, notes
 
 
 TARGET, FRAMES, NAMED = "target", "frames", "named"
-"""The columns. `target`: the caption's ids. `frames`: the first frame of its image and the one after the last. `named`: for
-each thing that it names the tokens that do (the first, and the one after the last), the frame, and the box in pixels."""
+"""The columns of a store. `target`: the caption's ids. `frames`: the first frame of its image and the one after the last.
+`named`: for each object that it names, its tokens (the first, and the one after the last), its frame, and its box in pixels."""
 
 LARGE = 1 << 32
 NUMBERS = 7
-"""In `named`, for each thing."""
+"""The number of values in `named` for each object."""
 
 
 def columns(vocabulary: int) -> dict[str, int]:
-    """The columns of a store, for a vocabulary of so many tokens."""
+    """The columns of a store with the largest value of each, for a vocabulary of `vocabulary` tokens."""
     return {TARGET: vocabulary, FRAMES: LARGE, NAMED: LARGE}
 
 
 class CaptionStore(TokenStore):
-    """A `TokenStore` of captions that knows their images: frames (N, Y, X, C) uint8, read from disk as they are needed.
+    """A `TokenStore` of captions with their images: frames (N, Y, X, C) uint8, which are read from disk when they are needed.
 
     Arguments:
-        folder: of the ids; the frames are in a file next to it, which `write_frames` made.
+        folder: the folder of the ids; the frames are in a file next to it, which `write_frames` wrote.
         tokens, offsets: as for `TokenStore`.
     """
 
@@ -377,17 +378,17 @@ class CaptionStore(TokenStore):
         self.frames = read_frames(folder)
 
     def image(self, row: int) -> np.ndarray:
-        """The frames of a caption's image, (F, Y, X, C) uint8, nothing copied."""
+        """The frames of a caption's image, (F, Y, X, C) uint8, without a copy."""
         first, after = self.span(row)
         return self.frames[first:after]
 
     def span(self, row: int) -> tuple[int, int]:
-        """The frames of a caption's image by number: the first, and the one after the last. No two images share one."""
+        """The numbers of the frames of a caption's image: the first, and the one after the last; they identify the image."""
         first, after = self.sequence(FRAMES, row).tolist()
         return first, after
 
     def named(self, row: int) -> list[Named]:
-        """What a caption names, given by tokens, and where it is."""
+        """The objects that a caption names, with their token positions and boxes."""
         numbers = self.sequence(NAMED, row).astype(np.int64).reshape(-1, NUMBERS).tolist()
         return [
             Named((first, after), frame, (top, left, bottom, right))
@@ -399,5 +400,5 @@ class CaptionStore(TokenStore):
 
 
 def numbers_of(named: Sequence[Named]) -> list[int]:
-    """What is named, as the column `named` has it."""
+    """Named objects as values of the column `named`."""
     return [number for each in named for number in (*each.words, each.frame, *each.box)]

@@ -124,23 +124,23 @@ class CaptioningTask(Task):
 
     def loss(self, model: nn.Module, batch: CaptionBatch, *, smoothing: float = 0.0) -> LossSum:
         """Cross-entropy of the labels, summed over real tokens; in training with the further terms of the objective."""
-        told: Captioned = model(batch.images, batch.target, attended=model.training)
+        output: Captioned = model(batch.images, batch.target, attended=model.training)
         real = batch.target.valid
         tokenizer = self.tokenizer
         total, correct = smoothed_cross_entropy(
-            told.logits.flatten(0, 1),
+            output.logits.flatten(0, 1),
             batch.labels.flatten(),
             valid=real.flatten(),
             smoothing=smoothing,
             never=tokenizer.padding_id if tokenizer.padding_id != tokenizer.end_id else None,
         )
-        if told.weights is not None:
-            wrong = F.cross_entropy(told.logits.detach().float().transpose(1, 2), batch.labels, reduction="none")
-            total = total + self.objective.beside(told, -wrong, real)
+        if output.weights is not None:
+            wrong = F.cross_entropy(output.logits.detach().float().transpose(1, 2), batch.labels, reduction="none")
+            total = total + self.objective.added_loss(output, -wrong, real)
         return LossSum(total, int(real.sum()), correct)
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Captions, images and vocabulary in a few words."""
+        """The numbers of captions, the size of images and the size of the vocabulary, as one line."""
         size = self.size
         several = f"up to {size.frames} frames of " if size.frames > 1 else ""
         return (
@@ -163,7 +163,7 @@ class CaptioningTask(Task):
             )
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the tokenizer into `folder`; return what else regard.json has to hold."""
+        """Write the tokenizer into `folder`; return the values for regard.json."""
         self.tokenizer.save(folder)
         return {
             "name": self.name,
@@ -230,10 +230,10 @@ def pointed(model: ImageDecoder, batch: CaptionBatch, named: Sequence[Sequence[N
         batch: images with their reference captions.
         named: for each caption, the objects that its tokens name.
     """
-    told = model(batch.images, batch.target, attended=True)
-    if told.weights is None or told.places is None:
+    output = model(batch.images, batch.target, attended=True)
+    if output.weights is None or output.places is None:
         return Pointing()
-    best = told.weights.argmax(dim=-1).cpu().numpy()
+    best = output.weights.argmax(dim=-1).cpu().numpy()
     middles = middles_of(model, batch.images.valid.shape[1])
     hits = [
         _inside(middles[best[row, token]], thing)
@@ -241,7 +241,7 @@ def pointed(model: ImageDecoder, batch: CaptionBatch, named: Sequence[Sequence[N
         for thing in things
         for token in range(*thing.words)
     ]
-    left = uncovered(told.weights, batch.target.valid, told.places) / told.places.sum(dim=1)
+    left = uncovered(output.weights, batch.target.valid, output.places) / output.places.sum(dim=1)
     return Pointing(inside=sum(hits), tokens=len(hits), uncovered=float(left.sum()), captions=len(left))
 
 
@@ -313,7 +313,7 @@ class Captioner(Predictor[CaptioningTask]):
     Arguments:
         model: an `ImageDecoder`.
         task: tokenizer, size of images and decoding settings.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
@@ -324,7 +324,7 @@ class Captioner(Predictor[CaptioningTask]):
 
         Arguments:
             image: a file; an array (Y, X, C) uint8, or (F, Y, X, C) of frames; or a list of frames, each likewise.
-            settings: how to decode; the folder's own where None.
+            settings: how to decode; None for the settings of the model's folder.
 
         Raises:
             InputError: for an image that cannot be read, or more frames than the model reads.
@@ -337,9 +337,9 @@ class Captioner(Predictor[CaptioningTask]):
         """The captions of many images, in their order.
 
         Arguments:
-            images: as `caption` takes them.
-            settings: how to decode; the folder's own where None.
-            batch_size: number of images decoded together. It changes memory and speed, and no captions but sampled ones.
+            images: images in any form that `caption` accepts.
+            settings: how to decode; None for the settings of the model's folder.
+            batch_size: the number of images decoded together. It changes memory and speed, and sampled captions.
 
         Raises:
             InputError: as `caption`, and for an array of one image in place of a list of them.
@@ -384,7 +384,7 @@ class Captioner(Predictor[CaptioningTask]):
         return self.task.batch(images, captions).to(self.device)
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """Exact match and BLEU on about the first `count` images, against all captions of each; and where the model attends.
+        """Exact match and BLEU on about the first `count` images, against all captions of each, and metrics of attention.
 
         `pointing` and `uncovered`, of models with attention, are measured with teacher forcing on the reference captions;
         `pointing` only where the data has the boxes of objects.
@@ -418,12 +418,12 @@ class Captioner(Predictor[CaptioningTask]):
 
 
 HELD_OUT = 0xCA97
-"""Sets the choice of held-out images apart from other samples of the same seed."""
+"""Makes the choice of held-out images independent of other samples with the same seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """The examples of one split, each read when it is used."""
+    """The examples of one split; each is read when it is used."""
 
     count: int
     captions: Callable[[], Iterator[str]]
@@ -432,7 +432,7 @@ class _Split:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the data section names."""
+    """The data that the data section names."""
 
     train: _Split
     validation: _Split
@@ -451,25 +451,25 @@ def prepare_captions(
     given: Any = None,
     given_validation: Any = None,
 ) -> Prepared[CaptioningTask]:
-    """Read the captions once for the tokenizer and, with the images, once for the stores, and leave both in `folder`.
+    """Read the captions once for the tokenizer and, with the images, once for the stores, and write both into `folder`.
 
     Arguments:
-        folder: where to put them; taken as they are if they are there already (a resumed run).
-        seed: of builtin data and of the choice of held-out images.
-        given, given_validation: images with captions in memory instead of what `data` names, as `CAPTIONS` takes them.
+        folder: where to write them; if they exist already (a resumed run), they are reused.
+        seed: the seed of builtin data and of the choice of held-out images.
+        given, given_validation: images with captions in memory instead of those of `data`, in a form that `CAPTIONS` accepts.
 
     Raises:
-        InputError: for data that cannot be read, or too little of it.
+        InputError: for data that cannot be read, or too little data.
     """
     learnt = None if given is None else CAPTIONS.in_memory(given)
-    told = None if given_validation is None else CAPTIONS.in_memory(given_validation)
+    validation = None if given_validation is None else CAPTIONS.in_memory(given_validation)
     size = _size_of(data, learnt, seed)
 
     def again() -> CaptioningTask:
         return CaptioningTask(Tokenizer.load(folder), size, generation, data.objective)
 
     def write() -> tuple[CaptioningTask, list[str]]:
-        notes = _written(_found(data, size, seed, learnt, told), data, tokenizer, folder)
+        notes = _written(_found(data, size, seed, learnt, validation), data, tokenizer, folder)
         return again(), notes
 
     return prepare(CaptioningTask, folder, write, again=again, store=CaptionStore.open)
@@ -550,7 +550,7 @@ def _tokenizer(found: _Found, settings: TokenizerSettings) -> Tokenizer:
 
     def texts() -> Iterator[str]:
         yield from found.train.captions()
-        yield from found.words  # a small or unlucky sample may lack one
+        yield from found.words  # a small sample may not contain all words
 
     trained = Tokenizer.train(texts(), kind=settings.kind, size=settings.size, lowercase=settings.lowercase)
     if trained.unknown_id is not None and trained.unknown_id in trained.encode(" ".join(found.words)):
@@ -562,7 +562,7 @@ def _tokenizer(found: _Found, settings: TokenizerSettings) -> Tokenizer:
 
 
 def _size_of(data: CaptionData, given: Sequence[CaptionExample] | None, seed: int) -> ImageSize:
-    """The size that every image is made into."""
+    """The size to which every image is converted."""
     if data.scenes is not None and given is None:
         frames, height, width, channels = data.scenes.scenes("train", 1, seed).shape
         return ImageSize(height=height, width=width, channels=channels, frames=frames)
@@ -667,8 +667,8 @@ def evaluate(
 
     Arguments:
         examples: images with one or more captions, as training takes them, or builtin scenes.
-        settings: how to decode; the folder's own where None.
-        batch_size: number of images read together.
+        settings: how to decode; None for the settings of the model's folder.
+        batch_size: the number of images read together.
 
     Raises:
         InputError: for an empty list, or an image that cannot be read.
@@ -687,13 +687,13 @@ def evaluate(
 
 
 def _as_written(text: str, captioner: Captioner) -> str:
-    """A reference as the model could write it: in lower case where its tokenizer lower-cases."""
+    """A reference as the model could write it: in lower case if its tokenizer lower-cases."""
     encode, lower = captioner.task.tokenizer.encode, text.lower()
     return lower if encode(text) == encode(lower) else text
 
 
 def _pointing(captioner: Captioner, examples: Sequence[CaptionExample], batch_size: int) -> Pointing:
-    """Where the model attends with teacher forcing on the first caption of each image."""
+    """The counts of `Pointing` with teacher forcing on the first caption of each image."""
     total = Pointing()
     for rows in in_batches(len(examples), batch_size):
         chosen = [examples[row] for row in rows]
@@ -719,7 +719,7 @@ CAPTIONING = TaskSpec(
         "padding_id": 0,
         "start_id": 0,
         "end_id": 0,
-        "image_height": 1 << 12,  # halved as often as any model halves it, it is still a whole number
+        "image_height": 1 << 12,  # divisible by 2 more often than any model halves it
         "image_width": 1 << 12,
         "image_channels": 1,
         "frames": 1,

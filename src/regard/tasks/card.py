@@ -32,20 +32,20 @@ def write_with_card(
     obstacle: str = "",
     said: Mapping[str, Any] | None = None,
 ) -> Mapping[str, Any]:
-    """Write a model into an existing folder, and the README.md that tells of it.
+    """Write a model into an existing folder, with its README.md.
 
     Arguments:
-        task: what `save` returned.
+        task: the values that `Task.save` returned.
         use: lines of Python that show what `model` does.
         obstacle, said: as for `write_model`.
 
     Returns:
-        The layout it is written in; see `layout_of`.
+        The layout in which it is written; see `layout_of`.
     """
     recipe = without_places(recipe)
     write_model(folder, config, tensors, task=task, recipe=recipe, metrics=metrics, obstacle=obstacle, said=said)
     layout = layout_of(config, obstacle)
-    # How many tokens there are decides who opens the folder.
+    # Some programs open the folder only if the tokenizer has as many tokens as the model's table has rows.
     rows = getattr(config, "target_vocabulary", getattr(config, "vocabulary", None))
     opened = (
         {}
@@ -61,8 +61,8 @@ README = "README.md"
 RUN_HEADING = "## This run's folder"
 
 SEEN = "examples"
-"""Under this name the recipe in a model's folder notes how many examples there were: `training`, `validation`, and by name those
-of each of the `classes`."""
+"""The key in the recipe of a model's folder with the numbers of examples: `training`, `validation`, and for each of the
+`classes`."""
 
 IN_PARTS = (
     "language_modelling",
@@ -73,30 +73,30 @@ IN_PARTS = (
     "tagging",
     "question_answering",
 )
-"""Tasks whose examples may be parts of a text."""
+"""Tasks in which a long text is read in parts, each of which counts as an example."""
 
 HEADINGS = {"examples": "validation examples", "f1": "F1"}
 
 NAMING_FILES = ("data", "model", "tokenizer")
-"""The sections of a recipe whose texts may be paths."""
+"""The sections of a recipe whose strings may be paths."""
 
 
 def run_section() -> str:
-    """What the README.md of a run's folder says besides of the folder itself, in Markdown."""
+    """The section about the run's folder in its README.md, in Markdown."""
     return (
         f"{RUN_HEADING}\n\n"
-        "This is the folder of a run, which holds more than the model:\n\n"
-        "- `data/`: the examples for training and validation, mostly as numbers of tokens, which can be read back;\n"
-        "- `checkpoints/`: the last and the best checkpoint, with the optimiser's state, to go on from;\n"
-        "- `recipe.yaml`: every setting, with the paths of the files that were read; `log.jsonl`: the course of training.\n\n"
-        "To give the model away, have `regard export RUN FOLDER` write what predicting needs alone into a folder of its own.\n"
+        "This is the folder of a run, which contains more than the model:\n\n"
+        "- `data/`: the examples for training and validation, mostly as token ids, from which the texts can be recovered;\n"
+        "- `checkpoints/`: the last and the best checkpoint, with the optimiser's state, to resume the run;\n"
+        "- `recipe.yaml`: every setting, with the paths of the files that were read; `log.jsonl`: the training log.\n\n"
+        "To share the model, write only the files that prediction needs into another folder: `regard export RUN FOLDER`.\n"
     )
 
 
 def without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe for other people's eyes: of each path that leads out of the folder where training was started, the name alone.
+    """A recipe to publish: paths outside the folder where training was started are replaced by their last part.
 
-    An absolute path tells of the machine and of its user; recipe.yaml in the run's own folder keeps it.
+    An absolute path could reveal the machine and its user; recipe.yaml in the run's own folder keeps it.
 
     >>> without_places({"data": {"train": "/home/ann/mails.csv", "validation": "data/more.csv"}, "seed": 1})
     {'data': {'train': 'mails.csv', 'validation': 'data/more.csv'}, 'seed': 1}
@@ -105,7 +105,7 @@ def without_places(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(value: Any) -> Any:
-    """A setting, in which every path that leads elsewhere is its last part."""
+    """A setting in which every path outside the current folder is replaced by its last part."""
     if isinstance(value, Mapping):
         return {key: _named(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -128,12 +128,12 @@ def model_card(
     *,
     converted: bool = False,
 ) -> str:
-    """What a stranger who finds the folder needs to know, in Markdown.
+    """The model card in Markdown: how to use the model, how it was trained, and what was measured.
 
     Arguments:
-        layout: as regard.json has it.
+        layout: the layout of the folder, as in regard.json.
         use: lines of Python that show what `model` does.
-        converted: whether CTranslate2's converter takes the folder.
+        converted: whether CTranslate2's converter accepts the folder.
     """
     own = [
         part for part in used(config, task["name"], recipe) if part.origin.file is not None and not part.origin.package
@@ -171,11 +171,11 @@ def model_card(
         lines += _elsewhere(config, layout, task.get("languages") or [], converted=converted)
     seen = recipe.get(SEEN) or {}
     if seen:
-        parts = "; a text read in parts is as many" if task["name"] in IN_PARTS else ""
-        lines += [f"Learnt from {seen['training']:,} examples, validated on {seen['validation']:,}{parts}.", ""]
+        parts = "; each part of a text that is read in parts counts as one" if task["name"] in IN_PARTS else ""
+        lines += [f"Trained on {seen['training']:,} examples, validated on {seen['validation']:,}{parts}.", ""]
     if metrics:
         called = {"f1": f1_in_words(names, task.get("positive"))} if task["name"] == "classification" else {}
-        lines += ["Measured on the validation examples, which also chose the checkpoint; other data may give less.", ""]
+        lines += ["Measured on the validation examples, which also selected the checkpoint; results on other data may be worse.", ""]
         lines += ["| metric | value |", "|---|---|"]
         lines += [f"| {called.get(name, name)} | {value:.4g} |" for name, value in whole.items()]
         lines.append("")
@@ -207,13 +207,13 @@ HUB_TASKS = {
     "captioning": "image-to-text",
     "image_classification": "image-classification",
 }
-"""What the Hugging Face hub calls the tasks that it knows, by their names here."""
+"""The names of tasks on the Hugging Face hub, by their names here; tasks that the hub does not have are missing."""
 
 
 def _front(
     config: ModelConfig, task: Mapping[str, Any], recipe: Mapping[str, Any], metrics: Mapping[str, float]
 ) -> dict[str, Any]:
-    """What the hub reads of a card: library, task, tags, and the metrics in its schema `model-index`."""
+    """The metadata of a card for the hub: library, task, tags, and the metrics in its schema `model-index`."""
     called = f"{config.model_type} for {str(task['name']).replace('_', ' ')}"
     hub = HUB_TASKS.get(task["name"])
     front: dict[str, Any] = {"library_name": "regard", "tags": [task["name"], config.model_type]}
@@ -234,7 +234,7 @@ def _front(
 
 
 def _data_name(data: Mapping[str, Any]) -> str:
-    """The file that validation examples are of, or the builtin data set; `data` where the recipe names none."""
+    """The file of the validation examples, or the builtin data set; `data` if the recipe names none."""
     for key in ("validation", "train"):
         if isinstance(data.get(key), str):
             return str(data[key])
@@ -242,7 +242,7 @@ def _data_name(data: Mapping[str, Any]) -> str:
 
 
 def _names(task: Mapping[str, Any]) -> list[str]:
-    """What the outputs of a model are called: classes, labels, tags or numbers; none where they have no names."""
+    """The names of a model's outputs: its classes, labels, tags or numbers; empty if they have no names."""
     found = task.get("classes") or task.get("tags") or task.get("names") or ()
     return [str(name) for name in found] if isinstance(found, list | tuple) else []
 
@@ -250,7 +250,7 @@ def _names(task: Mapping[str, Any]) -> list[str]:
 def _of_names(
     task: Mapping[str, Any], names: Sequence[str], metrics: Mapping[str, float], counts: Mapping[str, int]
 ) -> list[str]:
-    """The names of the outputs, and what is known of each: examples to learn from, and how well it is found."""
+    """A section with the names of the outputs, and the number of training examples and the metrics of each."""
     what = "classes" if "classes" in task else "tags" if "tags" in task else "numbers"
     if task["name"] == "multi_label_classification":
         what = "labels"
@@ -259,20 +259,20 @@ def _of_names(
         (metric, {name: metrics[f"{metric}.{name}"] for name in names if f"{metric}.{name}" in metrics})
         for metric in OF_EACH_CLASS
     ]
-    told = [(metric, found) for metric, found in columns if found]
-    if told or counts:
-        headings = [*(["training examples"] if counts else []), *(HEADINGS.get(metric, metric) for metric, _ in told)]
+    shown = [(metric, found) for metric, found in columns if found]
+    if shown or counts:
+        headings = [*(["training examples"] if counts else []), *(HEADINGS.get(metric, metric) for metric, _ in shown)]
         lines += [f"| {what} | {' | '.join(headings)} |", "|---" * (len(headings) + 1) + "|"]
         for name in names:
             cells = [f"{counts.get(name, 0):,}"] if counts else []
-            cells += [_number(metric, found.get(name)) for metric, found in told]
+            cells += [_number(metric, found.get(name)) for metric, found in shown]
             lines.append(f"| {_cell(name)} | {' | '.join(cells)} |")
     else:
         lines.append(", ".join(_cell(name) for name in names))
     lines.append("")
     if isinstance(task.get("threshold"), float):
         of = judged_class(names, task.get("positive")) if task["name"] == "classification" else "each label"
-        lines += [f"Told from a probability of {task['threshold']:g} on: {of}.", ""]
+        lines += [f"Predicted at a probability of {task['threshold']:g} or more: {of}.", ""]
     return lines
 
 
@@ -286,12 +286,12 @@ def _cell(name: str) -> str:
 
 
 def _elsewhere(config: Any, layout: Mapping[str, Any], languages: Sequence[str], *, converted: bool) -> list[str]:
-    """How other programs open the folder, or why they cannot."""
+    """A section about how other programs open the folder, or why they cannot."""
     if "why" in layout:
         return [f"The folder has Regard's own layout, which no other program opens: {layout['why']}.", ""]
     tagged = (
         [
-            f"# the language wanted goes first: tokenizer.convert_tokens_to_ids({tag!r}), likewise the others"
+            f"# the first token is the target language, such as tokenizer.convert_tokens_to_ids({tag!r})"
             for tag in [f"<2{languages[0]}>"]
         ]
         if languages
@@ -337,13 +337,13 @@ CLASSES = {
     "spans": "AutoModelForQuestionAnswering",
     "choice": "AutoModelForMultipleChoice",
 }
-"""By the head of an encoder, the class of Hugging Face's that opens it."""
+"""The class of Hugging Face's that opens an encoder, by its head."""
 
 
 def _encoder_elsewhere(config: Any, layout: Mapping[str, Any]) -> list[str]:
-    """How other programs open the folder of an encoder of texts."""
+    """A section about how other programs open the folder of a text encoder."""
     name = called(layout["name"])
-    until = "up to version 4, for heads were pruned, " if getattr(config, "pruned_heads", ()) else ""
+    until = "up to version 4 (because heads were pruned) " if getattr(config, "pruned_heads", ()) else ""
     opens = CLASSES[config.head]
     return [
         f"The folder is also one of Hugging Face's ({name}), which transformers {until}opens:",

@@ -54,7 +54,7 @@ from regard.tasks.task import LossSum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassificationTask(LabelledTask):
-    """What turns labelled texts into a model's tensors, and its outputs into a loss.
+    """Turns labelled texts into a model's tensors, and its outputs into a loss.
 
         p(class | text) = softmax(W pooled + b)
 
@@ -104,12 +104,12 @@ class ClassificationTask(LabelledTask):
         found = judged_class(self.classes, positive if positive is not None else self.positive)
         if found is None and threshold is not None:
             raise InputError(
-                f"threshold is {threshold}, and of {len(self.classes)} classes it is not said which it decides on; name one as "
-                f"positive ({few(self.classes)})"
+                f"threshold is {threshold}, and with {len(self.classes)} classes it needs a positive class; name one as positive "
+                f"({few(self.classes)})"
             )
         return found
 
-    def told(self, probabilities: Sequence[float], positive: str | None, threshold: float | None) -> int:
+    def predicted(self, probabilities: Sequence[float], positive: str | None, threshold: float | None) -> int:
         """The number of the predicted class: the positive one at or above the threshold, else the most probable other class.
 
         Arguments:
@@ -119,10 +119,10 @@ class ClassificationTask(LabelledTask):
         """
         places = list(range(len(probabilities)))
         if threshold is not None and positive is not None:
-            decided = self.classes.index(positive)
-            if probabilities[decided] >= threshold:
-                return decided
-            places.remove(decided)
+            number = self.classes.index(positive)
+            if probabilities[number] >= threshold:
+                return number
+            places.remove(number)
         return max(places, key=probabilities.__getitem__)
 
     @property
@@ -132,7 +132,7 @@ class ClassificationTask(LabelledTask):
 
     @property
     def outputs(self) -> int:
-        """One for each class."""
+        """The number of the model's outputs: one for each class."""
         return len(self.classes)
 
     def number_of(self, label: str, where: str) -> int:
@@ -175,7 +175,7 @@ class ClassificationTask(LabelledTask):
         return hf_label_fields(self.classes, "single_label_classification")
 
     def settings(self) -> dict[str, Any]:
-        """As for every encoder's task; later settings are written only where set, so that earlier versions can read it."""
+        """The settings for regard.json; newer ones are written only if they are set, so that earlier versions can read them."""
         later = ("class_weights", "positive", "threshold")
         settings = EncoderTask.settings(self)
         return {name: value for name, value in settings.items() if name not in later or value is not None}
@@ -208,7 +208,7 @@ class Classifier(LabelledPredictor[ClassificationTask]):
     Arguments:
         model: a `TextEncoder` with one output for each class.
         task: tokenizer and classes.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
@@ -246,13 +246,13 @@ class Classifier(LabelledPredictor[ClassificationTask]):
         return logits.softmax(dim=-1)
 
     def probabilities(self, inputs: Sequence[Joined]) -> Tensor:
-        """The probability of every class, (N, classes) float32, for inputs that are tokens already."""
+        """The probability of every class, (N, classes) float32, for tokenized inputs."""
         return self.values(inputs)
 
     def _said(
         self, text: Text, probabilities: Sequence[float], positive: str | None, threshold: float | None
     ) -> Classification:
-        best = self.task.told(probabilities, positive, threshold)
+        best = self.task.predicted(probabilities, positive, threshold)
         return Classification(
             text=text,
             label=self.task.classes[best],
@@ -261,15 +261,15 @@ class Classifier(LabelledPredictor[ClassificationTask]):
         )
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """Accuracy, F1 (of the positive class, else the mean over classes), Matthews' coefficient, and figures of each class."""
+        """Accuracy, F1 (of the positive class, else the mean over classes), Matthews' coefficient, and metrics of each class."""
         predicted = self._predicted(self.stored(data, count))
         return class_metrics(self.task, self.stored_labels(data, count), predicted, each=True)
 
     def _predicted(self, inputs: Sequence[Joined]) -> list[int]:
-        """The numbers of the predicted classes, for inputs that are tokens already."""
+        """The numbers of the predicted classes, for tokenized inputs."""
         task = self.task
         positive = task.positive_class()
-        return [task.told(row, positive, task.threshold) for row in self.probabilities(inputs).tolist()]
+        return [task.predicted(row, positive, task.threshold) for row in self.probabilities(inputs).tolist()]
 
     def remarks(self, data: TokenStore) -> list[str]:
         """A warning for classes that are never predicted; with many classes also the scores of the largest."""
@@ -293,8 +293,8 @@ def remarks_of(scores: Mapping[str, ClassScore], what: str) -> list[str]:
             lines.append(f"  ... and {len(named) - len(shown)} smaller {smaller}; regard evaluate shows all")
     missed = [name for name, of in named.items() if not of.predicted]
     lines += [
-        f"warning: the {what} {name!r} is never predicted; {named[name].gold:,} of the validation examples are of it; "
-        "train longer, give more of it, or set data.class_weights=balanced"
+        f"warning: the {what} {name!r} is never predicted, but {named[name].gold:,} validation examples have it; train longer, "
+        "give more examples of it, or set data.class_weights=balanced"
         for name in missed[:5]
     ]
     return lines
@@ -343,8 +343,7 @@ def prepare_classes(
             )
         if data.threshold is not None and judged_class(classes, data.positive) is None:
             raise InputError(
-                f"data.threshold is given, and of {len(classes)} classes it is not said which it decides on; name one as "
-                "data.positive"
+                f"data.threshold is given, and with {len(classes)} classes it needs a positive class; name one as data.positive"
             )
         counts = Counter(label_of(text) for text in splits.train())
         task = ClassificationTask(
@@ -427,11 +426,11 @@ def _named(names: Sequence[str], called: str) -> str:
 
 
 MANY = 1_000
-"""More classes than this are taken for a mistake: the labels are probably texts or numbers."""
+"""The maximum number of classes; with more, the labels are probably texts or numbers, which is an error."""
 
 
 def known_labels(name: str) -> tuple[str, ...]:
-    """The classes of a format, in their order; none where the format does not say."""
+    """The classes of a format, in their order; empty if the format does not define them."""
     return LABELLED_FORMATS[name].labels if name in LABELLED_FORMATS else ()
 
 

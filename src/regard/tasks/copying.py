@@ -1,4 +1,4 @@
-"""Copying sequences of bits, as a neural Turing machine does first (Graves et al. 2014)."""
+"""Copying sequences of bits, the first task of the neural Turing machine (Graves et al. 2014, section 4.1)."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class CopyingData:
     """The `data` section of a recipe: sequences of random bits, sampled with the seed of the run.
 
     Arguments:
-        width: bits of one vector.
-        shortest, longest: vectors of one sequence, sampled uniformly from this range.
-        size, validation_size: how many sequences to sample; none of one is in the other.
+        width: the number of bits of one vector.
+        shortest, longest: the range of the number of vectors of a sequence, which is sampled uniformly.
+        size, validation_size: the number of sequences for training and for validation; no sequence is in both.
 
     Raises:
         InputError: for numbers out of range.
@@ -61,17 +61,17 @@ class CopyingData:
 
 
 COLUMN = "numbers"
-"""Of the token stores."""
+"""The column of the token stores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CopyBatch(TensorBatch):
-    """What one step of training reads.
+    """A batch for one step of training.
 
     Arguments:
-        x: (B, T, width + 1): the vectors of each sequence, the delimiter, then blanks; shorter ones end in more of them.
-        bits: (B, L, width), the bits to predict, from the first blank on; zeros after the end of a shorter sequence.
-        lengths: (B,) int64, vectors of each sequence.
+        x: (B, T, width + 1) float32: the vectors of each sequence, the delimiter, then blanks, also as padding.
+        bits: (B, L, width) float32, the bits to predict, from the first blank on; zeros after the end of a shorter sequence.
+        lengths: (B,) int64, the number of vectors of each sequence.
     """
 
     x: Tensor
@@ -81,13 +81,13 @@ class CopyBatch(TensorBatch):
 
 @dataclass(frozen=True, slots=True)
 class CopyingTask(Task):
-    """What turns sequences of bits into a model's tensors, and its outputs into a loss.
+    """Turns sequences of bits into a model's tensors, and its outputs into a loss.
 
-    A sequence of n vectors is read one by one, then a delimiter on a channel of its own; while n blanks are read, the model is to
-    give the vectors back in their order (Graves, Wayne, Danihelka 2014, section 4.1).
+    The model reads the n vectors of a sequence one by one, then a delimiter in a separate channel, then n blanks, for which it has
+    to output the vectors in their order (Graves, Wayne, Danihelka 2014, section 4.1).
 
     Arguments:
-        width: bits of one vector.
+        width: the number of bits of one vector.
     """
 
     name: ClassVar[str] = "copying"
@@ -97,15 +97,15 @@ class CopyingTask(Task):
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
-        """None: there is no text."""
+        """Empty, because there is no text."""
         return {}
 
     def model_settings(self) -> dict[str, int]:
-        """The sizes that the vectors decide."""
+        """The sizes of a model that follow from the width of vectors."""
         return {"inputs": self.width + 1, "outputs": self.width}
 
     def batch(self, sequences: Sequence[Sequence[int] | np.ndarray]) -> CopyBatch:
-        """Sequences of numbers, each the bits of a vector, the lowest first, to a batch."""
+        """A batch of sequences; each number is a vector, whose bits are ordered from the lowest to the highest."""
         lengths = np.array([len(numbers) for numbers in sequences], dtype=np.int64)
         longest = int(lengths.max(initial=0))
         numbers = np.zeros((len(sequences), longest), dtype=np.int64)
@@ -118,15 +118,15 @@ class CopyingTask(Task):
         x[np.arange(len(sequences)), lengths, -1] = 1
         return CopyBatch(torch.from_numpy(x), torch.from_numpy(bits), torch.from_numpy(lengths))
 
-    def told(self, model: nn.Module, batch: CopyBatch) -> Tensor:
-        """Logits of the bits, (B, L, width), from the first blank of each sequence on; of no meaning after its end."""
+    def bit_logits(self, model: nn.Module, batch: CopyBatch) -> Tensor:
+        """Logits of the bits, (B, L, width), from the first blank of each sequence on; undefined after its end."""
         logits = model(batch.x)
         places = batch.lengths[:, None] + 1 + torch.arange(batch.bits.shape[1], device=logits.device)
         places = places.clamp_max(max(logits.shape[1] - 1, 0))
         return logits.gather(1, places.unsqueeze(-1).expand(-1, -1, self.width))
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """Steps that each sequence takes, (N, 1)."""
+        """The number of steps of each sequence, (N, 1)."""
         return 2 * data.lengths(COLUMN)[:, None] + 1
 
     def labels(self, data: TokenStore) -> np.ndarray:
@@ -139,7 +139,7 @@ class CopyingTask(Task):
 
     def loss(self, model: nn.Module, batch: CopyBatch, *, smoothing: float = 0.0) -> LossSum:
         """Binary cross-entropy of the bits, natural log, summed."""
-        logits = self.told(model, batch).float()
+        logits = self.bit_logits(model, batch).float()
         real = real_steps(batch).unsqueeze(-1).expand_as(logits)
         wanted = batch.bits * (1 - smoothing) + smoothing / 2
         total = F.binary_cross_entropy_with_logits(logits, wanted, reduction="none").masked_fill(~real, 0.0).sum()
@@ -147,12 +147,12 @@ class CopyingTask(Task):
         return LossSum(total, int(batch.lengths.sum()) * self.width, correct)
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """The loss of a bit; how many are wrong is among what the model is judged by."""
+        """The mean loss of a bit; `validate` computes the share of wrong bits."""
         del right
         return {"loss": loss}
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Sequences and lengths in a few words."""
+        """The numbers of sequences and their lengths, as one line."""
         lengths = train.lengths(COLUMN)
         return (
             f"{len(train):,} sequences of {lengths.min()} to {lengths.max()} vectors of {self.width} bits to learn from, "
@@ -160,11 +160,11 @@ class CopyingTask(Task):
         )
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Nothing keeps a model from reading a sequence of any length."""
+        """Nothing to check: a model reads sequences of any length."""
         del model, train, validation
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """What regard.json has to hold; there are no other files."""
+        """The values for regard.json; there are no other files."""
         del folder
         return {"name": self.name, "width": self.width}
 
@@ -182,25 +182,25 @@ class CopyingTask(Task):
 
 
 def real_steps(batch: CopyBatch) -> Tensor:
-    """(B, L) bool, which of the vectors to predict belong to the sequence."""
+    """(B, L) bool, True = a vector of the sequence, False = padding."""
     return torch.arange(batch.bits.shape[1], device=batch.lengths.device) < batch.lengths[:, None]
 
 
 STEPS = 4096
-"""Steps read together, those of shorter sequences included that are waited through."""
+"""The number of steps in one batch, padding included."""
 
 Bits = Sequence[Sequence[int]]
-"""The vectors of a sequence, each of so many zeros and ones."""
+"""A sequence of vectors, each with `width` zeros and ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Copied:
-    """What a model gave back of a sequence.
+    """The output of a model for one sequence.
 
     Arguments:
         bits: the predicted vectors, as many as were read.
-        probabilities: that each bit is a one.
-        wrong: how many of the bits are not those that were read.
+        probabilities: the probability of 1 for each bit.
+        wrong: the number of bits that differ from the sequence that was read.
     """
 
     bits: tuple[tuple[int, ...], ...]
@@ -214,7 +214,7 @@ class Copier(Predictor[CopyingTask]):
     Arguments:
         model: a `Transducer`.
         task: the width of a vector.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
@@ -222,15 +222,15 @@ class Copier(Predictor[CopyingTask]):
     validates_all: ClassVar[bool] = True
 
     def copy(self, bits: Bits) -> Copied:
-        """What the model gives back of one sequence.
+        """The output of the model for one sequence.
 
         Raises:
-            InputError: for an empty sequence, or vectors that are not of the model's width or not of zeros and ones.
+            InputError: for an empty sequence, or vectors with another width than the model's or with other numbers than 0 and 1.
         """
         return self.copy_batch([bits])[0]
 
     def copy_batch(self, sequences: Sequence[Bits]) -> list[Copied]:
-        """What the model gives back of many; the answers come in the order of the sequences.
+        """The outputs of the model for many sequences, in their order.
 
         Raises:
             InputError: as `copy`.
@@ -238,14 +238,14 @@ class Copier(Predictor[CopyingTask]):
         return self.copies([self.numbers(bits, place) for place, bits in enumerate(sequences, start=1)])
 
     def copies(self, sequences: Sequence[Sequence[int]]) -> list[Copied]:
-        """The same for vectors that are numbers already, the lowest bit first."""
+        """The same for vectors that are given as numbers, whose lowest bit is the first."""
         found: dict[int, Copied] = {}
         for rows, answers in self._batches(sequences):
             found.update(zip(rows, answers, strict=True))
         return [found[row] for row in range(len(sequences))]
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """The share of bits that are wrong, and of sequences without a wrong one."""
+        """`bit_error`, the share of wrong bits, and `exact_match`, the share of sequences without a wrong bit."""
         rows = range(min(count, len(data)))
         return copying_scores(self.copies([data.sequence(COLUMN, row).tolist() for row in rows]))
 
@@ -256,8 +256,8 @@ class Copier(Predictor[CopyingTask]):
         for rows in Batches(lengths, maximum_tokens=STEPS).in_order():
             batch = self.task.batch([sequences[row] for row in rows]).to(self.device)
             with torch.no_grad():
-                told = check_finite(self.task.told(self.model, batch).float(), "these sequences")
-                probabilities = torch.sigmoid(told).cpu()
+                logits = check_finite(self.task.bit_logits(self.model, batch).float(), "these sequences")
+                probabilities = torch.sigmoid(logits).cpu()
             wrong = (probabilities > 0.5) != (batch.bits.cpu() > 0.5)
             yield (
                 rows.tolist(),
@@ -268,11 +268,11 @@ class Copier(Predictor[CopyingTask]):
             )
 
     def numbers(self, bits: Bits, place: int = 1) -> list[int]:
-        """The vectors of a sequence as numbers, the lowest bit first.
+        """The vectors of a sequence as numbers, whose lowest bit is the first.
 
         Arguments:
             bits: the sequence.
-            place: what to call it in an error.
+            place: its number in error messages.
 
         Raises:
             InputError: as `copy`.
@@ -295,7 +295,7 @@ def _copied(probabilities: list[list[float]], wrong: int) -> Copied:
 
 
 def copying_scores(copied: Sequence[Copied]) -> dict[str, float]:
-    """`bit_error` and `exact_match` of some answers."""
+    """`bit_error` and `exact_match` of outputs, at least one."""
     bits = sum(len(answer.bits) * len(answer.bits[0]) for answer in copied)
     return {
         "bit_error": sum(answer.wrong for answer in copied) / bits,
@@ -320,23 +320,23 @@ SEQUENCES: Examples[tuple[int, ...]] = Examples(
     wanted='a list of numbers, the bits of each vector, or a mapping with "numbers"',
     file="file of sequences",
     row=_row,
-    read=lambda data, path, malformed: (),  # none: the sequences are sampled
+    read=lambda data, path, malformed: (),  # there are no files: the sequences are sampled
 )
 
 
 def prepare_copies(
     data: CopyingData, folder: Path, *, seed: int, given: Any = None, given_validation: Any = None
 ) -> Prepared[CopyingTask]:
-    """Sample the sequences, and leave them in `folder`.
+    """Sample the sequences and write them into `folder`.
 
     Arguments:
-        folder: where to put them; taken as they are if they are there already (a resumed run).
-        seed: of what is sampled.
-        given, given_validation: sequences in memory instead, as `SEQUENCES` takes them: numbers below 2^width, the bits of each
-            vector, the lowest first.
+        folder: where to write them; if they exist already (a resumed run), they are reused.
+        seed: the seed of the samples.
+        given, given_validation: sequences in memory instead, in a form that `SEQUENCES` accepts: numbers below 2^width, whose
+            lowest bit is the first of a vector.
 
     Raises:
-        InputError: for sequences in memory without any vector, or of numbers that are too large.
+        InputError: for an empty sequence in memory, or numbers that are too large.
     """
 
     def write() -> tuple[CopyingTask, list[str]]:
@@ -349,20 +349,20 @@ def prepare_copies(
 
 
 USUAL_SIZE = 500
-"""Sequences that are read where nobody says how many."""
+"""The default number of sequences to evaluate."""
 
 
 def evaluate_copies(model: Copier, sequences: Any) -> Evaluation:
-    """Have a model copy sequences.
+    """Have a model copy sequences, and count the errors.
 
-    Its metrics are `bit_error`, the share of bits that are wrong; `exact_match`, of sequences without a wrong one; and
-    `bits_per_sequence`, the mean over sequences of the sum of -log2 p of their bits, as the paper counts its cost.
+    Its metrics are `bit_error`, the share of wrong bits; `exact_match`, the share of sequences without a wrong bit; and
+    `bits_per_sequence`, the paper's cost: the mean over sequences of the sum of -log2 p of their bits.
 
     Arguments:
-        sequences: numbers, the bits of each vector, the lowest first, such as `regard.data.sequences.BitCopies`.
+        sequences: sequences of numbers, whose lowest bit is the first of a vector, such as `regard.data.sequences.BitCopies`.
 
     Raises:
-        InputError: for none, an empty one, or numbers that the model's vectors cannot hold.
+        InputError: for no sequences, an empty one, or numbers with more bits than the model's vectors.
     """
     given, most = SEQUENCES.to_measure(sequences), 1 << model.task.width
     for place, numbers in enumerate(given, start=1):
@@ -375,7 +375,7 @@ def evaluate_copies(model: Copier, sequences: Any) -> Evaluation:
 
 
 def read_copies(data: CopyingData, malformed: MalformedRows) -> Iterator[tuple[int, ...]]:
-    """Sequences of the test split, always the same."""
+    """The sequences of the test split, which do not depend on the run's seed."""
     del malformed
     return iter(data.copies("test", USUAL_SIZE, 0))
 

@@ -156,7 +156,7 @@ class DenoisingTask(StretchTask):
         )
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the tokenizer into `folder`; return what else regard.json has to hold."""
+        """Write the tokenizer into `folder`; return the values for regard.json."""
         self.tokenizer.save(folder)
         return {"name": self.name, "noise": asdict(self.noise), "generation": asdict(self.generation)}
 
@@ -230,7 +230,7 @@ class Denoiser(PairPredictor[DenoisingTask]):
     Arguments:
         model: a `Decoder` with `start` and `step`.
         task: the tokenizer, and how texts were made noisy in training.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
@@ -244,7 +244,7 @@ class Denoiser(PairPredictor[DenoisingTask]):
 
         Arguments:
             text: each `<mask>` stands for any number of words, or none. Words around them may come out changed.
-            settings: how to decode; the folder's own where None.
+            settings: how to decode; None for the settings of the model's folder.
 
         Raises:
             InputError: for an empty text, or one that is too long.

@@ -91,7 +91,7 @@ def join(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | Non
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncoderBatch:
-    """What one step of training reads.
+    """A batch for one step of training.
 
     Arguments:
         tokens: (B, L).
@@ -279,7 +279,7 @@ class EncoderTask(Task):
         """Lines of Python that show what a model of this task does, for the model card."""
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the tokenizer into `folder`; return what else regard.json has to hold."""
+        """Write the tokenizer into `folder`; return the values for regard.json."""
         self.tokenizer.save(folder)
         return {"name": self.name, **self.settings()}
 
@@ -402,7 +402,7 @@ class EncoderPredictor(Predictor[E]):
     Arguments:
         model: a `TextEncoder`, or another `SequenceClassifier`, with the task's head.
         task: tokenizer and settings.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 

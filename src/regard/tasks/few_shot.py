@@ -113,7 +113,7 @@ PIXELS, CLASS = "pixels", "kind"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpisodeBatch(TensorBatch):
-    """What one step of training reads.
+    """A batch for one step of training.
 
     Arguments:
         images: (B, N K + Q, side, side) uint8, those with labels first.
@@ -266,7 +266,7 @@ class FewShotClassifier(Predictor[FewShotTask]):
     Arguments:
         model: a `FewShotLearner`.
         task: what an episode is.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
@@ -404,7 +404,7 @@ def prepare_episodes(
     """Read the images, and leave them in `folder`.
 
     Arguments:
-        folder: where to put them; taken as they are if they are there already (a resumed run).
+        folder: where to write them; if they exist already (a resumed run), they are reused.
         seed: of the choice of alphabets that are held out.
         given, given_validation: images in memory instead of what `data` names, as `characters_of` takes them; both, or neither.
 

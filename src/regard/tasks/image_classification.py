@@ -210,7 +210,7 @@ class ImageStore(TokenStore):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImageBatch:
-    """What one step of training reads.
+    """A batch for one step of training.
 
     Arguments:
         images: B of them.
@@ -227,7 +227,7 @@ class ImageBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageClassificationTask(Task):
-    """What turns images with classes into a model's tensors, and its outputs into a loss.
+    """Turns images with classes into a model's tensors, and its outputs into a loss.
 
         p(class | image) = softmax(logits)
 
@@ -390,7 +390,7 @@ class ImageClassifierPredictor(Predictor[ImageClassificationTask]):
     Arguments:
         model: a `regard.layers.ImageClassifier`.
         task: size of images, and classes.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
@@ -474,7 +474,7 @@ def prepare_images(
     """Read the images once, make them one size, and leave them in `folder`.
 
     Arguments:
-        folder: where to put them; taken as they are if they are there already (a resumed run).
+        folder: where to write them; if they exist already (a resumed run), they are reused.
         seed: of the choice of images that are held out, and of those that are learned from where `data.size` says how many.
         given, given_validation: images in memory instead of what `data` names, as `IMAGES` takes them.
 

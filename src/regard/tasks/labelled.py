@@ -349,7 +349,7 @@ class LabelledPredictor(EncoderPredictor[L]):
     Arguments:
         model: a `TextEncoder` with the task's outputs.
         task: tokenizer, and what the outputs are.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
@@ -413,7 +413,7 @@ def prepare_labelled(
     """Read the data for the tokenizer and the labels, then for the tokens, and leave all in `folder`.
 
     Arguments:
-        folder: where to put them; taken as they are if they are there already (a resumed run).
+        folder: where to write them; if they exist already (a resumed run), they are reused.
         seed: of the choice of held-out examples.
         given, given_validation: examples in memory instead of what `data` names: `LabelledText`, (text, label), where text may be
             a pair, or mappings such as rows of the library `datasets`.

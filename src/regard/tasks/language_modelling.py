@@ -74,7 +74,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
     Arguments:
         model: a `CausalLM`.
         task: the tokenizer.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 

@@ -266,7 +266,7 @@ COLUMN = "text"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextBatch(TensorBatch):
-    """What one step of training reads.
+    """A batch for one step of training.
 
     Arguments:
         tokens: (B, L), what the model reads.
@@ -383,7 +383,7 @@ class LanguageModellingTask(Task):
             )
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the tokenizer into `folder`; return what else regard.json has to hold."""
+        """Write the tokenizer into `folder`; return the values for regard.json."""
         self.tokenizer.save(folder)
         if self.chat is not None:
             self.chat.save(folder)

@@ -242,7 +242,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 # Against some words of a large vocabulary: for training alone. What is measured is measured against all.
 
 
-def drawn_words(vocabulary: int, tries: int, *, key: tuple[int, int]) -> np.ndarray:
+def sampled_words(vocabulary: int, tries: int, *, key: tuple[int, int]) -> np.ndarray:
     """Different words, sampled so often, the commonest most often; those sampled twice count once.
 
         P(word v) = log((v + 2) / (v + 1)) / log(V + 1)            v = 0 the commonest (Zipf's law)
@@ -260,7 +260,7 @@ def drawn_words(vocabulary: int, tries: int, *, key: tuple[int, int]) -> np.ndar
     return np.unique(drawn.clip(0, vocabulary - 1))
 
 
-def chance_of_being_drawn(words: Tensor, vocabulary: int, tries: int) -> Tensor:
+def sampling_probability(words: Tensor, vocabulary: int, tries: int) -> Tensor:
     """1 - (1 - P(v))^T, of each word v in any shape, float32."""
     v = words.double()
     once = torch.log((v + 2) / (v + 1)) / np.log(vocabulary + 1)
@@ -278,7 +278,7 @@ def sampled_cross_entropy(
 
     Arguments:
         labels: (...) int64, y.
-        words: (S,) int64, as `drawn_words` gives them.
+        words: (S,) int64, as `sampled_words` gives them.
         valid: (...) bool, True = the label counts.
         tries: T of the sampling.
 
@@ -293,9 +293,9 @@ def sampled_cross_entropy(
         size = weight.shape[0]
         offset = weight.new_zeros(size) if bias is None else bias
         others = F.linear(h, weight[words], offset[words]).float()
-        others = others - chance_of_being_drawn(words, size, tries).log()
+        others = others - sampling_probability(words, size, tries).log()
         others = others.masked_fill(words == y.unsqueeze(1), -torch.inf)
-        right = ((h * weight[y]).sum(dim=-1) + offset[y]).float() - chance_of_being_drawn(y, size, tries).log()
+        right = ((h * weight[y]).sum(dim=-1) + offset[y]).float() - sampling_probability(y, size, tries).log()
         both = torch.cat((right.unsqueeze(1), others), dim=1)
         total = (both.logsumexp(dim=1) - right).sum()
         return total, (right > others.amax(dim=1)).sum() if len(words) else torch.tensor(len(y))

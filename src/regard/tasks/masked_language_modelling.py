@@ -510,7 +510,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
     Arguments:
         model: a `TextEncoder` with a head over the vocabulary.
         task: the tokenizer.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
@@ -736,7 +736,7 @@ def prepare_masked(
     counts while it is trained, some tens of bytes for each document, and a few documents at a time.
 
     Arguments:
-        folder: where to put them; taken as they are if they are there already (a resumed run).
+        folder: where to write them; if they exist already (a resumed run), they are reused.
         seed: for the choice of held-out documents, the cutting of inputs, and the choice of masked tokens.
         given, given_validation: documents in memory instead of what `data` names, as `DOCUMENTS` takes them.
 

@@ -75,7 +75,7 @@ class MultiLabelData(LabelledData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultiLabelTask(ClassificationTask):
-    """What turns texts with any number of labels into a model's tensors, and its outputs into a loss.
+    """Turns texts with any number of labels into a model's tensors, and its outputs into a loss.
 
         p(label | text) = sigmoid(W pooled + b),   loss = mean over labels of - y log p - (1 - y) log (1 - p)
 
@@ -158,7 +158,7 @@ class MultiLabelClassifier(LabelledPredictor[MultiLabelTask]):
     Arguments:
         model: a `TextEncoder` with one output for each label.
         task: tokenizer, labels and threshold.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 

@@ -172,7 +172,7 @@ class ChoiceBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultipleChoiceTask(WholeTextTask):
-    """What turns questions with choices into a model's tensors, and its outputs into a loss.
+    """Turns questions with choices into a model's tensors, and its outputs into a loss.
 
         score(choice) = w . pooled([CLS] context [SEP] choice [SEP]),   p(choice | question) = softmax over its choices
 
@@ -322,7 +322,7 @@ class MultipleChoice(EncoderPredictor[MultipleChoiceTask]):
     Arguments:
         model: a `TextEncoder` with one output.
         task: the tokenizer.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
@@ -417,7 +417,7 @@ def prepare_choices(
     """Read the data for the tokenizer, then for the tokens, and leave all in `folder`.
 
     Arguments:
-        folder: where to put them; taken as they are if they are there already (a resumed run).
+        folder: where to write them; if they exist already (a resumed run), they are reused.
         seed: of the choice of held-out questions.
         given, given_validation: questions in memory instead of what `data` names, as `QUESTIONS` takes them.
 

@@ -30,7 +30,7 @@ COLUMNS = ("source", "target")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairBatch(TensorBatch):
-    """What one step of training reads.
+    """A batch for one step of training.
 
     Arguments:
         source: (B, S), each ended by the end token; before it the start token where the task `surrounds`.
@@ -180,7 +180,7 @@ class PairPredictor(Predictor[P]):
     Arguments:
         model: a `Decoder` with `start` and `step`.
         task: tokenizers and settings.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 

@@ -197,7 +197,7 @@ class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
     Arguments:
         model: a `TextEncoder` with two outputs for each token.
         task: tokenizer, and the sizes of windows and answers.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
@@ -422,7 +422,7 @@ def prepare_questions(
     """Read the data for the tokenizer, then for the tokens, and leave all in `folder`.
 
     Arguments:
-        folder: where to put them; taken as they are if they are there already (a resumed run).
+        folder: where to write them; if they exist already (a resumed run), they are reused.
         seed: of the choice of held-out articles.
         given, given_validation: questions in memory instead of what `data` names, as `QUESTIONS` takes them.
 

@@ -236,7 +236,7 @@ class Regressor(LabelledPredictor[RegressionTask]):
     Arguments:
         model: a `TextEncoder` with one output.
         task: tokenizer, and mean and spread of the ratings.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
@@ -278,7 +278,7 @@ class MultiOutputRegressor(LabelledPredictor[MultiOutputTask]):
     Arguments:
         model: a `TextEncoder` with one output for each number.
         task: tokenizer, and names, means and spreads of the numbers.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 

@@ -357,7 +357,7 @@ Learnt = Literal["ranking", "cosine", "triplet"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentenceBatch:
-    """What one step of training reads.
+    """A batch for one step of training.
 
     Arguments:
         tokens: (P x B, L), the first texts of B examples, then the second, then perhaps the third.

@@ -78,7 +78,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
     Arguments:
         model: a `TextEncoder` or a `SentenceEncoderModel`; what head it has does not matter.
         task: tokenizer, pooling and what is behind it.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
@@ -330,7 +330,7 @@ def prepare_sentences(
     """Read the data for the tokenizer and the range of its numbers, then for the tokens, and leave all in `folder`.
 
     Arguments:
-        folder: where to put them; taken as they are if they are there already (a resumed run).
+        folder: where to write them; if they exist already (a resumed run), they are reused.
         seed: of the choice of held-out examples.
         given, given_validation: examples in memory instead of what `data` names, as `SENTENCE_PAIRS` takes them: (first, second),
             (first, second, number), (first, second, one that does not belong).

@@ -161,7 +161,7 @@ class SpanCorruptionTask(StretchTask):
         )
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the tokenizer into `folder`; return what else regard.json has to hold."""
+        """Write the tokenizer into `folder`; return the values for regard.json."""
         self.tokenizer.save(folder)
         return {"name": self.name, "corruption": asdict(self.corruption)}
 
@@ -234,7 +234,7 @@ class SpanFiller(PairPredictor[SpanCorruptionTask]):
     Arguments:
         model: a `Decoder` with `start` and `step`.
         task: the tokenizer, and how spans were taken out in training.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
@@ -372,7 +372,7 @@ def prepare_spans(
     Texts may be larger than memory: documents are read, and stretches written, one after another.
 
     Arguments:
-        folder: where to put them; taken as they are if they are there already (a resumed run).
+        folder: where to write them; if they exist already (a resumed run), they are reused.
         seed: of held-out documents and of the spans that are taken out.
         given, given_validation: documents in memory instead of what `data` names, as `DOCUMENTS` takes them.
 

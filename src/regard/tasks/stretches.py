@@ -153,7 +153,7 @@ def prepare_stretches(
     Arguments:
         kind: the type of the task.
         make: the task of a tokenizer; the second argument is what messages call that.
-        folder: where to put them; taken as they are if they are there already (a resumed run).
+        folder: where to write them; if they exist already (a resumed run), they are reused.
         seed: of held-out documents.
         given, given_validation: documents in memory instead of what `data` names, as `DOCUMENTS` takes them.
 

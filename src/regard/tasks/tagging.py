@@ -233,7 +233,7 @@ class Tagger(EncoderPredictor[TaggingTask]):
     Arguments:
         model: a `TextEncoder` with one output for each tag at every token.
         task: tokenizer and tags.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
@@ -422,7 +422,7 @@ def prepare_tags(
     """Read the data for its scheme, the tags and the tokenizer, then for the tokens, and leave all in `folder`.
 
     Arguments:
-        folder: where to put them; taken as they are if they are there already (a resumed run).
+        folder: where to write them; if they exist already (a resumed run), they are reused.
         seed: of the choice of held-out sentences.
         given, given_validation: sentences in memory instead of what `data` names, as `SENTENCES` takes them.
 

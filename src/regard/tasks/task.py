@@ -62,7 +62,7 @@ class LossSum:
 
 @old_members(beside="auxiliary_labels", metrics_beside="auxiliary_metrics")
 class Task(ABC):
-    """What turns strings into a model's tensors, and its outputs into a loss.
+    """Turns strings into a model's tensors, and its outputs into a loss.
 
     One object holds all that prediction needs besides the model, and is saved in its folder. The training loop and the folders
     know of a task only what stands here.

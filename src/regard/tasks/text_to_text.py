@@ -285,7 +285,7 @@ class TextToTextTask(PairTask):
         )
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the tokenizer into `folder`; return what else regard.json has to hold."""
+        """Write the tokenizer into `folder`; return the values for regard.json."""
         self.tokenizer.save(folder)
         return {
             "name": self.name,
@@ -334,7 +334,7 @@ class TextToText(PairPredictor[TextToTextTask]):
     Arguments:
         model: a `Decoder` with `start` and `step`.
         task: tokenizer, prefixes and decoding settings.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
@@ -372,7 +372,7 @@ class TextToText(PairPredictor[TextToTextTask]):
 
         Arguments:
             texts: one text, or several, none empty.
-            settings: how to decode; the folder's own where None.
+            settings: how to decode; None for the settings of the model's folder.
             part: the part of a mixture whose prefix is put in front. None puts that of a model of one part; of a mixture none,
                 and the text says itself what is wanted.
             prefix: what to put in front instead.
@@ -517,7 +517,7 @@ def prepare_texts(
     """Read the data once for the tokenizer and once for the tokens, and leave both in `folder`.
 
     Arguments:
-        folder: where to put them; taken as they are if they are there already (a resumed run).
+        folder: where to write them; if they exist already (a resumed run), they are reused.
         seed: of held-out pairs and of the order in which parts are mixed.
         given, given_validation: pairs of texts in memory instead of what `data` names, as `EXAMPLES` takes them.
 
@@ -642,7 +642,7 @@ def evaluate_text_to_text(
 
     Arguments:
         examples: (source, target), or (source, several right targets), as `EXAMPLES` takes them.
-        settings: how to decode; the folder's own where None.
+        settings: how to decode; None for the settings of the model's folder.
         part: the part of a mixture whose prefix is put in front, as in `TextToText.generate`.
         batch_size: texts decoded together.
 

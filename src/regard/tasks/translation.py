@@ -247,7 +247,7 @@ class Translator(PairPredictor[TranslationTask]):
     Arguments:
         model: a `Decoder` with `start` and `step`.
         task: tokenizers and decoding settings.
-        recipe: how it was trained, as data; empty where unknown.
+        recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 

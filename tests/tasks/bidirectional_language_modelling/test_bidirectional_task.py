@@ -156,7 +156,7 @@ def test_a_folder_with_other_files_is_refused(model, tmp_path):
             regard.load(tmp_path / "lm")
     card.write_text(json.dumps(values))
     Tokenizer.train(["a b"], kind="word", size=20).save(tmp_path / "lm")
-    with pytest.raises(InputError, match="of the kind word, and one that spells words is needed"):
+    with pytest.raises(InputError, match="of the kind word, and the kind spelling is needed"):
         regard.load(tmp_path / "lm")
 
 

@@ -48,7 +48,7 @@ def test_reinforce_is_the_gradient_of_the_expected_log_likelihood(generator, bas
     alpha = scores.softmax(dim=0).expand(count, 1, 4)
     places = torch.multinomial(scores.detach().softmax(dim=0), count, replacement=True, generator=generator).view(-1, 1)
     objective = Objective(reinforcement=1.0, entropy=0.0)
-    added = objective.beside(told(alpha, places, baseline), gains[places], torch.ones(count, 1, dtype=torch.bool))
+    added = objective.added_loss(told(alpha, places, baseline), gains[places], torch.ones(count, 1, dtype=torch.bool))
     (estimate,) = torch.autograd.grad(-added / count, scores)
     torch.testing.assert_close(estimate, exact, atol=0.02, rtol=0)
 
@@ -59,7 +59,7 @@ def test_a_draw_is_credited_with_the_words_from_it_on(generator):
     places, words = torch.tensor([[0, 1, 2]]), torch.ones(1, 3, dtype=torch.bool)
 
     def gradient(likelihoods: list[float]) -> torch.Tensor:
-        added = Objective(entropy=0.0, reinforcement=1.0).beside(
+        added = Objective(entropy=0.0, reinforcement=1.0).added_loss(
             told(alpha, places), torch.tensor([likelihoods]), words
         )
         return torch.autograd.grad(added, alpha)[0]
@@ -74,7 +74,7 @@ def test_the_baseline_is_a_running_mean(generator):
     seen = told(weights(generator)[:1], torch.zeros(1, 3, dtype=torch.long))
     words = torch.tensor([[True, True, False]])
     for expected in (-0.2, -0.38):
-        Objective(baseline_decay=0.9).beside(seen, torch.tensor([[-1.0, -3.0, -100.0]]), words)
+        Objective(baseline_decay=0.9).added_loss(seen, torch.tensor([[-1.0, -3.0, -100.0]]), words)
         assert seen.sampled is not None
         assert seen.sampled.baseline.item() == pytest.approx(expected)
 
@@ -83,7 +83,7 @@ def test_entropy_is_rewarded_and_not_punished():
     alpha = torch.tensor([[[0.9, 0.1]]], requires_grad=True)
     drawn = told(alpha, torch.zeros(1, 1, dtype=torch.long))
     objective = Objective(reinforcement=0.0, entropy=1.0)
-    added = objective.beside(drawn, torch.zeros(1, 1), torch.ones(1, 1, dtype=torch.bool))
+    added = objective.added_loss(drawn, torch.zeros(1, 1), torch.ones(1, 1, dtype=torch.bool))
     assert added.item() == pytest.approx(-entropy(alpha).item())
 
 
@@ -114,7 +114,7 @@ def test_over_all_draws_a_draws_gradient_is_the_exact_one_over_the_words_that_fo
     found = torch.zeros_like(scores)
     for path in paths:
         seen = told(alpha[None], torch.tensor([path]))
-        added = Objective(entropy=0.0, reinforcement=1.0).beside(
+        added = Objective(entropy=0.0, reinforcement=1.0).added_loss(
             seen, torch.tensor([likelihoods(path)], dtype=torch.float64), torch.ones(1, 3, dtype=torch.bool)
         )
         found += chance[path].item() * torch.autograd.grad(-added, scores, retain_graph=True)[0]

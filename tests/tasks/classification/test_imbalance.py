@@ -176,7 +176,7 @@ def test_of_more_classes_the_best_of_the_others_is_told_below_the_threshold(tmp_
     with pytest.raises(InputError, match="of 3 classes it is not said which it decides on; name one as positive"):
         task.positive_class(None, 0.4)
     assert task.positive_class("a", 0.4) == "a"
-    assert [task.told(row, "a", 0.4) for row in ([0.4, 0.5, 0.1], [0.39, 0.3, 0.31], [0.1, 0.2, 0.7])] == [0, 2, 2]
+    assert [task.predicted(row, "a", 0.4) for row in ([0.4, 0.5, 0.1], [0.39, 0.3, 0.31], [0.1, 0.2, 0.7])] == [0, 2, 2]
     with pytest.raises(
         InputError, match=r"of 3 classes it is not said which it decides on; name one as data\.positive"
     ):

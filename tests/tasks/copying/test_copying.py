@@ -65,7 +65,7 @@ class Echo(torch.nn.Module):
 
 
 def test_the_answer_is_told_from_the_step_after_the_delimiter_on():
-    told = TASK.told(Echo(), TASK.batch([[5, 1], [6, 0, 3]]))
+    told = TASK.bit_logits(Echo(), TASK.batch([[5, 1], [6, 0, 3]]))
     assert told[0, :2, 0].tolist() == [3, 4]
     assert told[1, :, 0].tolist() == [4, 5, 6]
 
