@@ -303,7 +303,7 @@ def test_folders_that_cannot_be_read_so(folder, tmp_path):
     place = folder()
     (place / "tokenizer.json").unlink()
     (place / "vocab.txt").unlink()
-    with pytest.raises(InputError, match=r"holds neither tokenizer.json nor vocab.txt"):
+    with pytest.raises(InputError, match=r"has neither tokenizer.json nor vocab.txt"):
         TextReader.load(place)
     with pytest.raises(InputError, match="no such folder"):
         TextReader.load(tmp_path / "none")

@@ -154,7 +154,7 @@ def test_what_is_not_followed_is_named(made_elsewhere, tokenizer, capsys):
         "eos_token_id",
     }
     assert main(["translate", str(folder), "the dog"]) == 0
-    assert "not followed: do_sample beside num_beams" in capsys.readouterr().err
+    assert "not followed: do_sample with num_beams" in capsys.readouterr().err
 
 
 def test_sampling_is_followed_and_no_field_of_it_where_nothing_is_drawn(made_elsewhere):

@@ -83,8 +83,8 @@ class CopyBatch(TensorBatch):
 class CopyingTask(Task):
     """Turns sequences of bits into a model's tensors, and its outputs into a loss.
 
-    The model reads the n vectors of a sequence one by one, then a delimiter in a separate channel, then n blanks, for which it has
-    to output the vectors in their order (Graves, Wayne, Danihelka 2014, section 4.1).
+    The model reads the n vectors of a sequence one by one, then a delimiter in a separate channel, then n blanks, for which it
+    has to output the vectors in their order (Graves, Wayne, Danihelka 2014, section 4.1).
 
     Arguments:
         width: the number of bits of one vector.

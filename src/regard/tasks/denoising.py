@@ -1,4 +1,4 @@
-"""Pre-training by denoising: write a text as it was before spans and the order of its sentences were lost (Lewis et al. 2020)."""
+"""Pre-training by denoising: generate the original of a text with masked spans and permuted sentences (Lewis et al. 2020)."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from regard.text import Tokenizer
 class DenoisingData(StretchData):
     """The `data` section of a recipe.
 
-    The documents are laid end to end and the stream is cut into stretches of equal length, each of which is made noisy.
+    The documents are concatenated and the stream is cut into stretches of equal length, each of which is corrupted.
 
     Arguments:
         train: a file of plain text, or several; gzip is recognised.
-        validation: likewise; held out from the training files, document by document, where null.
-        validation_share: of the documents, to be held out.
-        validation_size: so many instead, at most a tenth of all.
-        builtin: `python_docs`, the reference text that comes with Python, in addition to the files, or alone; a few of its
-            topics are for validation.
-        documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
-        cleaning: `wikitext` undoes what those sets did to spaces and hyphens, and reads `<unk>` as the unknown token.
-        length: tokens of a stretch, the two around it included.
-        density: share of the tokens taken out.
-        mean_span: of the Poisson distribution of a span's length.
-        permute: whether sentences, which full stops end, are put in random order.
-        corruption: `dynamic` makes other noise in every epoch, `static` the same in each.
+        validation: other files of plain text; if null, documents are held out from the training files.
+        validation_share: the share of documents to hold out.
+        validation_size: the number of documents to hold out instead, at most a tenth of all.
+        builtin: `python_docs`, the reference text that comes with Python, in addition to the files, or alone; some of its
+            topics are used for validation.
+        documents: where a document ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
+        cleaning: `wikitext` restores the spaces and hyphens of the original text, and reads `<unk>` as the unknown token.
+        length: the number of tokens of a stretch, with its start and end token.
+        density: the share of the tokens that are masked.
+        mean_span: the mean of the Poisson distribution of the length of a span.
+        permute: whether to permute sentences, which end at full stops.
+        corruption: `dynamic` samples new noise in every epoch, `static` uses the same noise in every epoch.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -59,10 +59,10 @@ class DenoisingData(StretchData):
         self.noise(0)
 
     def noise(self, seed: int) -> Denoising:
-        """How stretches are made noisy.
+        """The noise to apply to stretches.
 
         Raises:
-            InputError: for a density or mean that is none.
+            InputError: for a density or mean out of range.
         """
         return Denoising(
             density=self.density,
@@ -78,12 +78,12 @@ class MaskTokenizerSettings(TokenizerSettings):
     """The `tokenizer` section of a recipe.
 
     Arguments:
-        kind: `roberta` (as published) is BPE of bytes with a mask; `bert` is BERT's WordPiece.
-        size: the largest vocabulary.
-        lowercase: drop case, of kind `bert`.
-        path: a folder, tokenizer.json, vocab.txt or vocab.json (with its merges.txt) to take instead of training one; that of
-            `model.pretrained` where there is one.
-        sentinels: none here.
+        kind: `roberta` (as published) is BPE of bytes with a mask token; `bert` is BERT's WordPiece.
+        size: the maximum size of the vocabulary.
+        lowercase: whether to lower-case texts, for kind `bert`.
+        path: a folder, tokenizer.json, vocab.txt or vocab.json (with its merges.txt) to use instead of training a tokenizer;
+            null with `model.pretrained` uses the tokenizer of that model.
+        sentinels: not used by this task.
     """
 
     kind: Literal["roberta", "bert"] = "roberta"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -91,13 +91,13 @@ class MaskTokenizerSettings(TokenizerSettings):
 
 @dataclass(frozen=True, slots=True)
 class DenoisingTask(StretchTask):
-    """What makes stretches of text noisy, and turns a model's outputs into a loss (Lewis et al. 2020, section 2.2).
+    """Corrupts stretches of text, and turns a model's outputs into a loss (Lewis et al. 2020, section 2.2).
 
-        loss = mean over the text's tokens, `<s>` and `</s>` included, of -log p(token | those before, noisy text)
+        loss = mean over the text's tokens, `<s>` and `</s>` included, of -log p(token | tokens before it, noisy text)
 
     Arguments:
-        tokenizer: for input and target; it has a mask, and puts a text between two tokens.
-        noise: how texts are made noisy.
+        tokenizer: for input and target; it has a mask token, and adds a start and an end token to each text.
+        noise: how texts are corrupted.
         generation: the default decoding settings.
     """
 
@@ -109,47 +109,47 @@ class DenoisingTask(StretchTask):
 
     @property
     def surrounds(self) -> bool:
-        """Texts are between the start and the end token, as BART's do."""
+        """True: texts are between the start and the end token, as for BART."""
         return True
 
     @property
     def usual(self) -> GenerationSettings:
-        """The folder's own settings."""
+        """The default decoding settings."""
         return self.generation
 
     @property
     def sides(self) -> tuple[Tokenizer, Tokenizer]:
-        """The one tokenizer, twice."""
+        """The tokenizer of source and target, which is the same."""
         return self.tokenizer, self.tokenizer
 
     @property
     def full_stops(self) -> tuple[int, ...]:
-        """The ids of the full stop, with and without a space before it: each ends a sentence."""
+        """The ids of the full stop, with and without a space before it, which end a sentence."""
         found = (self.tokenizer.find(token) for token in (".", "Ġ.", "▁.", "##."))
         return tuple(index for index in found if index is not None)
 
     def corrupted(
         self, texts: Sequence[np.ndarray], rows: Sequence[int], draw: int | None
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Some stretches made noisy, and as they were."""
+        """The corrupted and the original token ids of some stretches."""
         mask = int(self.tokenizer.mask_id or 0)
         noisy = self.noise.corrupt(texts, rows, mask=mask, separators=self.full_stops, draw=draw)
         return [each.tolist() for each in noisy], [each.tolist() for each in texts]
 
     def sizes(self, lengths: np.ndarray) -> np.ndarray:
-        """The most tokens of each input, which are those of its target, (N, 2)."""
+        """The maximum number of tokens of each input and of its target, which are equal, (N, 2)."""
         return np.stack([lengths + self.around] * 2, axis=1)
 
     def stretch(self, length: int) -> int:
-        """The most tokens of a stretch: an input is no longer than its text."""
+        """The maximum number of tokens of a stretch: an input is never longer than its original."""
         return length - self.around
 
     def noted(self, lengths: np.ndarray) -> str:
-        """How much is taken out."""
-        return f"of which {self.noise.counts(lengths).sum() / lengths.sum():.1%} are taken out"
+        """The share of masked tokens, for a message."""
+        return f"of which {self.noise.counts(lengths).sum() / lengths.sum():.1%} are masked"
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Stretches, tokens and vocabulary in a few words."""
+        """The numbers of stretches and tokens and the size of the vocabulary, as one line."""
         return (
             f"{len(train):,} stretches to learn from ({int(train.lengths(STRETCH).sum()):,} tokens), {len(validation):,} to "
             f"validate on; a vocabulary of {self.tokenizer.size:,}"
@@ -179,11 +179,11 @@ class DenoisingTask(StretchTask):
         return [f'print(model.fill("... {mask} ...").best)']
 
     def unsupported_reason(self, config: Any) -> str:
-        """Why other programs could not read texts as the tokenizer here does, as half a sentence; empty where they can."""
+        """Why other programs would tokenize texts differently, as half a sentence; empty if they would not."""
         return pair_obstacle(self.tokenizer, self.tokenizer, config.target_vocabulary, surrounds=True)
 
     def write_for_others(self, folder: Path, config: Any, opens: bool) -> None:
-        """Write tokenizer_config.json and generation_config.json, where other programs open the model."""
+        """Write tokenizer_config.json and generation_config.json if other programs open the model."""
         if opens:
             write_generation_config(
                 folder,
@@ -196,26 +196,26 @@ class DenoisingTask(StretchTask):
 
 
 def with_mask(tokenizer: Tokenizer, where: str) -> Tokenizer:
-    """The tokenizer itself.
+    """Check that a tokenizer has a mask token and adds a start and an end token; return it.
 
     Raises:
-        InputError: where it has no mask, or puts a text not between two tokens.
+        InputError: if it does not.
     """
     if tokenizer.mask_id is None or not tokenizer.surrounds:
         lack = "has no mask" if tokenizer.mask_id is None else "does not put a text between a start and an end token"
-        raise InputError(f"{where}: the tokenizer {lack}; take one that does, or train one with tokenizer.kind=roberta")
+        raise InputError(f"{where}: the tokenizer {lack}; use another one, or train one with tokenizer.kind=roberta")
     return tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FilledText:
-    """What a model wrote for a noisy text.
+    """The text that a model generated from a text with masks.
 
     Arguments:
-        text: as given, with its masks.
-        best: the whole text that the model wrote.
-        tokens: of that, the special ones included.
-        log_probability: of that, natural log.
+        text: the given text with its masks.
+        best: the generated text, complete.
+        tokens: its tokens, special tokens included.
+        log_probability: its log-probability, natural log.
     """
 
     text: str
@@ -225,25 +225,25 @@ class FilledText:
 
 
 class Denoiser(PairPredictor[DenoisingTask]):
-    """A model pre-trained by denoising: it writes a text again, with words in place of each mask.
+    """A model pre-trained by denoising, ready to use: it generates a whole text with words in place of each mask.
 
     Arguments:
         model: a `Decoder` with `start` and `step`.
-        task: the tokenizer, and how texts were made noisy in training.
+        task: the tokenizer, and how texts were corrupted in training.
         recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
     @property
     def mask(self) -> str:
-        """The spelling of the mask, such as `<mask>`."""
+        """The mask token as text, such as `<mask>`."""
         return self.task.tokenizer.tokens([int(self.task.tokenizer.mask_id or 0)])[0]
 
     def fill(self, text: str, settings: GenerationSettings | None = None) -> FilledText:
-        """A text such as "Paris <mask> of France." as the model writes it, whole.
+        """Fill the masks of a text such as "Paris <mask> of France."; the model generates the whole text.
 
         Arguments:
-            text: each `<mask>` stands for any number of words, or none. Words around them may come out changed.
+            text: the text. Each `<mask>` can become any number of words, or none. The other words may also change.
             settings: how to decode; None for the settings of the model's folder.
 
         Raises:
@@ -254,17 +254,17 @@ class Denoiser(PairPredictor[DenoisingTask]):
     def fill_batch(
         self, texts: Sequence[str], settings: GenerationSettings | None = None, *, batch_size: int = 64
     ) -> list[FilledText]:
-        """The same for many texts; the answers come in the order of the texts.
+        """Fill the masks of many texts; the results are in the order of the texts.
 
         Arguments:
             settings: as in `fill`.
-            batch_size: texts decoded together. It changes memory and speed, and no answer but what is sampled.
+            batch_size: the number of texts decoded together. It changes memory and speed, and sampled results.
 
         Raises:
             InputError: as `fill`.
         """
         if isinstance(texts, str):
-            raise InputError("one string given where a list of texts is wanted; put it in a list")
+            raise InputError("a single string was given instead of a list of texts; put it in a list")
         refuse_gaps(texts)
         encoded = [self.encode_source(text) for text in texts]
         self.refuse_too_long(encoded)
@@ -279,15 +279,15 @@ class Denoiser(PairPredictor[DenoisingTask]):
         """The token ids of a text with masks.
 
         Raises:
-            InputError: for a language or part.
+            InputError: if `to` is given, because the model has no languages or parts.
         """
         if to is not None:
-            raise InputError(f"to is {to!r}, and the model fills in masks alone; leave it out")
+            raise InputError(f"to is {to!r}, and the model only fills masks; leave it out")
         return self.task.tokenizer.encode_marked(text, (self.mask,))
 
     @property
     def never(self) -> tuple[int, ...]:
-        """Nothing: what other programs let it write it may write."""
+        """The ids that are never generated: none, as in other programs."""
         return ()
 
     def _filled(self, text: str, found: Hypothesis) -> FilledText:
@@ -308,10 +308,10 @@ def prepare_denoising(
     given: Any = None,
     given_validation: Any = None,
 ) -> Prepared[DenoisingTask]:
-    """Read the texts once for the tokenizer and once for the tokens, and leave both in `folder`; see `prepare_stretches`.
+    """Read the texts once for the tokenizer and once for the tokens, and write both into `folder`; see `prepare_stretches`.
 
     Raises:
-        InputError: for data that cannot be read or too little of it, or a tokenizer without a mask.
+        InputError: for data that cannot be read, too little data, or a tokenizer without a mask.
     """
     noise = data.noise(seed)
     return prepare_stretches(
@@ -327,7 +327,7 @@ def prepare_denoising(
 
 
 def denoising_from_hf(folder: Path, config: Any) -> DenoisingTask:
-    """The task of a folder that another program wrote: its tokenizer and decoding settings, and noise as published.
+    """The task of a folder that another program wrote: its tokenizer and decoding settings, with the published noise.
 
     Raises:
         InputError: as `foreign_pair_tokenizer`, and for a tokenizer without a mask.

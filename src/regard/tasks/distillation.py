@@ -1,4 +1,4 @@
-"""Distillation: learn what a larger model tells of each token (Sanh et al. 2019), and the divergence that measures it."""
+"""Distillation: learn the predictions of a larger model for each token (Sanh et al. 2019), and the divergence to minimise."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TeacherSettings:
-    """The `data.teacher` section of a recipe: distillation (Sanh et al. 2019); the defaults are the published ones.
+    """The `data.teacher` section of a recipe: distillation (Sanh et al. 2019), by default with the published settings.
 
         loss = divergence_weight T^2 KL(teacher || student) + masked_weight L_masked + cosine_weight (1 - cos(h, h_teacher))
 
     Arguments:
-        folder: of the teacher, a trained masked language model.
-        temperature: T, by which the logits of both are divided.
-        divergence_weight: of the first term.
-        masked_weight: of the loss of the hidden tokens.
-        cosine_weight: of the last term, over the last layer's vectors of all tokens; 0 for a student of another width.
-        at_masked: whether the first term is over the hidden tokens only, not over all.
+        folder: the folder of the teacher, a trained masked language model.
+        temperature: T, by which the logits of teacher and student are divided.
+        divergence_weight: the weight of the first term.
+        masked_weight: the weight of the loss of the masked tokens.
+        cosine_weight: the weight of the last term, over the last layer's vectors of all tokens; 0 for a student of another
+            width.
+        at_masked: whether the first term is over the masked tokens only, not over all tokens.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -54,7 +55,7 @@ class TeacherSettings:
 
 
 BLOCK = 250_000
-"""Logits that are computed with at once: few enough to stay in a processor's cache."""
+"""The number of logits in one block of the computation, which fits into a processor's cache."""
 
 
 def divergence(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> Tensor:
@@ -62,11 +63,11 @@ def divergence(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) ->
 
         KL(p || q) = sum_v p_v (log p_v - log q_v),   p = softmax(z_teacher / T),   q = softmax(z_student / T)
 
-    Its gradient by the student's logits is (q - p) / T, so it is usual to weigh it by T^2. Rows are walked in blocks, in float32
-    for any logits, and the gradient is formed in the same walk.
+    Its gradient with respect to the student's logits is (q - p) / T, so it is usually multiplied by T^2. It is computed in blocks
+    of rows, in float32 (float64 for float64 logits), together with its gradient.
 
     Arguments:
-        student, teacher: (N, V), any floating dtype; the teacher's pass back no gradient.
+        student, teacher: (N, V), logits of any floating dtype; no gradient flows into the teacher.
         temperature: T.
 
     Returns:
@@ -80,7 +81,7 @@ def divergence(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) ->
 
 
 class _Divergence(torch.autograd.Function):
-    """The sum above with its gradient, computed block by block."""
+    """The sum of `divergence` with its gradient, computed block by block."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
@@ -91,7 +92,7 @@ class _Divergence(torch.autograd.Function):
         rows = max(1, BLOCK // student.shape[1])
         for start in range(0, student.shape[0], rows):
             block = slice(start, start + rows)
-            # In place, and each number looked at as seldom as can be: the vocabulary is large.
+            # In place, with few passes over the numbers, because the vocabulary is large.
             own, right = (z[block].to(wide, copy=True).div_(temperature) for z in (student, teacher))
             for z in (own, right):
                 z.sub_(z.amax(dim=1, keepdim=True))
@@ -117,7 +118,7 @@ HEADS = ("masked", "pretraining")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Teacher:
-    """A teacher with what is to be learned from it: read once, never trained, never saved with its student.
+    """A teacher and the losses of its student. It is not trained, and not saved with the student.
 
     Arguments:
         model: a `TextEncoder` with a head over the vocabulary, in evaluation mode.
@@ -132,13 +133,13 @@ class Teacher:
         """The teacher in the folder that the settings name.
 
         Raises:
-            InputError: where there is no masked language model in it.
+            InputError: if there is no masked language model in it.
         """
         place = teacher_folder(settings)
         config = read_config(place)
         if getattr(config, "head", None) not in HEADS:
             raise InputError(
-                f"data.teacher.folder: {settings.folder} holds no masked language model; give one, such as a run of this task"
+                f"data.teacher.folder: {settings.folder} has no masked language model; give one, such as a run of this task"
             )
         return cls(read_model(place).requires_grad_(False), settings)
 
@@ -151,8 +152,8 @@ class Teacher:
         where, own, theirs = f"data.teacher.folder: {self.settings.folder}", student.config, self.model.config
         if own.vocabulary != theirs.vocabulary:
             raise InputError(
-                f"{where} has {theirs.vocabulary:,} tokens and the student {own.vocabulary:,}; both must have one tokenizer, so "
-                "leave tokenizer.path out"
+                f"{where} has {theirs.vocabulary:,} tokens and the student {own.vocabulary:,}; both must have the same "
+                "tokenizer, so leave tokenizer.path out"
             )
         if self.settings.cosine_weight and own.width != theirs.width:
             raise InputError(
@@ -165,12 +166,12 @@ class Teacher:
             )
 
     def loss(self, student: nn.Module, batch: MaskedBatch, *, smoothing: float = 0.0) -> LossSum:
-        """The three losses of distillation, each summed over its labels and weighed.
+        """The three losses of distillation, each summed over its labels and multiplied by its weight.
 
             a T^2 KL(teacher || student)  +  b L_masked  +  c (1 - cos(h_student, h_teacher))
 
-        The first is over all real tokens, or the hidden ones; the last over all real tokens. The teacher reads the very batch
-        that the student reads, hidden tokens and all.
+        The first is over all real tokens, or over the masked ones; the last is over all real tokens. The teacher reads the same
+        batch with the same masked tokens as the student.
         """
         settings, tokens = self.settings, batch.tokens
         real = tokens.valid.flatten()
@@ -182,7 +183,7 @@ class Teacher:
         hidden = learnt.logits if settings.at_masked else learnt.logits[(real.cumsum(0) - 1)[batch.at]]
         masked, right = smoothed_cross_entropy(hidden, batch.labels, smoothing=smoothing)
         apart = divergence(learnt.logits, taught.logits, temperature=settings.temperature)
-        none = torch.zeros_like(right)  # neither is right or wrong
+        none = torch.zeros_like(right)  # these losses have no correct predictions to count
         weight = settings.divergence_weight * settings.temperature**2
         auxiliary = {"divergence": LossSum(weight * apart, len(places), none)}
         if settings.cosine_weight:
@@ -193,10 +194,10 @@ class Teacher:
 
 
 def teacher_folder(settings: TeacherSettings) -> Path:
-    """The folder of the teacher's model: of a run, its best checkpoint's.
+    """The folder of the teacher's model; for a run, its best checkpoint.
 
     Raises:
-        InputError: where there is no model.
+        InputError: if there is no model.
     """
     from regard.tasks.loading import model_folder
 

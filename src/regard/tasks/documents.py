@@ -1,4 +1,4 @@
-"""The documents that pre-training reads: of files, of what comes with Python, or given in memory; as text and as token ids."""
+"""The documents of pre-training, from files, from Python's own documentation or in memory, as text and as token ids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.tasks.preparation import TRAIN, VALIDATION
 from regard.text import Tokenizer
 
 AT_ONCE = 1 << 20
-"""Characters that are turned into tokens together."""
+"""The number of characters that are tokenized at once."""
 
 
 def _row(row: Any, called: str, number: int, data: Any) -> Document:
@@ -43,20 +43,20 @@ DOCUMENTS: Examples[Document] = Examples(
     row=_row,
     read=_read,
 )
-"""Documents: in memory each a text, whose paragraphs have empty lines between them, or the list of its sentences."""
+"""Documents; in memory each one is a text, with empty lines between paragraphs, or a list of sentences."""
 
 
 def builtin_documents(split: str) -> Reader[Document]:
-    """What reads the documents that come with Python."""
+    """A reader of one split of the documents that come with Python."""
     return lambda _: (sentences_of(text) for text in python_docs(split))
 
 
 class DocumentReaders(NamedTuple):
-    """What reads the documents of a recipe whose builtin ones are next to the files: of each kind None where there are none.
+    """The readers of a recipe's documents, from files and builtin; None for each kind that is absent.
 
     Arguments:
-        train, validation: of files, or in memory.
-        builtin_train, builtin_validation: that come with Python.
+        train, validation: readers of files, or of documents in memory.
+        builtin_train, builtin_validation: readers of the documents that come with Python.
     """
 
     train: Reader[Document] | None
@@ -66,10 +66,10 @@ class DocumentReaders(NamedTuple):
 
     @classmethod
     def of(cls, data: Any, given: Any, given_validation: Any) -> DocumentReaders:
-        """As a `data` section names them, or the caller gives them.
+        """The readers of the documents that a `data` section names, or that the caller gives.
 
         Raises:
-            InputError: where there is nothing to learn from.
+            InputError: if there are no training documents.
         """
         builtin = data.builtin is not None and given is None
         found = cls(
@@ -84,12 +84,12 @@ class DocumentReaders(NamedTuple):
 
 
 class DocumentSplits(Splits[Document]):
-    """Training and validation documents: those of files, of which some may be held out, then the builtin ones.
+    """Training and validation documents: first those of files, of which some may be held out, then the builtin ones.
 
     Arguments:
         data: the `data` section.
-        readers: of the documents that it names.
-        held_out: as `Splits`.
+        readers: the readers of its documents.
+        held_out: arguments of `Splits` about the choice of held-out documents.
     """
 
     def __init__(self, data: Any, readers: DocumentReaders, **held_out: Any) -> None:
@@ -98,26 +98,26 @@ class DocumentSplits(Splits[Document]):
         self._builtin = {TRAIN: readers.builtin_train or _none, VALIDATION: readers.builtin_validation or _none}
 
     def everything(self) -> Iterator[Document]:
-        """All training documents, those to be held out among them."""
+        """All training documents, also those that are held out."""
         return itertools.chain(super().everything(), self._builtin[TRAIN](self.malformed))
 
     def train(self) -> Iterator[Document]:
-        """The documents to learn from."""
+        """The training documents without those that are held out."""
         return itertools.chain(super().train(), self._builtin[TRAIN](self.malformed))
 
     def validation(self) -> Iterator[Document]:
-        """The documents to validate on."""
+        """The validation documents."""
         return itertools.chain(super().validation(), self._builtin[VALIDATION](self.malformed))
 
 
 def _none(malformed: MalformedRows) -> tuple[()]:
-    """Reads no documents."""
+    """A reader of no documents."""
     del malformed
     return ()
 
 
 def texts_of(documents: Iterable[Document]) -> Iterator[str]:
-    """The sentences to learn a vocabulary from."""
+    """The sentences of documents, to train a tokenizer on."""
     for sentence in itertools.chain.from_iterable(documents):
         yield sentence.replace(UNKNOWN, " ")
 

@@ -1,8 +1,8 @@
-"""What tasks share whose model reads one or two texts as a whole: inputs, task, predictor, and folders of other programs.
+"""The common part of tasks whose model reads one or two whole texts: inputs, task, predictor, and folders of other programs.
 
-BERT's are `[CLS] first [SEP]` and `[CLS] first [SEP] second [SEP]`, RoBERTa's `<s> first </s>` and `<s> first </s></s> second
-</s>`; those of a decoder that is fine-tuned are `_start_ first _classify_` and `_start_ first _delimiter_ second _classify_`
-(Radford et al. 2018, figure 1). The tokenizer says which.
+Inputs of BERT are `[CLS] first [SEP]` and `[CLS] first [SEP] second [SEP]`; of RoBERTa `<s> first </s>` and `<s> first </s></s>
+second </s>`; of a fine-tuned decoder `_start_ first _classify_` and `_start_ first _delimiter_ second _classify_` (Radford et al.
+2018, figure 1). The tokenizer determines which.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from regard.text import Tokenizer, tokenizer_config
 from regard.text.bpe import SPELLING_SIZE, merge_files_in
 
 TEXT, SECOND = "text", "second"
-"""The columns of a token store: the tokens, special ones included; and the place where the second text begins, 0 without one."""
+"""The columns of a token store: the tokens, special ones included; and the index of the second text's first token, 0 if none."""
 
 PLACES = 1 << 16
-"""More than any place in a text."""
+"""Greater than any position in a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class Joined:
     """The tokens of one input.
 
     Arguments:
-        ids: special tokens included.
-        second: the place of the second text's first token; 0 where there is none.
-        cut: how many tokens of the texts were cut off.
+        ids: the token ids, special tokens included.
+        second: the index of the second text's first token; 0 if there is no second text.
+        cut: the number of tokens of the texts that were cut off.
     """
 
     ids: list[int]
@@ -58,12 +58,12 @@ class Joined:
 
 
 def join(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None = None, *, maximum: int) -> Joined:
-    """One input from the tokens of one or two texts, cut to `maximum`.
+    """One input from the tokens of one or two texts, truncated to `maximum` tokens.
 
-    The longer of the two loses its last token until both fit (Devlin et al. 2019, in the authors' code).
+    The last token of the longer text is removed until both fit, as in the authors' code of BERT (Devlin et al. 2019).
 
     Arguments:
-        maximum: the most tokens, special ones included.
+        maximum: the maximum number of tokens, special ones included.
 
     >>> from regard.text import Tokenizer
     >>> tokenizer = Tokenizer.train(["a b c"], kind="bert", size=30)
@@ -82,7 +82,7 @@ def join(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | Non
     elif shorter <= room // 2:
         left = len(first) if len(first) == shorter else room - len(second)
         right = room - left
-    else:  # both are longer than half: the first keeps the odd token
+    else:  # both are longer than half: the first text gets the extra token of an odd number
         left = room - room // 2
         right = room // 2
     ids = [start, *first[:left], *separators, *second[:right], end]
@@ -94,9 +94,9 @@ class EncoderBatch:
     """A batch for one step of training.
 
     Arguments:
-        tokens: (B, L).
-        segments: (B, L) int64, 1 from the second text on.
-        labels: what the task makes of its examples; the first axis is the batch.
+        tokens: (B, L), the inputs.
+        segments: (B, L) int64, 0 in the first text, 1 from the second text on.
+        labels: the labels of the task; the first axis is the batch.
     """
 
     tokens: Tokens
@@ -120,10 +120,10 @@ def swapped(joined: Joined) -> Joined:
 
 
 def padded(inputs: Sequence[Joined], *, padding_id: int, readings: int = 1) -> tuple[Tokens, Tensor]:
-    """Inputs side by side: tokens (B, L) and segments (B, L), 1 from the second text on.
+    """A batch of inputs: tokens (B, L) and segments (B, L) int64, which are 1 from the second text on.
 
     Arguments:
-        readings: 2 for pairs in both orders, one after the other: (2 B, L).
+        readings: 2 to read pairs in both orders, one after the other: (2 B, L).
     """
     if readings == 2:
         inputs = [reading for joined in inputs for reading in (joined, swapped(joined))]
@@ -134,7 +134,7 @@ def padded(inputs: Sequence[Joined], *, padding_id: int, readings: int = 1) -> t
 
 
 def columns_of(tokenizer: Tokenizer) -> dict[str, int]:
-    """The columns that every store of an encoder's inputs has; a task adds its labels."""
+    """The columns of every store of an encoder's inputs; a task adds columns for its labels."""
     return {TEXT: tokenizer.size, SECOND: PLACES}
 
 
@@ -144,27 +144,27 @@ def read_inputs(data: TokenStore, rows: Sequence[int]) -> list[Joined]:
 
 
 def bits_of(number: float) -> int:
-    """A number as a store of whole numbers holds it: the bits of a float32."""
+    """A number as an integer for a store: the bits of a float32."""
     return int(np.float32(number).view(np.uint32))
 
 
 def stored_numbers(data: TokenStore, column: str, row: int) -> list[float]:
-    """The numbers that `bits_of` put into a row of a store."""
+    """The numbers of a row of a store that were written with `bits_of`."""
     return data.sequence(column, row).astype(np.uint32).view(np.float32).tolist()
 
 
-# Models that distinguish sentences read a token between two of them.
+# Models that distinguish sentences read a separator token between two of them.
 
 
 BREAKS = re.compile(r"\n\s*\n|<br\s*/?>", re.IGNORECASE)
 
 
 def tokens_of(tokenizer: Tokenizer, texts: Sequence[str], *, sentences: bool) -> list[list[int]]:
-    """The tokens of texts, without those around a text.
+    """The tokens of texts, without start and end tokens.
 
     Arguments:
-        sentences: whether the tokenizer's separator is between the sentences of a text, as `split_sentences` finds them; an
-            empty line parts two as well, and so does HTML's `<br />`.
+        sentences: whether to put the tokenizer's separator between the sentences of a text, which `split_sentences` finds;
+            sentences also end at an empty line and at HTML's `<br />`.
 
     >>> tokenizer = Tokenizer.train(["it rains . it pours ."], kind="word", size=60)
     >>> (ids,) = tokens_of(tokenizer, ["it rains . It rains ."], sentences=True)
@@ -198,32 +198,33 @@ def _joined(sentences: Sequence[Sequence[int]], separator: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderTask(Task):
-    """What turns one or two texts into an encoder's tensors, and its outputs into a loss.
+    """Turns one or two texts into an encoder's tensors, and its outputs into a loss.
 
     Arguments:
         tokenizer: for all texts.
-        maximum_length: the most tokens of one input, special ones included; what is longer is cut, or read in windows.
+        maximum_length: the maximum number of tokens of one input, special ones included; longer inputs are truncated, or read in
+            windows.
     """
 
     unit: ClassVar[str] = "examples"
     head: ClassVar[HeadKind]
-    """What the model tells of a text."""
+    """The head of the model that the task needs."""
 
     tokenizer: Tokenizer
     maximum_length: int = 128
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
-        """The one there is."""
+        """The tokenizer of the texts."""
         return {"text": self.tokenizer}
 
     @property
     def outputs(self) -> int:
-        """How many numbers the head gives."""
+        """The number of outputs of the head."""
         return FIXED_OUTPUTS[self.head]
 
     def model_settings(self) -> dict[str, Any]:
-        """What the task decides of a model's config."""
+        """The settings of a model's config that follow from the task."""
         return {
             "vocabulary": self.tokenizer.size,
             "padding_id": self.tokenizer.padding_id,
@@ -233,22 +234,22 @@ class EncoderTask(Task):
 
     @property
     def texts(self) -> int:
-        """How many texts one input is."""
+        """The number of texts in one input."""
         return 1
 
     def settings_of_some(self) -> dict[str, Any]:
-        """Of models that make a vector of each text: how many an input is, and which tokens stand around and between texts."""
+        """Settings of models that compute a vector of each text: the number of texts, and the tokens around and between them."""
         tokenizer = self.tokenizer
         around = {tokenizer.start_id, tokenizer.separator_id, tokenizer.end_id}
         return {"texts": self.texts, "boundary_ids": tuple(sorted(around))}
 
     @property
     def readings(self) -> int:
-        """How often an input is read: 2 for pairs in both orders."""
+        """How often an input is read: 2 for pairs that are read in both orders, else 1."""
         return 1
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """Tokens of each input, (N, 1), in all of its readings."""
+        """The number of tokens of each input in all of its readings, (N, 1)."""
         return self.readings * data.lengths(TEXT)[:, None]
 
     def labels(self, data: TokenStore) -> np.ndarray:
@@ -256,7 +257,7 @@ class EncoderTask(Task):
         return np.ones(len(data), dtype=np.int64)
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse inputs that are longer than the model has positions for.
+        """Refuse a `maximum_length` above the number of the model's positions.
 
         Raises:
             InputError: naming the settings.
@@ -265,18 +266,18 @@ class EncoderTask(Task):
         limit = model.maximum_length
         if self.maximum_length > limit:
             raise InputError(
-                f"data.maximum_length is {self.maximum_length} where the model has {limit} positions; lower it, or raise "
+                f"data.maximum_length is {self.maximum_length}, and the model has {limit} positions; lower it, or raise "
                 f"{model.length_setting}"
             )
 
     def settings(self) -> dict[str, Any]:
-        """All that prediction needs besides the tokenizer, as regard.json has it: the fields, unless a task says otherwise."""
+        """The values for regard.json, which prediction needs besides the tokenizer: by default all fields."""
         return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "tokenizer"}
 
     @property
     @abstractmethod
     def use(self) -> tuple[str, ...]:
-        """Lines of Python that show what a model of this task does, for the model card."""
+        """Lines of Python that show how to use a model of this task, for the model card."""
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write the tokenizer into `folder`; return the values for regard.json."""
@@ -290,12 +291,12 @@ class EncoderTask(Task):
         return from_mapping(cls, {"tokenizer": Tokenizer.load(folder), **settings}, f"{folder / 'regard.json'}: task")
 
     def unsupported_reason(self, config: Any) -> str:
-        """Why other programs cannot read texts as the tokenizer here does, as half a sentence; empty where they can."""
+        """Why other programs would tokenize texts differently, as half a sentence; empty if they would not."""
         del config
         return obstacle(self.tokenizer)
 
     def hf_token_ids(self, config: Any) -> dict[str, int]:
-        """Those that the layout of the model repeats."""
+        """The ids of special tokens that config.json repeats in the layout of the model."""
         layout, _ = format_of(config)
         return (
             {} if layout is None else {name: getattr(self.tokenizer, ours) for name, ours in layout.token_ids.items()}
@@ -308,10 +309,10 @@ class EncoderTask(Task):
 
 
 def encoded_by(model: nn.Module, tokens: Tokens, segments: Tensor, **settings: Any) -> Any:
-    """What a model returns for a batch of whole texts, an `Encoded`, of which its head fills a part.
+    """The output of a model for a batch of whole texts, an `Encoded`; which fields are set depends on its head.
 
     Raises:
-        InputError: for a model of the user's own that returns its logits alone.
+        InputError: for a model of the user's own that returns a tensor instead of an `Encoded`.
     """
     found = model(tokens, segments, **settings)
     if isinstance(found, Tensor):
@@ -323,27 +324,27 @@ def encoded_by(model: nn.Module, tokens: Tokens, segments: Tensor, **settings: A
 
 
 NEXT_TOKEN = "next_token"
-"""The auxiliary loss, next to the task's own."""
+"""The name of the auxiliary loss, that of a language model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeTextTask(EncoderTask):
-    """What turns texts into tensors, and one output for each into a loss, perhaps with a language model's next to it.
+    """Turns texts into tensors, and one output for each into a loss, optionally with the loss of a language model.
 
-        loss = mean over inputs of the task's + auxiliary * mean over tokens of - log p(x_t | x_1 .. x_{t-1})
+        loss = mean over inputs of the task's loss + auxiliary * mean over tokens of - log p(x_t | x_1 .. x_{t-1})
 
-    (Radford et al. 2018, equation 5.) Told are the tokens of the texts: not what is between them and around, and no padding.
+    (Radford et al. 2018, equation 5.) The language model predicts the tokens of the texts, but no special tokens and no padding.
 
     Arguments:
         tokenizer: for all texts.
-        maximum_length: the most tokens of one input, special ones included; what is longer is cut.
-        auxiliary: the weight of the language model's loss, lambda; 0 for none.
+        maximum_length: the maximum number of tokens of one input, special ones included; longer inputs are truncated.
+        auxiliary: lambda, the weight of the language model's loss; 0 for none.
     """
 
     auxiliary: float = 0.0
 
     def auxiliary_labels(self, data: TokenStore) -> Mapping[str, np.ndarray]:
-        """The tokens of the texts of each example, in all of its readings, where a language model's loss is beside the task's."""
+        """The number of tokens of each example that the language model predicts, if there is an auxiliary loss."""
         if not self.auxiliary:
             return {}
         special = [int((np.asarray(data.sequence(SECOND, row)) > 0).sum()) for row in range(len(data))]
@@ -351,7 +352,7 @@ class WholeTextTask(EncoderTask):
         return {NEXT_TOKEN: self.readings * (data.lengths(TEXT) - 2 * inputs - np.array(special, dtype=np.int64))}
 
     def read(self, model: nn.Module, tokens: Tokens, segments: Tensor) -> tuple[Encoded, dict[str, LossSum]]:
-        """What the model makes of a batch, and the losses next to the task's."""
+        """The output of the model for a batch, and the auxiliary losses."""
         if not self.auxiliary:
             return encoded_by(model, tokens, segments, readings=self.readings), {}
         at, labels = next_tokens(tokens, self.tokenizer)
@@ -360,7 +361,7 @@ class WholeTextTask(EncoderTask):
         return encoded, {NEXT_TOKEN: LossSum(self.auxiliary * total, len(labels), correct)}
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse inputs that are longer than the model has positions for, and an auxiliary loss where no next token is predicted.
+        """Refuse a `maximum_length` above the model's positions, and an auxiliary loss for a model without next-token prediction.
 
         Raises:
             InputError: naming the settings.
@@ -373,14 +374,14 @@ class WholeTextTask(EncoderTask):
             )
 
     def auxiliary_metrics(self, name: str, loss: float, right: float) -> dict[str, float]:
-        """Loss and accuracy of next tokens, without their weight."""
+        """Loss and accuracy of next-token prediction, without the weight of the auxiliary loss."""
         return {f"{name}_loss": loss / self.auxiliary, f"{name}_accuracy": right}
 
 
 def next_tokens(tokens: Tokens, tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
-    """The tokens of the texts, (M,) int64, and the place before each, (M,) int64 as indices into B x L.
+    """The tokens to predict, (M,) int64, and the positions before them, (M,) int64, as indices into B x L.
 
-    What starts, parts and ends an input is none of its texts.
+    The special tokens at the start, at the end and between texts are not predicted.
     """
     around = torch.tensor(
         sorted({tokenizer.start_id, tokenizer.separator_id, tokenizer.end_id}), device=tokens.ids.device
@@ -393,11 +394,11 @@ def next_tokens(tokens: Tokens, tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
 E = TypeVar("E", bound=EncoderTask)
 
 BATCH_TOKENS = 4096
-"""Tokens read together, padding included: enough to keep two cores busy, and few enough to stay in their caches."""
+"""The number of tokens in one batch, padding included: enough for two cores, and few enough to stay in their caches."""
 
 
 class EncoderPredictor(Predictor[E]):
-    """A model that reads one or two whole texts and says something of them.
+    """A model that reads one or two whole texts and makes a prediction, ready to use.
 
     Arguments:
         model: a `TextEncoder`, or another `SequenceClassifier`, with the task's head.
@@ -410,7 +411,7 @@ class EncoderPredictor(Predictor[E]):
 
     @property
     def maximum_length(self) -> int:
-        """The most tokens of one input: the task's, or the model's where it has fewer positions."""
+        """The maximum number of tokens of one input: the task's, or the model's positions if they are fewer."""
         return min(self.task.maximum_length, self.model.maximum_length)
 
     def encoded(
@@ -420,14 +421,15 @@ class EncoderPredictor(Predictor[E]):
         batch_tokens: int = BATCH_TOKENS,
         at: Callable[[Tokens], Tensor] | None = None,
     ) -> Iterator[tuple[list[int], Tokens, Encoded]]:
-        """What the model makes of the inputs, batch by batch, those of like length together.
+        """The outputs of the model for the inputs, in batches of similar length.
 
         Arguments:
-            batch_tokens: tokens read together. It does not change the answers, only memory and speed.
-            at: for heads over the vocabulary: the places of a batch, as indices into B x L, whose logits are wanted; None = all.
+            batch_tokens: the number of tokens in one batch. It changes memory and speed, and results only by rounding.
+            at: for heads over the vocabulary: returns the positions of a batch, as indices into B x L, whose logits are needed;
+                None = all.
 
         Yields:
-            The numbers of the inputs in a batch, the batch as it was read, and what the model made of it.
+            The indices of the inputs in a batch, the batch, and the model's output for it.
 
         Raises:
             InputError: for logits that are not finite.
@@ -445,13 +447,13 @@ class EncoderPredictor(Predictor[E]):
                 found = encoded_by(self.model, tokens, segments.to(self.device), at=places, readings=readings)
             for part in (found.logits, found.next_sentence, found.next_token):
                 if part is not None:
-                    # Of each token, padding too, or of each text, or of the places asked for.
+                    # Logits of each token (padding included), of each text, or of the requested positions.
                     each = part.shape[:-1] == tokens.valid.shape and at is None
                     check_finite(part, "these texts", where=tokens.valid if each else None)
             yield rows.tolist(), tokens, found
 
     def tell(self, predictions: Sequence[Any]) -> None:
-        """Tell whoever watches this thread what a batch became."""
+        """Report the predictions of a batch to the observers of this thread, such as a progress bar."""
         for watcher in self._watchers():
             watcher.predicted(predictions, [])
 
@@ -460,7 +462,7 @@ class EncoderPredictor(Predictor[E]):
         return read_inputs(data, range(min(count, len(data))))
 
 
-# What an encoder's folder holds besides config and weights for other programs, and their folders read by us.
+# Files in an encoder's folder for other programs, besides config and weights, and reading their folders.
 
 
 NAMES = ("tokenizer.json", "vocab.txt")
@@ -468,7 +470,7 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 
 
 def obstacle(tokenizer: Tokenizer) -> str:
-    """Why other programs could not read texts as this tokenizer does, as half a sentence; empty where they can."""
+    """Why other programs would tokenize texts differently, as half a sentence; empty if they would not."""
     if tokenizer.kind == "bert" or tokenizer.surrounds:
         return ""
     return f"the tokenizer is of kind {tokenizer.kind} and puts no [CLS] and [SEP] around a text"
@@ -478,7 +480,7 @@ def write_tokenizer_config(folder: Path, tokenizer: Tokenizer, *, maximum: int) 
     """Write tokenizer_config.json.
 
     Arguments:
-        maximum: the model's positions.
+        maximum: the number of the model's positions.
     """
     values = tokenizer_config(tokenizer, maximum_length=maximum)
     replace_file(folder / TOKENIZER_CONFIG, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
@@ -488,17 +490,17 @@ def tokenizer_from_hf(folder: Path, config: Any) -> Tokenizer:
     """The tokenizer of a folder that another program wrote.
 
     Arguments:
-        config: of the model in it.
+        config: the config of the model in the folder.
 
     Raises:
-        InputError: where there is none that can be read, or it and config.json do not belong together.
+        InputError: if there is no readable tokenizer, or it does not match config.json.
     """
     if MODELS[config.model_type].spelling:
         return Tokenizer.train([], kind="spelling", size=SPELLING_SIZE)
     if not any((folder / name).is_file() for name in NAMES) and merge_files_in(folder) is None:
         models = sorted(folder.glob("*.model"))
         raise InputError(
-            f"{folder}: holds neither {NAMES[0]} nor {NAMES[1]} nor vocab.json and merges.txt; "
+            f"{folder}: has neither {NAMES[0]} nor {NAMES[1]} nor vocab.json and merges.txt; "
             + (
                 f"{models[0].name} is SentencePiece's, so write a {NAMES[0]} of it first: "
                 "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
@@ -509,12 +511,12 @@ def tokenizer_from_hf(folder: Path, config: Any) -> Tokenizer:
     tokenizer = Tokenizer.load(folder)
     if tokenizer.size > config.vocabulary:
         raise InputError(
-            f"{folder}: its tokenizer has {tokenizer.size} tokens where config.json's vocab_size is {config.vocabulary}; "
+            f"{folder}: its tokenizer has {tokenizer.size} tokens and config.json's vocab_size is {config.vocabulary}; "
             "tokenizer and model must come from the same folder"
         )
     if MODELS[config.model_type].input_tokens and not tokenizer.surrounds:
         raise InputError(
-            f"{folder}: its tokenizer.json does not put one token before each text and one after it, between which a "
-            f"{config.model_type} reads texts here; fine-tune it with model.pretrained, or add them to its post_processor"
+            f"{folder}: its tokenizer.json does not put a token before and after each text, which a {config.model_type} needs "
+            "here; fine-tune it with model.pretrained, or add them to its post_processor"
         )
     return tokenizer

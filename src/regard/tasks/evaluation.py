@@ -234,7 +234,7 @@ def _check_order(model: Any, data: Any) -> None:
     """
     if isinstance(data, Predictor) and not isinstance(model, Predictor):
         raise InputError(
-            "the model is given second; give it first, then the examples: regard.evaluate(model, examples)"
+            "the model was given as the second argument; give it first, then the examples: regard.evaluate(model, examples)"
         )
     if isinstance(model, str | os.PathLike):
         raise InputError(

@@ -1,4 +1,4 @@
-"""The examples of a task: rows in memory or files; which are learned from, and which are held out to validate on."""
+"""The examples of a task, from rows in memory or from files, divided into training and validation examples."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from regard.models.config import check
 
 T = TypeVar("T")
 Reader = Callable[[MalformedRows], Iterable[T]]
-"""Reads examples again at each call, and counts malformed rows."""
+"""A function that reads examples from their beginning at each call, and counts malformed rows in its argument."""
 
 Place = str | tuple[str, ...]
-"""A file, or several, as `data.train` names them."""
+"""A path, or several, as in `data.train`."""
 
 STREAM = 0x56A1
-"""Sets the choice of held-out examples apart from other samples of the same seed."""
+"""Makes the choice of held-out examples independent of other samples with the same seed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Examples(Generic[T]):
-    """Where the examples of a task come from: rows in memory, or the files that a recipe's `data` section names.
+    """The sources of a task's examples: rows in memory, or the files in a recipe's `data` section.
 
-    Rows in memory are whatever `listed` takes: a list, a generator, a table of pandas, a `datasets.Dataset`; each row an example,
-    a tuple, or a mapping by the names of columns. Both ways end in the same type, which says where it was read.
+    Rows in memory are anything that `listed` accepts: a list, a generator, a table of pandas, a `datasets.Dataset`. Each row is
+    an example, a tuple, or a mapping from the names of columns. Both sources give the same type, which records where it was read.
 
     Arguments:
-        type: of an example. Rows in memory that are of it are taken as they are; where None, none is.
-        rows: what messages call the rows, such as `sentences`.
-        one: and one of them; the first is `sentence 1`. Empty: `rows` without its last letter.
-        wanted: what a row in memory has to be, such as `(words, tags), two lists`.
-        file: what messages call a file of them, such as `file of tagged words`.
-        formats: what they add where no file is named, such as `, in SQuAD's JSON or JSONL`.
-        row: of a row in memory, what messages call it, its number from 1 and the `data` section (None without one): an example.
-        read: of a `data` section, a file or a list of files, and a tally of malformed rows: the examples, in a stream.
-        check: of an example in memory and what messages call it; refuses one that cannot be used.
-        empty: whether an example in memory is left out of what is learned from, as empty lines of a file are.
+        type: the type of an example. Rows in memory of this type are used unchanged; None if there is no such type.
+        rows: the name of the rows in messages, such as `sentences`.
+        one: the name of one row, such as `sentence`; if empty, `rows` without its last letter.
+        wanted: the form of a row in memory, such as `(words, tags), two lists`.
+        file: the name of a file of rows in messages, such as `file of tagged words`.
+        formats: an addition to messages about a missing file, such as `, in SQuAD's JSON or JSONL`.
+        row: converts (a row in memory, its name in messages, its number from 1, the `data` section or None) to an example.
+        read: reads examples lazily from (the `data` section, a file or a list of files, a counter of malformed rows).
+        check: refuses an example in memory that cannot be used, given the example and its name in messages.
+        empty: whether an example in memory is empty, and left out of training like empty lines of a file.
     """
 
     type: type[T] | None
@@ -57,13 +57,13 @@ class Examples(Generic[T]):
     empty: Callable[[T], bool] = lambda example: False
 
     def in_memory(self, given: Any, data: Any = None) -> list[T]:
-        """Rows in memory as examples.
+        """Convert rows in memory to examples.
 
         Arguments:
-            data: the `data` section, where it says under which keys of a mapping the parts of a row are.
+            data: the `data` section, which may set the keys of a mapping for the parts of a row.
 
         Raises:
-            InputError: where there is no row, or naming the first that is no example.
+            InputError: if there are no rows, or naming the first row that is not an example.
         """
         found = []
         for number, row in enumerate(listed(given, self.rows, self.wanted), start=1):
@@ -75,7 +75,7 @@ class Examples(Generic[T]):
         return found
 
     def to_measure(self, given: Any) -> list[T]:
-        """The same, to measure a model on.
+        """Convert rows in memory to examples for an evaluation, in which empty ones are kept.
 
         Raises:
             InputError: as `in_memory`.
@@ -89,7 +89,7 @@ class Examples(Generic[T]):
         return self.one or self.rows.removesuffix("s")
 
     def reader(self, data: Any, place: Place | None, given: Any = None) -> Reader[T] | None:
-        """What reads the examples in memory where there are any, else those of a place; None where there is neither."""
+        """A reader of the examples in memory if there are any, else of the files of `place`; None if there is neither."""
         if given is not None:
             found = [example for example in self.in_memory(given, data) if not self.empty(example)]
             if not found:
@@ -101,10 +101,10 @@ class Examples(Generic[T]):
         return lambda malformed: self.read(data, path, malformed)
 
     def named(self, data: Any, malformed: MalformedRows) -> Iterator[T]:
-        """The examples that `data.train` names, as `regard evaluate` reads them.
+        """The examples of the files in `data.train`, as `regard evaluate` reads them.
 
         Raises:
-            InputError: where it names none.
+            InputError: if `data.train` names no file.
         """
         read = self.reader(data, data.train)
         if read is None:
@@ -122,17 +122,18 @@ class Examples(Generic[T]):
         builtin: tuple[Reader[T], Reader[T] | None] | None = None,
         **held_out: Any,
     ) -> Splits[T]:
-        """Training and validation examples, as `data` or the caller gives them.
+        """The training and validation examples of `data`, or of the caller.
 
         Arguments:
-            data: names `train` and `validation`, and says how much is held out.
-            given, given_validation: rows in memory instead.
-            where: messages call the section.
-            builtin: readers of builtin training and validation examples, used instead of files; None to hold some out.
-            held_out: as `Splits`.
+            data: a section with `train`, `validation` and the amount to hold out.
+            given, given_validation: rows in memory, which replace those of `data`.
+            where: the name of the section in messages.
+            builtin: readers of builtin training and validation examples, used instead of files. If the second one is None,
+                validation examples are held out.
+            held_out: further arguments of `Splits`.
 
         Raises:
-            InputError: where there is nothing to learn from.
+            InputError: if there are no training examples.
         """
         instead = (None, None) if builtin is None or given is not None else builtin
         train = instead[0] or self.reader(data, data.train, given)
@@ -144,19 +145,19 @@ class Examples(Generic[T]):
 
 
 class Splits(Generic[T]):
-    """Training and validation examples: the latter from a place of their own, or held out of the former by chance.
+    """Training and validation examples; the latter have a source of their own, or are sampled from the training examples.
 
     Arguments:
-        train: reads the training examples again, and counts malformed rows.
-        validation: likewise; None to hold some out.
-        share, size: how much is held out, as `hold_out` takes it.
-        seed: of the choice.
-        together: what an example has in common with those that it must not be parted from, such as its article; None where each
-            stands by itself.
-        class_of: the class of an example: the same share of each class is held out, at least one of a class that has two; None to
-            sample from all alike.
-        least: examples to hold out at least, as a correlation needs two.
-        words: what else `hold_out` takes, such as what messages call the examples.
+        train: a reader of the training examples.
+        validation: a reader of the validation examples; None to hold some out from the training examples.
+        share, size: the amount to hold out, as for `hold_out`.
+        seed: the seed of the choice.
+        together: returns the group of an example, such as its article; examples of a group are not separated. None if there are
+            no groups.
+        class_of: returns the class of an example; the same share of each class is held out, at least one of a class with two
+            examples. None to sample regardless of classes.
+        least: the minimum number of examples to hold out, such as two for a correlation.
+        words: further arguments of `hold_out`, such as the name of the examples in messages.
     """
 
     def __init__(
@@ -184,15 +185,15 @@ class Splits(Generic[T]):
         self.malformed = MalformedRows()
 
     def everything(self) -> Iterator[T]:
-        """All training examples, those to be held out among them; whoever reads them to their end has counted them."""
+        """All training examples, also those that are held out; reading them to the end also counts them."""
         count = 0
-        for count, example in enumerate(self._train(self.malformed), start=1):  # noqa: B007  # the last is how many
+        for count, example in enumerate(self._train(self.malformed), start=1):  # noqa: B007  # the last value is the count
             yield example
         self._count = count
 
     @property
     def count(self) -> int:
-        """How many training examples there are, those to be held out among them."""
+        """The number of training examples, also those that are held out."""
         if self._count is None:
             for _ in Splits.everything(self):
                 pass
@@ -200,16 +201,16 @@ class Splits(Generic[T]):
 
     @property
     def held_out(self) -> int:
-        """How many of them are held out."""
+        """The number of training examples that are held out."""
         return len(self._chosen())
 
     def train(self) -> Iterator[T]:
-        """The examples to learn from."""
+        """The training examples without those that are held out."""
         held_out = self._chosen()
         return (example for number, example in enumerate(self._train(self.malformed)) if number not in held_out)
 
     def validation(self) -> Iterator[T]:
-        """The examples to validate on."""
+        """The validation examples."""
         if self._validation is not None:
             return iter(self._validation(self.malformed))
         held_out = self._chosen()
@@ -217,7 +218,7 @@ class Splits(Generic[T]):
 
     @property
     def notes(self) -> list[str]:
-        """What the user ought to know of what was read."""
+        """Messages for the user about the data that was read, such as malformed rows."""
         return self.malformed.notes
 
     def _chosen(self) -> frozenset[int]:
@@ -239,7 +240,7 @@ class Splits(Generic[T]):
         return self._held_out
 
     def _of_each_class(self, share: float, class_of: Callable[[T], Hashable]) -> list[int]:
-        """The same share of each class; of a class with one example none, because there it is learned from."""
+        """The same share of each class; a class with a single example is used for training only."""
         classes: dict[Hashable, list[int]] = {}
         for number, example in enumerate(self._train(self.malformed)):
             classes.setdefault(class_of(example), []).append(number)
@@ -250,7 +251,7 @@ class Splits(Generic[T]):
         return chosen
 
     def _groups_of(self, size: int, together: Callable[[T], Hashable]) -> list[int]:
-        """The examples of whole groups, sampled until there are `size` examples, or one group is left."""
+        """Examples of whole groups, which are sampled until there are `size` examples or only one group is left."""
         groups: dict[Hashable, list[int]] = {}
         for number, example in enumerate(self._train(self.malformed)):
             groups.setdefault(together(example), []).append(number)
@@ -280,14 +281,14 @@ def hold_out(
     too_few: str = "",
     stream: int = STREAM,
 ) -> frozenset[int]:
-    """Which of `count` examples are held out to validate on: a function of the seed, and of nothing else that is random.
+    """Choose which of `count` examples are held out for validation; depends only on the arguments.
 
     Arguments:
-        seed, stream: of the choice.
-        share, size, least, left, what, where, too_few: as `amount_held_out`.
+        seed, stream: the seed of the choice, and a number that makes it independent of other samples with this seed.
+        share, size, least, left, what, where, too_few: as for `amount_held_out`.
 
     Raises:
-        InputError: where there are too few.
+        InputError: if there are too few examples.
 
     >>> sorted(hold_out(20, share=0.2, seed=0)), sorted(hold_out(20, size=1000, seed=0))
     ([6, 7, 10, 18], [7, 12])
@@ -309,19 +310,19 @@ def amount_held_out(
     where: str = "data",
     too_few: str = "",
 ) -> int:
-    """How many of `count` examples are held out.
+    """The number of examples to hold out of `count`.
 
     Arguments:
-        share: of all of them; or
-        size: so many, at most a tenth of all.
-        least: hold so many out at least.
-        left: and leave so many to learn from, where a share is asked for.
-        what: the examples are called in messages.
-        where: the section of the recipe that may name examples to validate on.
-        too_few: the message where there are too few for a share, instead of the usual one.
+        share: the share of all examples to hold out; or
+        size: the number to hold out, at most a tenth of all.
+        least: the minimum number to hold out.
+        left: the minimum number of training examples, if a share is given.
+        what: the name of the examples in messages.
+        where: the section of the recipe that may name validation examples.
+        too_few: the message if there are too few examples for a share, instead of the usual one.
 
     Raises:
-        InputError: where there are too few.
+        InputError: if there are too few examples.
     """
     if share is not None:
         if count < least + left:
@@ -340,16 +341,16 @@ def amount_held_out(
 
 
 def generator_of(seed: int, stream: int = STREAM) -> np.random.Generator:
-    """What samples the held-out examples of a seed."""
+    """The random generator that samples the held-out examples of a seed."""
     return np.random.Generator(np.random.Philox(key=[seed, stream]))
 
 
-# Every `data` section says how much is held out in one of two ways: `validation_share` or `validation_size`. One has a default,
-# and the other is None until it is given and takes its place.
+# Every `data` section has two settings for the amount to hold out, `validation_share` and `validation_size`. One has a default;
+# the other is None, and replaces it if it is given.
 
 
 def amount_of(data: Any) -> dict[str, Any]:
-    """The `share` or the `size` that a `data` section asks for."""
+    """The `share` or the `size` of a `data` section, for `hold_out`."""
     share, size = data.validation_share, data.validation_size
     if share is not None and size is not None:
         usual = {part.name: part.default for part in dataclasses.fields(data)}
@@ -358,7 +359,7 @@ def amount_of(data: Any) -> dict[str, Any]:
 
 
 def check_amount(data: Any) -> None:
-    """Refuse a share or a size that is none, and both at once.
+    """Refuse a share or a size that is out of range, and both at once.
 
     Raises:
         InputError: naming the setting.

@@ -41,26 +41,26 @@ from regard.text import Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FewShotData:
-    """The `data` section of a recipe: images by class, classes by alphabet, and what an episode is.
+    """The `data` section of a recipe: images by class, classes by alphabet, and the size of episodes.
 
     Arguments:
         train: a folder or zip archive of images, ALPHABET/CHARACTER/IMAGE, such as Omniglot's `images_background.zip`.
-        validation: another, whose alphabets are held out; held out from `train` where null.
-        alphabets: of `train`, to learn from; all that are not held out where null.
-        validation_alphabets: held out; where null all of `validation`, or as many of `train` as `validation_share` says,
-            sampled with the seed.
-        validation_share: of the alphabets, to be held out.
-        validation_size: so many instead.
-        builtin: `digits`, the handwritten digits of scikit-learn, instead of files: 0 to 4 to learn from, 5 to 9 held out.
-        ways: N, classes of an episode.
-        shots: K, labelled images of each.
-        side: rows and columns to shrink the images to, in pixels.
-        turned: whether in training a character turned by quarters is four characters.
-        asked: Q, images that an episode of training asks about, each read on its own after those with labels. In the paper it
-            is 1; one of each class teaches far more of as many images.
+        validation: another folder or archive for validation; if null, alphabets are held out from `train`.
+        alphabets: the alphabets of `train` to train on; null for all that are not held out.
+        validation_alphabets: the alphabets to validate on; null for all of `validation`, or for a share of `train`
+            (`validation_share`) sampled with the seed.
+        validation_share: the share of alphabets to hold out.
+        validation_size: the number of alphabets to hold out instead.
+        builtin: `digits`, the handwritten digits of scikit-learn, instead of files: 0 to 4 for training, 5 to 9 held out.
+        ways: N, the number of classes in an episode.
+        shots: K, the number of labelled images of each class.
+        side: the height and width to which images are resized, in pixels.
+        turned: whether in training a character rotated by multiples of 90 degrees counts as four characters.
+        asked: Q, the number of query images in an episode of training, each read separately after the labelled images. It is 1 in
+            the paper; with one per class a model learns far more from the same number of images.
 
     Raises:
-        InputError: for files next to builtin data, alphabets that are both learned from and held out, or a number out of range.
+        InputError: for files and builtin data at once, alphabets both in training and held out, or a number out of range.
     """
 
     train: str | tuple[str, ...] | None = None
@@ -84,17 +84,17 @@ class FewShotData:
         check_amount(self)
         for name in ("train", "validation", "alphabets", "validation_alphabets"):
             if self.builtin is not None and getattr(self, name) is not None:
-                raise InputError(f"data.{name} is given beside data.builtin={self.builtin}; choose one of the two")
+                raise InputError(f"data.{name} and data.builtin={self.builtin} are both given; choose one of the two")
         both = sorted(set(self.alphabets or ()) & set(self.validation_alphabets or ()))
         if both and self.validation is None:
             raise InputError(f"data.alphabets and data.validation_alphabets both name {both[0]!r}; leave it out of one")
 
     @property
     def place(self) -> str:
-        """The folder or archive to learn from.
+        """The folder or archive of the training images.
 
         Raises:
-            InputError: where none is named, or several are.
+            InputError: if none or several are named.
         """
         places = (self.train,) if isinstance(self.train, str) else self.train or ()
         if len(places) != 1:
@@ -105,7 +105,7 @@ class FewShotData:
 
 
 STREAM = 0xA1FA
-"""Sets the choice of held-out alphabets apart from other samples of the same seed."""
+"""Makes the choice of held-out alphabets independent of other samples with the same seed."""
 
 PIXELS, CLASS = "pixels", "kind"
 """The columns of the token stores: the pixels of an image, and the number of its class."""
@@ -116,9 +116,9 @@ class EpisodeBatch(TensorBatch):
     """A batch for one step of training.
 
     Arguments:
-        images: (B, N K + Q, side, side) uint8, those with labels first.
-        labels: (B, N K) int64, of these.
-        asked: (B, Q) int64, the labels of the others, to be predicted.
+        images: (B, N K + Q, side, side) uint8, the labelled images first, then the query images.
+        labels: (B, N K) int64, the labels of the labelled images.
+        asked: (B, Q) int64, the labels of the query images, to be predicted.
     """
 
     images: Tensor
@@ -128,18 +128,17 @@ class EpisodeBatch(TensorBatch):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewShotTask(Task):
-    """What turns images into episodes, and a model's outputs into a loss.
+    """Turns images into episodes, and a model's outputs into a loss.
 
-    An example is an image: the episode that asks about it is sampled again each time it is learned from, with other classes
-    next to its own, other images of each, and other labels. So nothing of a class can be learned but how to distinguish
-    classes.
+    An example is a query image. Its episode is sampled again each time, with other classes, other images of each class, and other
+    labels. So a model cannot learn the classes themselves, only how to distinguish classes.
 
     Arguments:
-        ways: N, classes of an episode.
-        shots: K, labelled images of each.
-        side: rows and columns of an image, in pixels.
-        turned: whether in training a character turned by quarters is four characters.
-        asked: Q, images that an episode of training asks about; one of validation and evaluation asks about one.
+        ways: N, the number of classes in an episode.
+        shots: K, the number of labelled images of each class.
+        side: height and width of an image, in pixels.
+        turned: whether in training a character rotated by multiples of 90 degrees counts as four characters.
+        asked: Q, the number of query images in an episode of training; it is 1 in validation and evaluation.
     """
 
     name: ClassVar[str] = "few_shot"
@@ -153,20 +152,20 @@ class FewShotTask(Task):
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
-        """None: there is no text."""
+        """Empty, because there is no text."""
         return {}
 
     @property
     def size(self) -> ImageSize:
-        """What every image is made into."""
+        """The size to which every image is converted."""
         return ImageSize(height=self.side, width=self.side, channels=1, fit="pad")
 
     def model_settings(self) -> dict[str, int]:
-        """The sizes that the episodes decide."""
+        """The settings of a model's config that follow from the size of episodes."""
         return {"ways": self.ways, "shots": self.shots, "side": self.side}
 
     def episodes(self, data: TokenStore, *, training: bool = False) -> Episodes:
-        """Samples episodes of the images of a store: as they are and about one, unless it is for training."""
+        """A sampler of episodes of a store's images; outside training with one query image and no rotations."""
         turned, asked = (self.turned, self.asked) if training else (False, 1)
         return Episodes(data.numbers(CLASS), ways=self.ways, shots=self.shots, turned=turned, asked=asked)
 
@@ -180,25 +179,25 @@ class FewShotTask(Task):
         return EpisodeBatch(torch.from_numpy(images), labels[:, :shown], labels[:, shown:])
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """Images of each episode of training, (N, 1)."""
+        """The number of images of each training episode, (N, 1)."""
         return np.full((len(data), 1), self.ways * self.shots + self.asked, dtype=np.int64)
 
     def labels(self, data: TokenStore) -> np.ndarray:
-        """Images that each episode of training asks about, (N,)."""
+        """The number of query images of each training episode, (N,)."""
         return np.full(len(data), self.asked, dtype=np.int64)
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> EpisodeBatch:
-        """The episodes that ask about these images, always the same, nothing turned."""
+        """The validation episodes of these query images, which are the same at each call."""
         episodes = self.episodes(data)
         return self.batch(data, [episodes.about(row, 0) for row in rows])
 
     def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> EpisodeBatch:
-        """Episodes that ask about these images, others each time."""
+        """Training episodes of these query images, which differ for each `draw`."""
         episodes = self.episodes(data, training=True)
         return self.batch(data, [episodes.about(row, draw + 1) for row in rows])
 
     def loss(self, model: nn.Module, batch: EpisodeBatch, *, smoothing: float = 0.0) -> LossSum:
-        """Cross-entropy of the classes that are asked about, summed over all of them."""
+        """Cross-entropy of the classes of the query images, summed over them."""
         logits = model(batch.images, batch.labels)
         total, correct = smoothed_cross_entropy(logits.flatten(0, 1), batch.asked.flatten(), smoothing=smoothing)
         return LossSum(total, batch.asked.numel(), correct)
@@ -208,18 +207,18 @@ class FewShotTask(Task):
         return {"loss": loss, "accuracy": right}
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Images, classes and episodes in a few words."""
+        """The numbers of images and classes and the size of episodes, as one line."""
         parts = [
             f"{len(data):,} images of {int(data.numbers(CLASS).max()) + 1:,} classes" for data in (train, validation)
         ]
-        turned = ", each turned four ways," if self.turned else ""
+        turned = ", each in four rotations," if self.turned else ""
         return (
             f"{parts[0]}{turned} to learn from, {parts[1]} to validate on; episodes of {self.ways} classes, "
-            f"{self.shots} image(s) of each; {self.asked} asked about"
+            f"{self.shots} image(s) of each and {self.asked} query image(s)"
         )
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse images of which no episode can be made.
+        """Refuse images with which no episode can be sampled.
 
         Raises:
             InputError: for too few classes, or too few images of one.
@@ -233,7 +232,7 @@ class FewShotTask(Task):
                 )
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """What regard.json has to hold; there are no other files."""
+        """The values for regard.json; there are no other files."""
         del folder
         return {"name": self.name, **self.model_settings(), "turned": self.turned, "asked": self.asked}
 
@@ -257,40 +256,40 @@ class FewShotTask(Task):
 
 
 TOGETHER = 64
-"""Images asked about at once."""
+"""The number of query images in one batch."""
 
 
 class FewShotClassifier(Predictor[FewShotTask]):
-    """A few-shot learner ready to use: a few labelled images and one more in, an `ImageClassification` out.
+    """A few-shot learner ready to use: labelled images and a query image in, an `ImageClassification` out.
 
     Arguments:
         model: a `FewShotLearner`.
-        task: what an episode is.
+        task: the size of episodes.
         recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
     def classify(self, shown: Sequence[tuple[ImageInput, str]], asked: ImageInput) -> ImageClassification:
-        """The label of an image, learned from those shown.
+        """Predict the label of an image from labelled images.
 
         Arguments:
-            shown: images with labels, so many labels and so many images of each as the model was trained with. An image is a
-                file, or an array (Y, X) or (Y, X, C) of uint8; it is made grey, fitted into the model's square, and turned into
-                its negative where its edge is bright, as in training.
-            asked: the image whose label is to be predicted.
+            shown: images with labels; the number of labels and of images per label must be those of training. An image is a
+                file, or an array (Y, X) or (Y, X, C) uint8; as in training, it is converted to grey, fitted into the model's
+                square, and inverted if its edge is bright.
+            asked: the query image.
 
         Raises:
-            InputError: for another number of labels or of images of one, or what is no image.
+            InputError: for another number of labels or of images per label, or an image that cannot be read.
         """
         return self.classify_batch(shown, [asked])[0]
 
     def classify_batch(
         self, shown: Sequence[tuple[ImageInput, str]], asked: Sequence[ImageInput]
     ) -> list[ImageClassification]:
-        """The labels of many images, each predicted from those shown as if it were the only one.
+        """Predict the labels of many images, each one independently from the labelled images.
 
         Arguments:
-            shown, asked: as in `classify`; the answers come in the order of `asked`.
+            shown, asked: as in `classify`; the results are in the order of `asked`.
 
         Raises:
             InputError: as `classify`.
@@ -311,18 +310,17 @@ class FewShotClassifier(Predictor[FewShotTask]):
         return found
 
     def _labels(self, given: Sequence[str]) -> list[str]:
-        """The labels of the images shown, each once.
+        """The distinct labels of the labelled images.
 
         Raises:
-            InputError: there are not as many as the model was trained with, or not as many images of each.
+            InputError: if the number of labels or of images per label differs from training.
         """
         counts = Counter(given)
         if len(counts) != self.task.ways or set(counts.values()) != {self.task.shots}:
             have = ", ".join(f"{label} ({count})" for label, count in sorted(counts.items())[:20]) or "none"
             raise InputError(
-                f"the labelled images are of {len(counts)} classes: {have}; this model learns from {self.task.ways} classes "
-                "with "
-                f"{self.task.shots} image(s) of each, show as many"
+                f"the labelled images are of {len(counts)} classes: {have}; this model needs {self.task.ways} classes with "
+                f"{self.task.shots} image(s) of each"
             )
         return sorted(counts)
 
@@ -334,16 +332,16 @@ class FewShotClassifier(Predictor[FewShotTask]):
 MOST_CLASSES = 1 << 20
 
 LEARNT, HELD_OUT = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)
-"""Of the builtin digits."""
+"""The class names of the builtin digits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """One image to be asked about, among all of its set.
+    """A query image of a set of images.
 
     Arguments:
         characters: the set.
-        image: its number.
+        image: the number of the image in the set.
     """
 
     characters: Characters
@@ -374,18 +372,18 @@ IMAGES: Examples[CharacterImage | Question] = Examples(
     wanted="(image, class)",
     file="folder or archive of images",
     row=_row,
-    read=lambda data, path, malformed: (),  # none: an episode needs all images of a class at once
+    read=lambda data, path, malformed: (),  # not read one by one: an episode needs all images of a class
 )
 
 
 def characters_of(given: Any, side: int) -> Characters:
-    """Images in memory by class: `Characters` themselves, or rows as `IMAGES` takes them.
+    """Images in memory by class, from `Characters` or from rows in a form that `IMAGES` accepts.
 
     Arguments:
-        side: rows and columns to shrink the images to, in pixels.
+        side: the height and width to which images are resized, in pixels.
 
     Raises:
-        InputError: naming the first row that is no image with a class.
+        InputError: naming the first row that is not an image with a class.
     """
     if isinstance(given, Characters):
         return given
@@ -401,12 +399,13 @@ def characters_of(given: Any, side: int) -> Characters:
 def prepare_episodes(
     data: FewShotData, folder: Path, *, seed: int, given: Any = None, given_validation: Any = None
 ) -> Prepared[FewShotTask]:
-    """Read the images, and leave them in `folder`.
+    """Read the images and write them into `folder`.
 
     Arguments:
         folder: where to write them; if they exist already (a resumed run), they are reused.
-        seed: of the choice of alphabets that are held out.
-        given, given_validation: images in memory instead of what `data` names, as `characters_of` takes them; both, or neither.
+        seed: the seed of the choice of held-out alphabets.
+        given, given_validation: images in memory instead of those of `data`, in a form that `characters_of` accepts; both or
+            neither.
 
     Raises:
         InputError: for images that cannot be read, or too few alphabets to hold some out.
@@ -424,7 +423,7 @@ def prepare_episodes(
 
 
 def write_images(place: Path, characters: Characters) -> TokenStore:
-    """A store of images and their classes."""
+    """Write a store of images and their classes."""
     rows = zip(characters.pixels.reshape(len(characters), -1), characters.classes[:, None], strict=True)
     return TokenStore.write(place, {PIXELS: 256, CLASS: MOST_CLASSES}, rows)
 
@@ -448,7 +447,7 @@ def _read(data: FewShotData, seed: int) -> tuple[Characters, Characters]:
 
 
 def _held_out(known: Sequence[str], data: FewShotData, seed: int) -> tuple[str, ...]:
-    """Alphabets to hold out, of those that are not asked for to learn from: as many as the recipe says, one at least."""
+    """The alphabets to hold out, sampled from those not in `data.alphabets`: as many as the recipe sets, at least one."""
     free = [name for name in known if name not in (data.alphabets or ())]
     if not free or len(known) < 2:
         raise InputError(
@@ -462,11 +461,11 @@ def _held_out(known: Sequence[str], data: FewShotData, seed: int) -> tuple[str, 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """What became of one episode.
+    """The result of one episode.
 
     Arguments:
-        character: the image that was asked about, by its class.
-        right: whether its class was predicted correctly.
+        character: the class of the query image.
+        right: whether it was predicted correctly.
     """
 
     character: str
@@ -474,22 +473,22 @@ class Asked:
 
 
 def evaluate_episodes(model: FewShotClassifier, questions: Any) -> Evaluation:
-    """Ask about images, each in an episode of its own, sampled from the images of its set; always the same.
+    """Predict the classes of query images, each in an episode sampled from its set with a fixed seed.
 
-    Its metrics are `loss`, the mean of -log p of the right class (natural log), and `accuracy`, the share of right classes.
+    Its metrics are `loss`, the mean of -log p of the correct class (natural log), and `accuracy`, the share of correct classes.
 
     Arguments:
-        questions: of one set of characters, such as `read_episodes` gives; or images with their classes, as `IMAGES` takes
-            them, of which every one is asked about.
+        questions: query images of one set, such as from `read_episodes`; or images with their classes, in a form that `IMAGES`
+            accepts, each of which is a query image.
 
     Raises:
-        InputError: for none, or too few characters to sample episodes from.
+        InputError: for no images, or too few classes to sample episodes from.
     """
     given = IMAGES.to_measure(questions)
     asked = [row for row in given if isinstance(row, Question)]
     if not asked:
-        drawn = characters_of(given, model.task.side)
-        asked = [Question(drawn, number) for number in range(len(drawn))]
+        images = characters_of(given, model.task.side)
+        asked = [Question(images, number) for number in range(len(images))]
     task, characters = model.task, asked[0].characters
     losses, right = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -509,15 +508,12 @@ def evaluate_episodes(model: FewShotClassifier, questions: Any) -> Evaluation:
     return Evaluation(
         metrics={"loss": sum(losses) / len(losses), "accuracy": sum(right) / len(right)},
         count=len(asked),
-        predictions=tuple(Asked(character=name, right=told) for name, told in zip(names, right, strict=True)),
+        predictions=tuple(Asked(character=name, right=each) for name, each in zip(names, right, strict=True)),
     )
 
 
 def read_episodes(data: FewShotData, malformed: MalformedRows) -> Iterator[Question]:
-    """A question about every image of the alphabets that `data` names, in an order that is always the same.
-
-    Of builtin data the digits that are held out.
-    """
+    """A question about every image of the alphabets that `data` names (or of the held-out builtin digits), in a fixed order."""
     del malformed
     if data.builtin is not None:
         characters = digit_characters(HELD_OUT, side=data.side)

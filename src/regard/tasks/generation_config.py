@@ -1,4 +1,4 @@
-"""What a generation_config.json of `transformers` asks for, as our settings: followed, or named."""
+"""Reads and writes `generation_config.json` of `transformers`; warns of fields that are not followed."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ GENERATION_CONFIG, CONFIG = "generation_config.json", "config.json"
 SAMPLING: Mapping[str, tuple[Any, Any]] = MappingProxyType(
     {"temperature": (float, 1.0), "top_k": (int, 50), "top_p": (float, 1.0), "min_p": (float | None, None)}
 )
-"""Fields that matter where `do_sample` is true: type, and what `transformers` takes where one is absent."""
+"""Fields that are used if `do_sample` is true: type, and the default of `transformers`."""
 
 OTHER_SAMPLING = frozenset({"typical_p", "top_h", "epsilon_cutoff", "eta_cutoff"})
-"""Further fields of sampling, which are not followed."""
+"""Other fields of sampling, which are not supported."""
 
 NO_EFFECT = frozenset(
     {
@@ -63,7 +63,7 @@ NO_EFFECT = frozenset(
         "_from_model_config",
     }
 )
-"""Fields that change time, memory or what is returned next to the answer, not the answer."""
+"""Fields that do not change the generated text, only time, memory or additional outputs."""
 
 FOLLOWED = frozenset(
     {
@@ -87,7 +87,7 @@ FOLLOWED = frozenset(
         "suppress_tokens",
     }
 )
-"""Fields that become our settings."""
+"""Fields that are converted to `GenerationSettings`."""
 
 NOT_FOLLOWED = frozenset(
     {
@@ -112,16 +112,16 @@ NOT_FOLLOWED = frozenset(
         "watermarking_config",
     }
 )
-"""Fields that are named where they are set."""
+"""Fields that are not supported; a warning names them if they are set."""
 
 GENERATION_FIELDS = FOLLOWED | NOT_FOLLOWED | NO_EFFECT
-"""All fields of decoding, by which those in an old config.json are known."""
+"""All fields of decoding, to find them in an old config.json."""
 
 IDS = frozenset({"eos_token_id", "decoder_start_token_id"})
-"""Fields that every config.json has, and that alone ask for no way of decoding."""
+"""Fields that every config.json has; if there are only these, config.json has no decoding settings."""
 
 OLD_FORCED_START = "force_bos_token_to_be_generated"
-"""Of a config.json: whether `bos_token_id` is forced, as BART's first folders said it."""
+"""The field of an old config.json that forces `bos_token_id` as the first token, as in BART's first folders."""
 
 NEUTRAL: Mapping[str, Any] = MappingProxyType(
     {
@@ -131,19 +131,19 @@ NEUTRAL: Mapping[str, Any] = MappingProxyType(
         "guidance_scale": 1.0,
     }
 )
-"""Values that change nothing, of fields that are not followed; besides null, false, 0 and empty lists."""
+"""The neutral values of unsupported fields, besides null, false, 0 and empty lists."""
 
 
 @dataclass
 class _Fields:
-    """The fields of one file; what was asked for is taken off, what is left was not followed."""
+    """The fields of one file; `take` removes a field, and those that are left are not supported."""
 
     path: Path
     left: dict[str, Any]
     unfollowed: list[str] = field(default_factory=list)
 
     def take(self, name: str, hint: Any, default: Any) -> Any:
-        """A field's value as the type wanted; the default where it is absent or null.
+        """Remove a field and return its value as the type `hint`; the default if it is absent or null.
 
         Raises:
             InputError: for another type.
@@ -152,32 +152,32 @@ class _Fields:
         return default if value is None else coerced(value, hint, name)
 
     def name(self, what: str) -> None:
-        """Something in the file is not followed."""
+        """Add something to the list of what is not followed."""
         self.unfollowed.append(what)
 
 
 def read_generation_config(
     folder: Path, *, start_id: int | None, end_id: int, usual: GenerationSettings
 ) -> GenerationSettings:
-    """How a folder of `transformers` asks to be decoded; warns of fields that are not followed, by name.
+    """The decoding settings of a folder of `transformers`, from its generation_config.json; warns of unsupported fields, by name.
 
-    Where there is no such file the fields of decoding in config.json count, as there: folders were written so before.
+    Without that file the decoding fields of config.json are used, as in `transformers`; old folders have them there.
 
-    Lengths count as there: `max_length` and `min_length` include the start token of a decoder, or a language model's prompt;
-    `max_new_tokens` and `min_new_tokens` do not, and go first. An absent field has the value that it has there, but for the
-    longest answer, which is that of `usual` and not 20 tokens.
+    Lengths are counted as in `transformers`: `max_length` and `min_length` include the start token of a decoder, or the
+    prompt of a language model; `max_new_tokens` and `min_new_tokens` do not, and have precedence. An absent field has the default of
+    `transformers`, except the maximum length, which is that of `usual` instead of 20 tokens.
 
     Arguments:
-        folder: with or without such a file.
+        folder: a model's folder, with or without the file.
         start_id: the decoder's start token; None for a language model, which continues its prompt.
-        end_id: the token that ends an answer.
-        usual: the settings of a folder without such a file.
+        end_id: the token that ends a text.
+        usual: the settings of a folder without the file.
 
     Raises:
         InputError: for a file that is not a JSON object, and for values of another type or out of range.
     """
     path = folder / (GENERATION_CONFIG if (folder / GENERATION_CONFIG).is_file() else CONFIG)
-    cure = "mend it, or take it away to decode greedily" if path.name == GENERATION_CONFIG else "mend it"
+    cure = "correct it, or remove it to decode greedily" if path.name == GENERATION_CONFIG else "correct it"
     values = read_json_object(path, cure)
     try:
         if path.name == CONFIG:
@@ -200,18 +200,20 @@ def read_generation_config(
 
 
 def stop_strings(folder: Path, asked: GenerationSettings) -> tuple[str, ...]:
-    """The strings that end a text of a language model, by its generation_config.json; next to a beam they are named and left out.
+    """The strings that end a text of a language model, from its generation_config.json.
+
+    With beam search they are not followed, and a warning says so.
 
     Raises:
-        InputError: for what is no string, or no list of strings.
+        InputError: for a value that is not a string or a list of strings.
     """
     path = folder / GENERATION_CONFIG
-    value = read_json_object(path, "mend it").get("stop_strings") if path.is_file() else None
+    value = read_json_object(path, "correct it").get("stop_strings") if path.is_file() else None
     strings = [value] if isinstance(value, str) else value or []
     if not isinstance(strings, list) or not all(isinstance(each, str) and each for each in strings):
         raise InputError(f"{path}: stop_strings is {value!r:.80}; it must be a string, or a list of them")
     if strings and asked.beam > 1:
-        warnings.warn(f"{path}: not followed: stop_strings beside num_beams", stacklevel=2)
+        warnings.warn(f"{path}: not followed: stop_strings with num_beams", stacklevel=2)
         return ()
     return tuple(strings)
 
@@ -234,18 +236,18 @@ def _searching(fields: _Fields) -> dict[str, Any]:
     beam = fields.take("num_beams", int, 1)
     sample = fields.take("do_sample", bool, False)
     if sample and beam > 1:
-        fields.name("do_sample beside num_beams (beam search does not sample)")
+        fields.name("do_sample with num_beams (beam search does not sample)")
         sample = False
-    drawn = {name: fields.take(name, hint, default) for name, (hint, default) in SAMPLING.items()}
-    if drawn["top_k"] == 0:  # which means all of them there
-        drawn["top_k"] = None
+    sampling = {name: fields.take(name, hint, default) for name, (hint, default) in SAMPLING.items()}
+    if sampling["top_k"] == 0:  # in transformers 0 means all tokens
+        sampling["top_k"] = None
     stopping = fields.take("early_stopping", bool | str, False)
     if stopping not in (True, False, "never"):
         raise InputError(f'early_stopping is {stopping!r}; it must be true, false or "never"')
     penalty = fields.take("length_penalty", float, 1.0)
     repetition = fields.take("repetition_penalty", float, 1.0)
     if repetition != 1 and beam > 1:
-        fields.name("repetition_penalty beside num_beams")
+        fields.name("repetition_penalty with num_beams")
         repetition = 1.0
     searched = {
         "length_penalty": penalty,
@@ -260,7 +262,7 @@ def _searching(fields: _Fields) -> dict[str, Any]:
         "repetition_penalty": repetition,
         "no_repeat_ngram_size": fields.take("no_repeat_ngram_size", int, 0),
         **(searched if beam > 1 else {}),
-        **(drawn if sample else {}),
+        **(sampling if sample else {}),
     }
 
 
@@ -269,7 +271,7 @@ def _lengths(fields: _Fields, starts: bool, usual: GenerationSettings) -> dict[s
     least, least_total = fields.take("min_new_tokens", int, None), fields.take("min_length", int, 0)
     if least is None and least_total and not starts:
         fields.name("min_length (min_new_tokens is)")
-    if starts:  # the start token is one of them
+    if starts:  # the totals include the start token
         most = total - 1 if most is None and total is not None else most
         least = max(0, least_total - 1) if least is None else least
         total = None
@@ -302,7 +304,7 @@ def _tokens(fields: _Fields, start_id: int | None, end_id: int) -> dict[str, Any
     if any(len(ids) > 1 for ids in bad):
         fields.name("bad_words_ids of more than one token")
     never = {ids[0] for ids in bad if len(ids) == 1} | set(fields.take("suppress_tokens", tuple[int, ...], ()))
-    # An end token among the bad words stays allowed there too.
+    # An end token among the bad words stays allowed in transformers too.
     return {
         "forced_end": forced in (end_id, (end_id,)),
         "forced_start": first,
@@ -313,29 +315,28 @@ def _tokens(fields: _Fields, start_id: int | None, end_id: int) -> dict[str, Any
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 LONGEST = 512
-"""Tokens after which another program stops where neither model nor settings give a limit; without it, it would stop after 20."""
+"""The `max_length` to write if neither model nor settings have a limit; without it other programs would stop after 20 tokens."""
 
 
 def foreign_pair_tokenizer(folder: Path, config: Any) -> tuple[Tokenizer, GenerationSettings]:
     """The tokenizer and decoding settings in the folder of an encoder-decoder that another program wrote.
 
-    Where the tokenizer puts each text between its start and end tokens, as BART's, the decoder's first token is the end token.
-    Special tokens that the model has no row for are left out.
+    If the tokenizer adds a start and an end token to each text, as BART's does, the decoder's first token is the end token.
+    Special tokens without a row in the model's table are left out.
 
     Arguments:
-        config: of the model in it.
+        config: the config of the model in the folder.
 
     Raises:
-        InputError: where there is neither a tokenizer.json nor a vocab.json with merges.txt, or it and config.json do not
-            belong together.
+        InputError: if there is neither a tokenizer.json nor a vocab.json with merges.txt, or if it does not match config.json.
     """
     path = folder / "tokenizer.json"
     if not path.is_file():
         pair = merge_files_in(folder)
         if pair is None:
             raise InputError(
-                f"{path}: no such file; Regard reads the format of the `tokenizers` library alone, so convert the folder's "
-                "tokenizer (SentencePiece models, for instance) to a tokenizer.json first"
+                f"{path}: no such file; Regard reads only the format of the `tokenizers` library, so convert the folder's "
+                "tokenizer (such as a SentencePiece model) to a tokenizer.json first"
             )
         path = pair[0]
     try:
@@ -350,7 +351,7 @@ def foreign_pair_tokenizer(folder: Path, config: Any) -> tuple[Tokenizer, Genera
     ):
         if token != wanted:
             raise InputError(
-                f"{path}: {tokenizer.tokens([token])[0]} has the id {token} where config.json's {key} is {wanted}; "
+                f"{path}: {tokenizer.tokens([token])[0]} has the id {token}, and config.json's {key} is {wanted}; "
                 "tokenizer and model must come from the same folder"
             )
     generation = read_generation_config(
@@ -360,7 +361,7 @@ def foreign_pair_tokenizer(folder: Path, config: Any) -> tuple[Tokenizer, Genera
 
 
 def pair_obstacle(source: Tokenizer, target: Tokenizer, vocabulary: int, surrounds: bool = False) -> str:
-    """Why other programs could not read texts as the tokenizers here do, as half a sentence; empty where they can.
+    """Why other programs would tokenize texts differently, as half a sentence; empty if they would not.
 
     Arguments:
         vocabulary: the number of rows in the model's table.
@@ -392,17 +393,17 @@ def write_generation_config(
     """Write tokenizer_config.json and generation_config.json.
 
     Arguments:
-        folder: holds tokenizer.json already.
+        folder: a folder with tokenizer.json.
         start_id: the first token that the decoder reads.
-        maximum: the model's positions; None where no text is too long.
-        never: ids that are not to be written, padding aside.
+        maximum: the number of the model's positions; None if they are not limited.
+        never: ids that are never generated, besides padding.
     """
     write_pair_tokenizer_config(folder, tokenizer, maximum)
     _write_decoding(folder, tokenizer, settings, start_id=start_id, maximum=maximum, never=never)
 
 
 def write_pair_tokenizer_config(folder: Path, tokenizer: Tokenizer, maximum: int | None) -> None:
-    """Write tokenizer_config.json, without which transformers makes of a T5's tokenizer.json one with 100 sentinels."""
+    """Write tokenizer_config.json; without it transformers would add 100 sentinels to the tokenizer.json of a T5."""
     named = {
         role: tokenizer.tokens([index])[0]
         for role, index in (
@@ -418,7 +419,8 @@ def write_pair_tokenizer_config(folder: Path, tokenizer: Tokenizer, maximum: int
         "tokenizer_class": "PreTrainedTokenizerFast",
         **named,
         "extra_special_tokens": list(tokenizer.extra_tokens),
-        # The spelling of a special token is text, here as in `Tokenizer`; but to a sentinel there is no other way there.
+        # The spelling of a special token in a text is plain text, as in `Tokenizer`; except for sentinels, which can be given to
+        # transformers only by their spelling.
         "split_special_tokens": not tokenizer.sentinels,
         "clean_up_tokenization_spaces": False,
         **({} if maximum is None else {"model_max_length": maximum}),
@@ -448,7 +450,7 @@ def _write_decoding(
         "use_cache": True,
     }
     if settings.beam > 1:
-        # Theirs divides by |Y|^alpha; `gnmt` divides by ((5 + |Y|) / 6)^alpha: alike, not the same.
+        # transformers divides by |Y|^alpha; `gnmt` divides by ((5 + |Y|) / 6)^alpha, which is similar but not equal.
         decode["length_penalty"] = settings.length_penalty
         decode["early_stopping"] = settings.early_stopping is not None or (
             "never" if settings.search_end == "proof" else False

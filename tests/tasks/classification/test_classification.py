@@ -70,7 +70,7 @@ def test_metrics_of_training_are_in_the_folder_and_those_of_an_evaluation(classi
 def test_a_path_or_a_model_in_the_wrong_place_is_refused_in_a_sentence(classifier, classifier_folder, reviews):
     examples = reviews(3)
     for arguments, message in (
-        ((examples, classifier), "the model is given second; give it first"),
+        ((examples, classifier), "the model was given as the second argument; give it first"),
         ((str(classifier_folder), examples), "load it first: regard.evaluate(regard.load("),
         ((classifier_folder, Path("test.csv")), "load it first: regard.evaluate(regard.load("),
         ((classifier, "test.csv"), "files are read by the command `regard evaluate MODEL FILE`; in Python give a list"),

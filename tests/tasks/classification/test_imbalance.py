@@ -173,12 +173,12 @@ def test_of_more_classes_the_best_of_the_others_is_told_below_the_threshold(tmp_
     task = prepare_classes(LabelledData(), SETTINGS, tmp_path / "a", seed=1, given=rows(a=9, b=9, c=9)).task
     assert task.positive_class() is None
     assert task.metric_words() == {"f1": "F1 (mean of 3 classes)"}
-    with pytest.raises(InputError, match="of 3 classes it is not said which it decides on; name one as positive"):
+    with pytest.raises(InputError, match="with 3 classes it needs a positive class; name one as positive"):
         task.positive_class(None, 0.4)
     assert task.positive_class("a", 0.4) == "a"
     assert [task.predicted(row, "a", 0.4) for row in ([0.4, 0.5, 0.1], [0.39, 0.3, 0.31], [0.1, 0.2, 0.7])] == [0, 2, 2]
     with pytest.raises(
-        InputError, match=r"of 3 classes it is not said which it decides on; name one as data\.positive"
+        InputError, match=r"with 3 classes it needs a positive class; name one as data\.positive"
     ):
         prepare_classes(LabelledData(threshold=0.4), SETTINGS, tmp_path / "b", seed=1, given=rows(a=9, b=9, c=9))
     with pytest.raises(InputError, match=r"data\.positive is 'd', which is no class"):

@@ -183,5 +183,5 @@ def test_another_vocabulary(student_recipe, documents, tokenizer, tmp_path):
         "maximum_positions": 32,
     }
     values["tokenizer"] = {"path": str(tmp_path / "t")}
-    with pytest.raises(InputError, match="both must have one tokenizer"):
+    with pytest.raises(InputError, match="both must have the same tokenizer"):
         regard.train(values, output=tmp_path / "student", data=documents)
