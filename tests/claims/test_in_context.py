@@ -76,8 +76,8 @@ def test_it_is_a_measure_of_comparisons(tmp_path):
         ({"shots": 5}, {}, "5 shots and the one that is asked are more than the 5 pairs"),
         ({}, {"maps": None, "builtin": "python_docs"}, "in_context reads data.maps, and the recipe has none"),
         ({"kind": "steps", "shots": 2}, {}, "shots is 2; give 0 or more, to kind in_context alone"),
-        ({}, {"builtin": "python_docs"}, "data.builtin is given beside data.maps"),
-        ({}, {"train": "a.txt"}, "data.train is given beside data.maps"),
+        ({}, {"builtin": "python_docs"}, "data.builtin and data.maps are both given"),
+        ({}, {"train": "a.txt"}, "data.train and data.maps are both given"),
     ],
 )
 def test_what_cannot_be_measured_is_told_before_training(measure, data, message):

@@ -81,7 +81,7 @@ def test_samples_do_not_depend_on_the_batch_size(command, model, tmp_path):
         (["x" * 60], "positions for 48"),
         (["a", "--beam", 2, "--stop", "x"], "set beam to 1"),
         (["a", "--top-p", 2], "top_p"),
-        (["a", "--stop", ""], "a stop is empty"),
+        (["a", "--stop", ""], "a stop string is empty"),
         (["a", "--repetition-penalty", 0], "repetition_penalty: 0.0"),
         (["a", "--beam", 2, "--presence-penalty", 1], "presence_penalty: a beam"),
         (["a", "--logit-bias", "number=1"], "'number' is"),

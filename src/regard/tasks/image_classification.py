@@ -60,8 +60,9 @@ class ImageData:
         builtin: `digits`, the handwritten digits of scikit-learn, instead of files.
         part: of MNIST's files, the hub and builtin digits: `train`, or `test`.
         size: train on only this many images, sampled with the seed from those not held out; null = all.
-        height, width: the size that every image is made into, in pixels; null = the size of the first one.
-        fit: how an image is made to fit: `crop` cuts off the rest, `pad` adds black bars, `stretch` changes the proportions.
+        height, width: the size in pixels to which every image is converted; null = the size of the first one.
+        fit: how an image of other proportions is converted: `crop` cuts off its edges, `pad` adds black bars, `stretch` changes
+            its proportions.
         colour: whether images have three channels (red, green and blue); false = one grey channel. MNIST and the builtin
             digits are always grey.
         shift: in training each image is moved by up to this many pixels in each direction, sampled anew each time; the border is
@@ -91,7 +92,7 @@ class ImageData:
     def __post_init__(self) -> None:
         for name in ("train", "validation"):
             if self.builtin is not None and getattr(self, name) is not None:
-                raise InputError(f"data.{name} is given beside data.builtin={self.builtin}; choose one of the two")
+                raise InputError(f"data.{name} and data.builtin={self.builtin} are both given; choose one of the two")
         check_amount(self)
         for name in ("size", "height", "width"):
             value = getattr(self, name)
@@ -103,7 +104,7 @@ class ImageData:
         """The folder, archive or dataset to train on; None for builtin digits.
 
         Raises:
-            InputError: where none is named, or several are.
+            InputError: if none or several are named.
         """
         if self.builtin is not None:
             return None
@@ -157,7 +158,7 @@ def pixels_of(example: LabelledImage, size: ImageSize) -> np.ndarray:
 
 
 MOVES = 0x5417
-"""Sets these samples apart from others of the same row."""
+"""Makes these samples independent of other samples with the same row."""
 
 
 def moved(images: np.ndarray, rows: Sequence[int], draw: int, *, shift: int, flip: bool) -> np.ndarray:
@@ -187,16 +188,16 @@ def moved(images: np.ndarray, rows: Sequence[int], draw: int, *, shift: int, fli
 
 
 LABEL = "label"
-"""The one column: the number of each image's class."""
+"""The only column of a store: the number of each image's class."""
 
 MOST_CLASSES = 1 << 20
 
 
 class ImageStore(TokenStore):
-    """A `TokenStore` of classes that knows the images: (N, Y, X, C) uint8, read from disk as they are needed.
+    """A `TokenStore` of classes with their images: (N, Y, X, C) uint8, which are read from disk when they are needed.
 
     Arguments:
-        folder: of the classes; the images are in a file next to it.
+        folder: the folder of the classes; the images are in a file next to it.
         tokens, offsets: as for `TokenStore`.
     """
 
@@ -213,8 +214,8 @@ class ImageBatch:
     """A batch for one step of training.
 
     Arguments:
-        images: B of them.
-        labels: (B,) int64, the number of each one's class.
+        images: B images.
+        labels: (B,) int64, the numbers of their classes.
     """
 
     images: Images
@@ -232,9 +233,9 @@ class ImageClassificationTask(Task):
         p(class | image) = softmax(logits)
 
     Arguments:
-        size: of images.
-        classes: by name, in the order of the model's outputs.
-        shift, flip: what is done to images in training.
+        size: the size of images.
+        classes: the names of the classes, in the order of the model's outputs.
+        shift, flip: the changes of images in training; see `moved`.
     """
 
     name: ClassVar[str] = "image_classification"
@@ -251,31 +252,31 @@ class ImageClassificationTask(Task):
         return self.classes
 
     def counts(self, data: TokenStore) -> dict[str, int]:
-        """How many images are of each class."""
+        """The number of images of each class."""
         found = np.bincount(data.numbers(LABEL), minlength=len(self.classes)).tolist()
         return dict(zip(self.classes, found, strict=True))
 
     def metric_words(self) -> dict[str, str]:
-        """F1 with what it is of: always the mean over classes."""
+        """The name of F1 for reports: the mean over classes."""
         return {"f1": f"F1 (mean of {len(self.classes)} classes)"}
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
-        """None: there is no text."""
+        """Empty, because there is no text."""
         return {}
 
     def number_of(self, label: str, where: str) -> int:
         """The number of a class.
 
         Raises:
-            InputError: for a label that is none of the classes.
+            InputError: for a label that is not one of the classes.
         """
         if label not in self.classes:
             raise InputError(f"{where}: the class {label!r} is none of the model's; {nearest(label, self.classes)}")
         return self.classes.index(label)
 
     def model_settings(self) -> dict[str, Any]:
-        """The sizes of images, and how many classes there are."""
+        """The size of images and the number of classes."""
         return {
             "image_height": self.size.height,
             "image_width": self.size.width,
@@ -284,11 +285,11 @@ class ImageClassificationTask(Task):
         }
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """One for each image, (N, 1): a batch of so many tokens is one of so many images."""
+        """1 for each image, (N, 1), so that the number of tokens of a batch is its number of images."""
         return np.ones((len(data), 1), dtype=np.int64)
 
     def labels(self, data: TokenStore) -> np.ndarray:
-        """One for each image, (N,)."""
+        """One label for each image, (N,)."""
         return np.ones(len(data), dtype=np.int64)
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> ImageBatch:
@@ -296,7 +297,7 @@ class ImageClassificationTask(Task):
         return self._batch(data, rows, self._pixels(data, rows))
 
     def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> ImageBatch:
-        """The same to learn from: moved and mirrored again each time where that is asked for."""
+        """The same batch for training, with images shifted and mirrored as set by `shift` and `flip`."""
         pixels = self._pixels(data, rows)
         if self.shift or self.flip:
             pixels = moved(pixels, rows, draw, shift=self.shift, flip=self.flip)
@@ -315,12 +316,12 @@ class ImageClassificationTask(Task):
         return LossSum(total, len(batch.labels), correct)
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """The loss; how many are right is among what the model is judged by."""
+        """The mean loss; `validate` computes the accuracy."""
         del right
         return {"loss": loss}
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Images and classes in a few words."""
+        """The numbers of images and of classes, as one line."""
         size, names = self.size, self.classes
         few = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
         return (
@@ -330,11 +331,11 @@ class ImageClassificationTask(Task):
         )
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Nothing keeps a model of this task's sizes from reading its images."""
+        """Nothing to check: the model has the sizes of the task."""
         del model, train, validation
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """What regard.json has to hold; there are no other files."""
+        """The values for regard.json; there are no other files."""
         del folder
         return {
             "name": self.name,
@@ -359,7 +360,7 @@ class ImageClassificationTask(Task):
         recipe: Mapping[str, Any],
         metrics: Mapping[str, float],
     ) -> None:
-        """Write all files of a model into an existing folder; next to one of Hugging Face's how it wants its images."""
+        """Write all files of a model into an existing folder, with preprocessor_config.json if transformers opens it."""
         use = ['print(model.classify("image.png").label)']
         said = {
             "id2label": {str(number): name for number, name in enumerate(self.classes)},
@@ -369,19 +370,19 @@ class ImageClassificationTask(Task):
             folder, config, tensors, task=self.save(folder), recipe=recipe, metrics=metrics, use=use, said=said
         )
         if "why" not in layout:
-            told = preprocessor_to_hf(config, self.size.as_steps())
-            (folder / PREPROCESSOR).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+            values = preprocessor_to_hf(config, self.size.as_steps())
+            (folder / PREPROCESSOR).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
 def batch_of(pixels: np.ndarray) -> Images:
-    """Images (B, Y, X, C) uint8 as a model reads them, each by itself."""
-    copied = np.array(pixels)  # what is mapped cannot be written to
+    """Images (B, Y, X, C) uint8 as the input of a model, one frame each."""
+    copied = np.array(pixels)  # a mapped array is read-only
     frames = torch.from_numpy(copied).permute(0, 3, 1, 2).unsqueeze(1)
     return Images(frames, torch.ones(len(pixels), 1, dtype=torch.bool))
 
 
 TOGETHER = 256
-"""Images read at once."""
+"""The number of images in one batch."""
 
 
 class ImageClassifierPredictor(Predictor[ImageClassificationTask]):
@@ -389,7 +390,7 @@ class ImageClassifierPredictor(Predictor[ImageClassificationTask]):
 
     Arguments:
         model: a `regard.layers.ImageClassifier`.
-        task: size of images, and classes.
+        task: the size of images, and the classes.
         recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
@@ -402,7 +403,7 @@ class ImageClassifierPredictor(Predictor[ImageClassificationTask]):
         """The class of one image.
 
         Arguments:
-            image: a file, or an array (Y, X, C) or (Y, X) uint8; one of another size is made to fit.
+            image: a file, or an array (Y, X, C) or (Y, X) uint8; an image of another size is converted.
 
         Raises:
             InputError: for an image that cannot be read.
@@ -427,7 +428,7 @@ class ImageClassifierPredictor(Predictor[ImageClassificationTask]):
         return made
 
     def read(self, images: Sequence[ImageInput]) -> Images:
-        """Images as the model reads them, on its device.
+        """Images as the input of the model, on its device.
 
         Raises:
             InputError: as `classify`.
@@ -435,12 +436,12 @@ class ImageClassifierPredictor(Predictor[ImageClassificationTask]):
         return batch_of(np.concatenate([frames_of(image, self.task.size) for image in images])).to(self.device)
 
     def probabilities(self, images: Images) -> Tensor:
-        """Of every class, (B, classes) float32."""
+        """The probability of every class, (B, classes) float32."""
         with torch.no_grad():
             return check_finite(self.model(images).float(), "these images").softmax(dim=-1).cpu()
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """Accuracy, F1 as the mean over classes, and figures of each class."""
+        """Accuracy, F1 as the mean over classes, and metrics of each class."""
         pixels = cast(ImageStore, data).images[:count]
         right = data.numbers(LABEL)[:count].tolist()
         names = self.task.classes
@@ -454,13 +455,13 @@ class ImageClassifierPredictor(Predictor[ImageClassificationTask]):
 
 
 def accuracy_and_f1(right: Sequence[int], predicted: Sequence[int], classes: int) -> dict[str, float]:
-    """The metrics of predictions, both as numbers of classes."""
+    """`accuracy` and `f1` (mean over classes); labels and predictions are numbers of classes."""
     scores = classification_scores(right, predicted, range(classes))
     return {"accuracy": scores.accuracy, "f1": scores.macro_f1}
 
 
 HELD_OUT = 0x1ABE
-"""Sets the choice of held-out images apart from other samples of the same seed."""
+"""Makes the choice of held-out images independent of other samples with the same seed."""
 
 
 def prepare_images(
@@ -471,12 +472,12 @@ def prepare_images(
     given: Any = None,
     given_validation: Any = None,
 ) -> Prepared[ImageClassificationTask]:
-    """Read the images once, make them one size, and leave them in `folder`.
+    """Read the images once, convert them to one size, and write them into `folder`.
 
     Arguments:
         folder: where to write them; if they exist already (a resumed run), they are reused.
-        seed: of the choice of images that are held out, and of those that are learned from where `data.size` says how many.
-        given, given_validation: images in memory instead of what `data` names, as `IMAGES` takes them.
+        seed: the seed of the choice of held-out images, and of training images if `data.size` is set.
+        given, given_validation: images in memory instead of those of `data`, in a form that `IMAGES` accepts.
 
     Raises:
         InputError: for images that cannot be read, or too few of them.
@@ -500,7 +501,7 @@ def prepare_images(
 def _split(
     data: ImageData, seed: int, given: Any, given_validation: Any
 ) -> tuple[list[LabelledImage], list[LabelledImage]]:
-    """Examples to learn from and to validate on."""
+    """The training and validation examples."""
     train = (
         list(read_labelled_images(data.place, data.part, colour=data.colour))
         if given is None
@@ -530,7 +531,7 @@ def _task(data: ImageData, examples: Sequence[LabelledImage]) -> ImageClassifica
 
 
 def _shape_of(examples: Sequence[LabelledImage], *, colour: bool) -> tuple[int, int, int]:
-    """Height, width and channels of the first image that can be read; the others become like it."""
+    """Height, width and channels of the first readable image, to which all images are converted."""
     wrong = InputError("there are no images; give some")
     for number, example in enumerate(examples):
         try:
@@ -570,14 +571,14 @@ class _Writing:
         TokenStore.write(place, {LABEL: MOST_CLASSES}, ([[label]] for label in labels))
 
     def notes(self) -> Iterator[str]:
-        """What the user ought to know."""
+        """Messages for the user about images that were left out."""
         if self.damaged:
             yield f"{len(self.damaged)} images could not be read and were skipped; the first: {self.damaged[0]}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImageEvaluation(Evaluation):
-    """What an evaluation found: `accuracy`, and `f1`, the mean over classes; `predictions` are `ImageClassification`s.
+    """The results of an evaluation: `accuracy`, and `f1`, the mean over classes; `predictions` are `ImageClassification`s.
 
     Arguments:
         classes: precision, recall and F1 of each class by name.
@@ -587,13 +588,13 @@ class ImageEvaluation(Evaluation):
 
 
 def evaluate_images(model: ImageClassifierPredictor, images: Any) -> ImageEvaluation:
-    """Compare the classes of images with those that a model tells.
+    """Compare the classes of images with the predictions of a model.
 
     Arguments:
         images: `LabelledImage`s, or (image, class).
 
     Raises:
-        InputError: for an empty list, or a class that is none of the model's.
+        InputError: for an empty list, or a class that the model does not have.
     """
     examples = IMAGES.to_measure(images)
     names = model.task.classes
@@ -622,7 +623,7 @@ def image_record(task: ImageClassificationTask, image: LabelledImage, said: Imag
 
 
 def read_images(data: ImageData, malformed: MalformedRows) -> Iterator[LabelledImage]:
-    """The images that `data` names, with their classes; those of builtin digits that no training sees."""
+    """The images that `data` names, with their classes; of the builtin digits the test part, which training does not use."""
     del malformed
     part = "test" if data.builtin is not None else data.part
     return iter(read_labelled_images(data.place, part, colour=data.colour))
@@ -631,10 +632,10 @@ def read_images(data: ImageData, malformed: MalformedRows) -> Iterator[LabelledI
 def image_classifier_from_hf(folder: Path, config: ViTConfig) -> ImageClassificationTask:
     """The task of a folder that another program wrote: the classes of its config.json, and images of the model's size.
 
-    What becomes of an image before is what preprocessor_config.json says.
+    Images are converted as preprocessor_config.json says.
 
     Raises:
-        InputError: where it names other classes than the model has, or is for another problem than one class for each image.
+        InputError: if the classes do not match the model's outputs, or the model is for another problem than one class per image.
     """
     path = folder / "config.json"
     values = read_json_object(path, "copy the file again")
@@ -649,15 +650,15 @@ def image_classifier_from_hf(folder: Path, config: ViTConfig) -> ImageClassifica
     if named is None:
         classes = tuple(f"LABEL_{number}" for number in range(config.outputs))
     elif not isinstance(named, Mapping) or {str(key) for key in named} != {str(i) for i in range(config.outputs)}:
-        raise InputError(f"{path}.id2label does not name the {config.outputs} classes of the model; mend it")
+        raise InputError(f"{path}.id2label does not name the {config.outputs} classes of the model; correct it")
     else:
         classes = tuple(str(named[str(number)]) for number in range(config.outputs))
-    if len(set(classes)) != len(classes):  # as in ImageNet's, where two kinds of crane have one name
+    if len(set(classes)) != len(classes):  # as in ImageNet, where two classes are called crane
         classes = tuple(
             name if classes.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(classes)
         )
-    beside = folder / PREPROCESSOR
-    said = read_json_object(beside, "copy the file again") if beside.exists() else {}
+    preprocessor = folder / PREPROCESSOR
+    said = read_json_object(preprocessor, "copy the file again") if preprocessor.exists() else {}
     size = ImageSize(
         height=config.image_height,
         width=config.image_width,
@@ -669,11 +670,11 @@ def image_classifier_from_hf(folder: Path, config: ViTConfig) -> ImageClassifica
 
 
 class AnySize(int):
-    """A size that is not known yet, distinct from one that a user gives, which has a bound."""
+    """A size that is not known yet; its type distinguishes it from a user's size, which is checked against a maximum."""
 
 
 ANY_SIDE = AnySize(math.lcm(*range(1, 65)) << 8)
-"""A side in pixels that divides by every usual patch, and can be halved as often as any model halves it."""
+"""A side in pixels that is divisible by every usual patch size, and by 2 more often than any model halves it."""
 
 IMAGE_CLASSIFICATION = TaskSpec(
     task=ImageClassificationTask,

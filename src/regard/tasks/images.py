@@ -1,4 +1,4 @@
-"""Images as they are given and as models read them, their frames on disk, and what a classifier says of one."""
+"""Conversion of given images to model inputs, files of frames, and the predicted class of an image."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from regard.files import new_file, write_file
 from regard.reading import check_regular
 
 ImageInput = str | os.PathLike[str] | np.ndarray | Sequence[Any] | Callable[[], np.ndarray]
-"""A file; an array (Y, X, C) or (Y, X) uint8, or (F, Y, X, C) of frames; a list of frames, each likewise; or what gives such an
-array when it is called, so that it need not be in memory before."""
+"""An image: a path; an array (Y, X, C) or (Y, X) uint8, or (F, Y, X, C) for F frames; a list of paths or arrays as frames; or a
+function without arguments that returns such an array, so that it need not be in memory before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImageSize:
-    """What every image is made into.
+    """The size to which every image is converted.
 
     Arguments:
         height, width: in pixels.
-        channels: 3 for colours, 1 for grey.
-        frames: the most frames of a sequence; 1 for images.
-        fit: how images of other proportions get there; see `regard.data.images.fitted`.
-        steps: how images get there instead, where a folder of Hugging Face's says how.
+        channels: 3 for red, green and blue, 1 for grey.
+        frames: the maximum number of frames of a sequence; 1 for images.
+        fit: how images of other proportions are converted; see `regard.data.images.fitted`.
+        steps: the conversion steps of a folder of Hugging Face's, instead of `fit`; None if it has none.
     """
 
     height: int
@@ -42,7 +42,7 @@ class ImageSize:
     steps: ImageSteps | None = None
 
     def as_steps(self) -> ImageSteps | None:
-        """The same steps in the terms of another library, except for rounding; None where it has none: padding, oblong crops."""
+        """The same conversion (except for rounding) as steps of Hugging Face's; None for padding and non-square crops."""
         if self.steps is not None:
             return self.steps
         if self.fit == "crop" and self.height == self.width:
@@ -50,18 +50,18 @@ class ImageSize:
         return ImageSteps(size=(self.height, self.width)) if self.fit == "stretch" else None
 
     def settings(self) -> dict[str, Any]:
-        """What regard.json holds of it; steps only where there are some, for readers of before."""
+        """The values for regard.json; `steps` only if there are some, so that earlier versions can read them."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImageClassification:
-    """What a classifier, or a few-shot learner, says of an image.
+    """The prediction of a classifier or a few-shot learner for an image.
 
     Arguments:
         label: the most probable class.
-        probability: of that class.
-        probabilities: of every class: in a classifier's order; sorted by name where a few-shot learner was shown them.
+        probability: the probability of that class.
+        probabilities: the probability of every class: in the order of a classifier, or sorted by name for a few-shot learner.
     """
 
     label: str
@@ -70,16 +70,17 @@ class ImageClassification:
 
     @classmethod
     def of(cls, names: Sequence[str], shares: Sequence[float]) -> ImageClassification:
-        """From the probability of each class."""
+        """The prediction from the probability of each class."""
         best = max(range(len(names)), key=shares.__getitem__)
         return cls(label=names[best], probability=shares[best], probabilities=dict(zip(names, shares, strict=True)))
 
 
 def frames_of(image: ImageInput, size: ImageSize) -> np.ndarray:
-    """An image as a model reads it: (F, height, width, channels) uint8.
+    """Convert an image to a model's input: (F, height, width, channels) uint8.
 
     Raises:
-        InputError: for a file that is none, an array of another kind, too many frames, or steps that lead to another size.
+        InputError: for a file that is not an image, an array of another dtype or shape, too many frames, or steps that give
+            another size.
     """
     frames = frames_as_given(image, colour=size.channels == 3)
     if not 1 <= len(frames) <= size.frames:
@@ -96,18 +97,17 @@ def _sized(frame: np.ndarray, size: ImageSize) -> np.ndarray:
     made = size.steps(frame)
     if made.shape[:2] != (size.height, size.width):
         raise InputError(
-            f"an image of {frame.shape[0]} x {frame.shape[1]} pixels becomes one of {made.shape[0]} x {made.shape[1]} as "
-            "the "
-            f"model's folder says, and the model reads {size.height} x {size.width}; give images of that size"
+            f"an image of {frame.shape[0]} x {frame.shape[1]} pixels becomes {made.shape[0]} x {made.shape[1]} by the steps of "
+            f"the model's folder, and the model reads {size.height} x {size.width}; give images of that size"
         )
     return made
 
 
 def frames_as_given(image: ImageInput, *, colour: bool) -> list[np.ndarray]:
-    """An image's frames, (Y, X, C) uint8 each, as large as they are.
+    """The frames of an image in their own size, (Y, X, C) uint8 each.
 
     Raises:
-        InputError: for a file that is none, or an array of another kind.
+        InputError: for a file that is not an image, or an array of another dtype or shape.
     """
     if callable(image):
         image = image()
@@ -126,37 +126,36 @@ def frames_as_given(image: ImageInput, *, colour: bool) -> list[np.ndarray]:
 
 
 def _channelled(frame: np.ndarray, channels: int) -> np.ndarray:
-    """A frame with as many channels as the model reads: grey is every colour alike, and a colour's grey its lightness."""
+    """A frame with the model's number of channels: grey is repeated in all channels, and colours are converted to luma."""
     given = frame.shape[2]
     if given == channels:
         return frame
     if given == 1:
         return np.repeat(frame, channels, axis=2)
     if given == 3 and channels == 1:
-        return (
-            (frame @ np.array([0.299, 0.587, 0.114])).round().astype(np.uint8)[..., None]
-        )  # as Pillow does (ITU-R 601)
+        # The weights of ITU-R 601, as in Pillow.
+        return (frame @ np.array([0.299, 0.587, 0.114])).round().astype(np.uint8)[..., None]
     raise InputError(f"an image has {given} channels; give red, green and blue, or one of grey")
 
 
-# Frames are in one mapped file, next to the store of what is said of them.
+# All frames of a data set are in one mapped file, next to the token store of their labels or captions.
 
 
 def frames_file(folder: AnyPath) -> Path:
-    """Where the frames are that belong to a store's folder."""
+    """The path of the frames that belong to a store's folder."""
     return Path(folder).with_name(f"{Path(folder).name}.frames.npy")
 
 
 class Frames:
-    """Frames mapped from disk, (N, Y, X, C) uint8, each checked when it is first read.
+    """Frames mapped from disk, (N, Y, X, C) uint8; the checksum of each frame is verified when it is first read.
 
     Arguments:
-        file: they are from.
+        file: the path of the file, for messages.
         array: (N, Y, X, C) uint8.
-        sums: (N,) uint32, the CRC-32 of each frame; None for a file of before there were any.
+        sums: (N,) uint32, the CRC-32 of each frame; None for old files without checksums.
 
     Raises:
-        InputError: where frames are read that are not what was written.
+        InputError: on reading a frame whose checksum differs.
     """
 
     def __init__(self, file: Path, array: np.ndarray, sums: np.ndarray | None) -> None:
@@ -177,8 +176,7 @@ class Frames:
                 if self._sums is not None and zlib.crc32(self._array[number].data) != self._sums[number]:
                     raise InputError(
                         f"{self._file}: is not what was written (the checksum of frame {number} differs); prepare the data "
-                        "again "
-                        "in a new folder"
+                        "again in a new folder"
                     )
                 self._checked[number] = True
         return self._array[rows]
@@ -192,10 +190,10 @@ def _sums_file(path: Path) -> Path:
 
 
 def read_frames(folder: AnyPath) -> Frames:
-    """The frames next to a store's folder, read from disk as they are needed.
+    """The frames next to a store's folder, mapped from disk.
 
     Raises:
-        InputError: where there are none, or they cannot be read.
+        InputError: if there are none, or they cannot be read.
     """
     path = frames_file(folder)
     sums = _sums_file(path)
@@ -205,28 +203,28 @@ def read_frames(folder: AnyPath) -> Frames:
         check_regular(sums, advice)
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-        told = np.fromfile(sums, "<u4") if sums.is_file() else None
-    except Exception as error:  # numpy reads the header as Python, so that a damaged one raises almost anything
+        known = np.fromfile(sums, "<u4") if sums.is_file() else None
+    except Exception as error:  # numpy parses the header as Python, so a damaged one can raise almost any error
         raise InputError(f"{path}: cannot be read ({error}); {advice}") from error
     is_array = (
         isinstance(array, np.ndarray) and array.dtype == np.uint8 and array.ndim == 4
     )  # not several, as of an .npz
-    if not is_array or (told is not None and len(told) != len(array)):
+    if not is_array or (known is not None and len(known) != len(array)):
         raise InputError(f"{path}: is not what was written; {advice}")
-    return Frames(path, np.asarray(array), told)
+    return Frames(path, np.asarray(array), known)
 
 
 def write_frames(
     folder: AnyPath, images: Iterator[np.ndarray], shape: tuple[int, int, int]
 ) -> Iterator[tuple[int, int]]:
-    """Write images, one by one as they are asked for, into the file next to a store's folder.
+    """Write images one by one, while the generator is iterated, into the file next to a store's folder.
 
     Arguments:
         images: (F, Y, X, C) uint8 each.
-        shape: (Y, X, C), of every frame.
+        shape: (Y, X, C), the shape of every frame.
 
     Yields:
-        The span of each image, once it is written. The file appears when all are.
+        The frames of each image (the first, and the one after the last) after it is written. The file appears at the end.
     """
     path = frames_file(folder)
     count = 0
@@ -247,6 +245,6 @@ def write_frames(
 
 
 def _head(count: int, shape: tuple[int, int, int]) -> bytes:
-    """The head of an npy file, as long for any number of frames."""
+    """The header of an npy file, with the same length for any number of frames."""
     described = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({count}, {', '.join(map(str, shape))}), }}"
     return b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + described.ljust(117).encode("latin-1") + b"\n"

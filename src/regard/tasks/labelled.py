@@ -1,4 +1,4 @@
-"""What classes and numbers of whole texts share: the `data` sections, rows and files, task, predictor and preparation."""
+"""The common part of tasks that predict classes or numbers of texts: `data` section, rows, task, predictor, preparation."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ from regard.tasks.preparation import (
 from regard.text.tokenizer import warn_of_cut, warn_of_unknown
 
 Orders = Literal["one", "both"]
-"""In which the texts of a pair are read."""
+"""The orders in which the two texts of a pair are read."""
 
 
 LABEL = "label"
-"""The column of a store that holds the number of each example's class."""
+"""The column of a store with the label of each example."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledTask(WholeTextTask):
-    """What tasks that tell something of one text, or of a pair, have in common.
+    """The common part of tasks that predict a class or numbers for a text or a pair of texts.
 
     Arguments:
         tokenizer: for all texts.
-        maximum_length: the most tokens of one input, special ones included; what is longer is cut.
-        pairs: whether an example is two texts; None where that is not known, and both are taken.
-        orders: in which a pair is read.
-        sentences: whether a token is between the sentences of a text, for models that distinguish them.
-        auxiliary: as `WholeTextTask`.
+        maximum_length: the maximum number of tokens of one input, special ones included; longer inputs are truncated.
+        pairs: whether an example is a pair of texts; None if it is not known, and both are accepted.
+        orders: whether a pair is read in `one` order or in `both`.
+        sentences: whether to put a separator between the sentences of a text, for models that distinguish sentences.
+        auxiliary: as for `WholeTextTask`.
     """
 
     head: ClassVar[HeadKind] = "sequence"
@@ -78,29 +78,29 @@ class LabelledTask(WholeTextTask):
 
     @property
     def texts(self) -> int:
-        """Two where an example is a pair."""
+        """2 if an example is a pair, else 1."""
         return 2 if self.pairs else 1
 
     @property
     def readings(self) -> int:
-        """One for each order."""
+        """2 if pairs are read in both orders, else 1."""
         return 2 if self.orders == "both" else 1
 
     @property
     def asked(self) -> str:
-        """A text, or a pair, as Python for the model card."""
+        """A placeholder of a text or a pair in Python, for the model card."""
         return '("...", "...")' if self.pairs else '"..."'
 
     @abstractmethod
     def targets(self, labels: Sequence[Any]) -> Tensor:
-        """The labels of some examples as the loss wants them, (B, ...)."""
+        """The labels of some examples as the tensor of the loss, (B, ...)."""
 
     @abstractmethod
     def stored(self, data: TokenStore, row: int) -> Any:
         """The label of a row of a store."""
 
     def batch(self, inputs: Sequence[Joined], labels: Sequence[Any]) -> EncoderBatch:
-        """Inputs and their labels to a batch for training."""
+        """A batch for training of inputs and their labels."""
         tokens, segments = padded(inputs, padding_id=self.tokenizer.padding_id, readings=self.readings)
         return EncoderBatch(tokens, segments, self.targets(labels))
 
@@ -109,20 +109,20 @@ class LabelledTask(WholeTextTask):
         return self.batch(read_inputs(data, rows), [self.stored(data, row) for row in rows])
 
     def described(self, train: TokenStore, validation: TokenStore, labels: str) -> str:
-        """Examples, labels and vocabulary in a few words."""
+        """The numbers of examples, the labels and the size of the vocabulary, as one line."""
         return (
             f"{len(train):,} examples to learn from, {len(validation):,} to validate on{labels}; "
             f"a vocabulary of {self.tokenizer.size:,}"
         )
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """The loss; what the model is judged by is computed of its answers."""
+        """The mean loss; `validate` computes the other metrics from predictions."""
         del right
         return {"loss": loss}
 
 
 def hf_label_fields(names: Sequence[str], problem: str) -> dict[str, Any]:
-    """Names of outputs, and what they are, as other programs look for them in config.json."""
+    """The fields of config.json with the names of outputs and the type of problem, for other programs."""
     return {
         "id2label": {str(number): name for number, name in enumerate(names)},
         "label2id": {name: number for number, name in enumerate(names)},
@@ -131,7 +131,7 @@ def hf_label_fields(names: Sequence[str], problem: str) -> dict[str, Any]:
 
 
 def few(names: Sequence[str]) -> str:
-    """The first of many names."""
+    """The first six names, for messages."""
     return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
 
 
@@ -140,26 +140,26 @@ class LabelledData:
     """The `data` section of a recipe.
 
     Arguments:
-        train: the examples to learn from: a TSV, CSV, JSONL or Parquet file, or several; gzip is recognised.
-        validation: those to validate on, the same for validation; held out from the training data if null.
-        validation_share: how much of the training data is held out, of each class the same share, chosen by the seed.
-        validation_size: so many instead, at most a tenth of all.
-        format: `auto` goes by the file's name; or that of a public set whose columns are known, such as `sst2`, `mrpc`, `stsb` or
+        train: the training examples: a TSV, CSV, JSONL or Parquet file, or several; gzip is recognised.
+        validation: the validation examples, as for `train`; if null, they are held out from the training data.
+        validation_share: the share of the training data to hold out, the same of each class, sampled with the seed.
+        validation_size: the number of examples to hold out instead, at most a tenth of all.
+        format: `auto` depends on the file's extension; or a public data set with known columns, such as `sst2`, `mrpc`, `stsb` or
             `sms-spam`; or a reader of your own.
-        text, pair, label: the column of the text, of the second text where there are two, and of the label: its name in the first
-            line, its number from 0, or a JSON key; where null those of the format, or found by their usual names.
-        labels: the classes in their order; found in the training data where null.
-        class_weights: what the loss of an example of each class counts: `none`, all alike; `balanced`, N / (C n_c) for a class
-            with n_c of N examples of C classes, so that rare classes count as much as frequent ones; or by name, such as
-            {spam: 5}, where what is not named counts 1.
-        positive: the class that F1 speaks of and `threshold` decides on; null is the last of two classes, and of more none: F1 is
-            then the mean over classes.
-        threshold: the least probability at which the positive class is predicted, else the most probable other class; null
-            predicts the most probable class.
-        maximum_length: the most tokens of an input, special ones included; longer texts are cut.
-        orders: of pairs: `one`, the first text before the second, or `both`: the model reads a pair twice, and what it makes of
-            the two is added; for pairs in which neither text comes first, such as those of `mrpc` and `stsb`.
-        auxiliary: the weight of a language model's loss on the texts next to the task's own, for decoders such as `gpt2`; 0.5
+        text, pair, label: the columns of the text, of the second text of a pair, and of the label: a name in the first line, a
+            number from 0, or a JSON key; null for the columns of the format, or the usual names.
+        labels: the classes in their order; null to find them in the training data.
+        class_weights: the weight of each class in the loss: `none`, 1 for all; `balanced`, N / (C n_c) for a class with n_c of N
+            examples and C classes, so that rare classes count as much as frequent ones; or weights by name, such as {spam: 5},
+            where classes without a weight have 1.
+        positive: the class that F1 is computed for and that `threshold` applies to; null is the last of two classes. With more
+            than two classes null means no positive class, and F1 is the mean over classes.
+        threshold: the minimum probability for predicting the positive class, below which the most probable other class is
+            predicted; null predicts the most probable class.
+        maximum_length: the maximum number of tokens of an input, special ones included; longer texts are truncated.
+        orders: the orders in which a pair is read: `one`, the first text before the second; or `both`, where the model reads the
+            pair twice and its outputs are added, for pairs without an order, such as those of `mrpc` and `stsb`.
+        auxiliary: the weight of a language model's loss on the texts, added to the task's loss, for decoders such as `gpt2`; 0.5
             as published, 0 for none.
 
     Raises:
@@ -195,7 +195,7 @@ class LabelledData:
             "data.class_weights",
             weights,
             "numbers above 0",
-            "balanced is usual where classes are of different sizes",
+            "balanced is usual if classes have different sizes",
         )
         labels = self.labels
         check(
@@ -219,10 +219,10 @@ class LabelledData:
 
 
 def refuse_classes(data: LabelledData, *names: str, task: str, has: str) -> None:
-    """Refuse settings of classes for a task that has none.
+    """Refuse settings of classes for a task without classes.
 
     Raises:
-        InputError: for the first that is set.
+        InputError: naming the first setting that is given.
     """
     for name in names:
         if getattr(data, name) not in (None, "none"):
@@ -230,12 +230,12 @@ def refuse_classes(data: LabelledData, *names: str, task: str, has: str) -> None
 
 
 def labelled(*, number: bool, several: bool = False, rest: bool = False) -> Examples[LabelledText]:
-    """Labelled texts: (text, label), where text may be a pair, mappings, or files of them.
+    """The source of labelled texts: (text, label), where text may be a pair; mappings; or files.
 
     Arguments:
         number: whether labels are numbers.
-        several: whether a text may have several.
-        rest: whether the other columns of files are kept.
+        several: whether a text may have several labels.
+        rest: whether to keep the other columns of files.
     """
     read = partial(_read, number=number, several=several, rest=rest)
     return Examples(
@@ -289,31 +289,31 @@ def _read(
         pair=data.pair,
         label=data.label if (values := getattr(data, "values", None)) is None else values,
         several=several,
-        number=number and known is None,  # a known format says so itself
+        number=number and known is None,  # a known format defines the type of its labels
         malformed=malformed,
         rest=rest,
     )
 
 
 LABELLED = labelled(number=False)
-"""For rows in memory, of whatever labels."""
+"""The source for rows in memory, with labels of any type."""
 
 
 Text = str | tuple[str, str]
 
 
 def joined(task: LabelledTask, texts: Sequence[Text], *, pairs: bool | None, maximum: int) -> list[Joined]:
-    """What the model reads of each text, or pair of texts; of unknown characters and of texts that are cut it warns.
+    """The model's input for each text or pair of texts; warns of unknown characters and of truncated texts.
 
     Arguments:
-        pairs: whether the model takes two texts; None where it takes either.
-        maximum: the most tokens of one input.
+        pairs: whether the model reads pairs; None if it reads texts and pairs.
+        maximum: the maximum number of tokens of one input.
 
     Raises:
-        InputError: for a text that is empty or no string, or a pair where the model takes one text, or the other way round.
+        InputError: for an empty text, a text that is not a string, or a pair instead of a text or a text instead of a pair.
     """
     if isinstance(texts, str):
-        raise InputError("one string given where a list of texts is wanted; put it in a list")
+        raise InputError("a single string was given instead of a list of texts; put it in a list")
     firsts: list[str] = []
     seconds: list[str | None] = []
     for number, text in enumerate(texts, start=1):
@@ -344,11 +344,11 @@ A = TypeVar("A")
 
 
 class LabelledPredictor(EncoderPredictor[L]):
-    """A model that says something of each text, or of each pair of texts.
+    """A model that predicts classes or numbers of texts or of pairs of texts, ready to use.
 
     Arguments:
         model: a `TextEncoder` with the task's outputs.
-        task: tokenizer, and what the outputs are.
+        task: the tokenizer and the names of the outputs.
         recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
@@ -360,20 +360,20 @@ class LabelledPredictor(EncoderPredictor[L]):
         """The model's float32 outputs (B, outputs) as probabilities or numbers."""
 
     def values(self, inputs: Sequence[Joined]) -> Tensor:
-        """Probabilities or numbers, (N, outputs) float32, for inputs that are tokens already."""
+        """Probabilities or numbers, (N, outputs) float32, for tokenized inputs."""
         values = torch.zeros(len(inputs), self.task.outputs)
         for rows, found in self._batches(inputs):
             values[rows] = found
         return values
 
     def answers(self, texts: Sequence[Text], answer: Callable[[Text, list[float]], A]) -> list[A]:
-        """The answers to texts, in their order; whoever watches hears of them batch by batch.
+        """The predictions for texts, in their order; observers are notified after each batch.
 
         Arguments:
-            answer: from a text and its values.
+            answer: makes a prediction from a text and its values.
 
         Raises:
-            InputError: for an empty text, or a pair where the model takes one text, or the other way round.
+            InputError: for an empty text, a pair instead of a text, or a text instead of a pair.
         """
         found: dict[int, A] = {}
         for rows, values in self._batches(joined(self.task, texts, pairs=self.task.pairs, maximum=self.maximum_length)):
@@ -393,7 +393,7 @@ class LabelledPredictor(EncoderPredictor[L]):
 
 
 Decided = tuple[L, Callable[[LabelledText], Sequence[int]], Sequence[str]]
-"""A task, the numbers that a store keeps of an example's label, and notes for the user."""
+"""The task, a function from an example to the numbers of its label in a store, and messages for the user."""
 
 
 def prepare_labelled(
@@ -410,19 +410,19 @@ def prepare_labelled(
     several: bool = False,
     **held_out: Any,
 ) -> Prepared[L]:
-    """Read the data for the tokenizer and the labels, then for the tokens, and leave all in `folder`.
+    """Read the data for the tokenizer and the labels, then for the tokens, and write all into `folder`.
 
     Arguments:
         folder: where to write them; if they exist already (a resumed run), they are reused.
-        seed: of the choice of held-out examples.
-        given, given_validation: examples in memory instead of what `data` names: `LabelledText`, (text, label), where text may be
+        seed: the seed of the choice of held-out examples.
+        given, given_validation: examples in memory instead of those of `data`: `LabelledText`, (text, label), where text may be
             a pair, or mappings such as rows of the library `datasets`.
         decide: makes the task from the examples and the settings that all of these tasks have.
-        number, several: as `labelled`.
-        held_out: as `Splits`.
+        number, several: as for `labelled`.
+        held_out: further arguments of `Splits`.
 
     Raises:
-        InputError: for data that cannot be read, or too little of it.
+        InputError: for data that cannot be read, or too little data.
     """
 
     def write() -> tuple[L, list[str]]:
@@ -479,10 +479,10 @@ def _texts(splits: Splits[LabelledText]) -> Iterator[str]:
 
 
 def labels_of(text: LabelledText, separator: str) -> tuple[str, ...]:
-    """The labels of an example, each once: those of a list, or the parts of one text; perhaps none.
+    """The distinct labels of an example: the items of a list, or the parts of one string; may be empty.
 
     Raises:
-        InputError: where the example does not say, or a label is no text and no whole number.
+        InputError: if the example has no labels field, or a label is neither a string nor an integer.
     """
     given: Sequence[object] | None = text.labels
     if given is None and text.label is None:
@@ -499,7 +499,7 @@ def ratings_of(text: LabelledText) -> list[float]:
     """The numbers of an example.
 
     Raises:
-        InputError: where it has none, or what is no number.
+        InputError: if it has none, or one of them is not a number.
     """
     given = text.labels if text.labels is not None else (text.label,)
     return [rating_of(replace(text, label=each, labels=None)) for each in given]
@@ -509,7 +509,7 @@ def label_of(text: LabelledText) -> str:
     """The class of an example.
 
     Raises:
-        InputError: where it has none, or several.
+        InputError: if it has none, or several.
     """
     if text.labels is not None:
         raise InputError(f"{where_of(text)}: has several labels; choose task multi_label_classification")
@@ -519,10 +519,10 @@ def label_of(text: LabelledText) -> str:
 
 
 def rating_of(text: LabelledText) -> float:
-    """The number of an example.
+    """The number that is the label of an example.
 
     Raises:
-        InputError: where it has none, or several.
+        InputError: if it has none, or several.
     """
     if text.labels is not None:
         raise InputError(f"{where_of(text)}: has several numbers; choose task multi_output_regression")
@@ -530,15 +530,15 @@ def rating_of(text: LabelledText) -> float:
         rating = float(text.label if text.label is not None else "")
     except (TypeError, ValueError):
         raise InputError(
-            f"{where_of(text)}: the label {text.label!r} is no number; choose task classification"
+            f"{where_of(text)}: the label {text.label!r} is not a number; choose task classification"
         ) from None
     if not math.isfinite(rating):
-        raise InputError(f"{where_of(text)}: the label {text.label!r} is no finite number; take the row out")
+        raise InputError(f"{where_of(text)}: the label {text.label!r} is not a finite number; remove the row")
     return rating
 
 
 def where_of(text: LabelledText) -> str:
-    """How a message calls an example."""
+    """The file and line of an example, for messages."""
     return f"{text.file}, line {text.line}"
 
 
@@ -546,12 +546,12 @@ def encode(task: LabelledTask, examples: Sequence[LabelledText]) -> list[Joined]
     """The inputs of some examples.
 
     Raises:
-        InputError: for a pair where the model takes one text, or the other way round.
+        InputError: for a pair instead of a text, or a text instead of a pair.
     """
     for example in examples:
         if (example.pair is not None) != task.pairs:
             wanted, got = ("two texts", "one") if task.pairs else ("one text", "two")
-            raise InputError(f"{where_of(example)}: {wanted} wanted and {got} given; all examples must be of one form")
+            raise InputError(f"{where_of(example)}: {wanted} expected and {got} given; all examples must have one form")
     parted = partial(tokens_of, task.tokenizer, sentences=task.sentences)
     first = parted([example.text for example in examples])
     second = parted([example.pair or "" for example in examples]) if task.pairs else None
@@ -562,7 +562,7 @@ def encode(task: LabelledTask, examples: Sequence[LabelledText]) -> list[Joined]
 
 
 def record_of(example: LabelledText, found: dict[str, Any]) -> dict[str, Any]:
-    """The texts, what was found, and the other columns; one of those with a name that is taken is called `other_NAME`."""
+    """A record of the texts, the values of `found` and the other columns; a column whose name is taken becomes `other_NAME`."""
     texts = {"text": example.text} if example.pair is None else {"text": example.text, "pair": example.pair}
     own = texts | found
     return own | {f"other_{name}" if name in own else name: value for name, value in (example.rest or {}).items()}
@@ -574,10 +574,10 @@ def content_of(text: LabelledText) -> Text:
 
 
 def names_of(folder: Path, outputs: int) -> tuple[str, ...]:
-    """The names of a model's outputs in a config.json: `id2label`, or LABEL_0 and so on where it names none.
+    """The names of a model's outputs in config.json (`id2label`), or LABEL_0 and so on if it has none.
 
     Raises:
-        InputError: where they are not one for each output, or not different.
+        InputError: if there is not one name for each output, or names are not distinct.
     """
     path = folder / "config.json"
     named = read_json_object(path, "copy the file again").get("id2label")

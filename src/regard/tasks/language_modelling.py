@@ -47,7 +47,7 @@ class TextScore:
 
     Arguments:
         text: the text.
-        tokens: of the text, with the end token.
+        tokens: the tokens of the text, with the end token.
         log_probabilities: log p(token | previous tokens), natural log, for each token.
         right: whether each token was the most probable one.
     """
@@ -99,7 +99,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             batch_size: texts per batch; it affects memory and speed, but not the results.
             stretch: tokens per pass; the state is carried to the next pass, so it does not affect the results either. A model for
                 which it would (`reads_in_parts` is false) reads each text in one pass.
-            stride: of the windows of a text that is longer than the model's positions, see `windows`.
+            stride: the stride of the windows of a text that is longer than the model's positions, see `windows`.
 
         Raises:
             InputError: for a stride that is not between 1 and the model's positions.
@@ -157,7 +157,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         prepared = InferenceDecoder(self.model, precision)
         return LanguageModel(prepared, self.task, recipe=self.recipe, metrics=self.metrics)
 
-    @overload  # a string is a sequence of strings too; the first that fits counts
+    @overload  # a string is also a sequence of strings; the first matching overload is used
     def generate(  # pyright: ignore[reportOverlappingOverload]
         self,
         prompts: str | Prompt,
@@ -236,7 +236,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             rows = order[start : start + batch_size]
             made = writer.write([prompts[i] for i in rows], [first + i for i in rows])
             for watcher in self._watchers():
-                # Of one text; the rows of several move as they end.
+                # For one text only, because with several the rows change as texts end.
                 watcher.read(writer.tokens_read(prompts[rows[0]], made[0]) if len(rows) == 1 else None)
                 watcher.predicted(made, [])
             answers.update(zip(rows, made, strict=True))
@@ -305,7 +305,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
     def _check_draft(self, draft: LanguageModel) -> None:
         ours, theirs = self.task.tokenizer, draft.task.tokenizer
         if ours.size != theirs.size or ours.tokens(range(ours.size)) != theirs.tokens(range(theirs.size)):
-            raise InputError("draft: its vocabulary is another one; train it with this model's tokenizer")
+            raise InputError("draft: its vocabulary differs from this model's; train it with this model's tokenizer")
 
     def writer(self, settings: GenerationSettings | None = None, stop: Sequence[str] = (), top: int = 0) -> Writer:
         """The generator for prompts; arguments as for `generate`."""
@@ -326,7 +326,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         read = Tokens.pad(
             [[end, *ids][window.start : window.stop] for ids, window in asked], padding_id=padding, device=self.device
         )
-        told = Tokens.pad(
+        targets = Tokens.pad(
             [ids[window.start : window.stop] for ids, window in asked], padding_id=padding, device=self.device
         ).ids
         found: list[torch.Tensor] = []
@@ -341,7 +341,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
                     Tokens(read.ids[:, part], read.valid[:, part], read.padding_side), state
                 )
                 check_finite(logits, "these texts", where=read.valid[:, part])
-                labels = told[:, part].unsqueeze(-1)
+                labels = targets[:, part].unsqueeze(-1)
                 wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
                 chosen = wide.gather(-1, labels)
                 found.append((chosen - wide.logsumexp(dim=-1, keepdim=True)).squeeze(-1))
@@ -433,7 +433,7 @@ def writing_of(model: LanguageModel, *, tempo: float | None = None) -> Writing:
     """
     kind = model.task.tokenizer.kind
     if kind not in EVENTS:
-        raise InputError(f"this model reads texts by a tokenizer of kind {kind}, and no music; use regard generate")
+        raise InputError(f"this model has a tokenizer of kind {kind}, for texts and not for music; use regard generate")
     section = model.recipe.get("data")
     writing = from_mapping(TextData, section, "the recipe's data").writing if section else None
     if writing is None or writing.events != kind:
@@ -451,18 +451,16 @@ def compose(
     """Continue a piece of music, or compose a new one.
 
     Arguments:
-        model: of music.
+        model: a language model of music.
         prompt: the words to continue; empty = a new piece.
         settings: how to decode; None = `COMPOSING`.
         writing: the encoding of words; None = that of `writing_of`.
 
     Raises:
-        InputError: for a model that reads texts, a prompt that is longer than the model's positions, or a word in it that the
-        model
-            does not have.
+        InputError: for a model that reads texts, a prompt that is longer than the model's positions, or an unknown word in it.
     """
     found = writing_of(model) if writing is None else writing
-    begun = found.piece(prompt)  # so that a wrong word is told by its place
+    begun = found.piece(prompt)  # raises an error with the position of a wrong word
     written = model.generate(" ".join(prompt), COMPOSING if settings is None else settings)
     words = written.text.split()
     return Composition(
@@ -487,12 +485,12 @@ def prepare_stretches(
     """Read the data once for the tokenizer and once for the tokens, and write both to `folder`.
 
     Arguments:
-        folder: of tokenizer and token stores; existing ones are reused (in a resumed run).
-        seed: of the choice of held-out documents.
+        folder: the folder of tokenizer and token stores; existing ones are reused (in a resumed run).
+        seed: the seed of the choice of held-out documents.
         given, given_validation: texts in memory, instead of the files in `data`; empty ones are left out.
 
     Raises:
-        InputError: for data that cannot be read, or too little of it.
+        InputError: for data that cannot be read, or too little data.
     """
 
     def again() -> LanguageModellingTask:
@@ -500,7 +498,7 @@ def prepare_stretches(
 
     def write() -> tuple[LanguageModellingTask, list[str]]:
         builtin = None if given is not None else _builtin(data, seed)
-        files = data if builtin is None else replace(data, validation=None)  # music is no text
+        files = data if builtin is None else replace(data, validation=None)  # files of music are not read as text
         splits = TEXTS.splits(files, seed, given, given_validation, builtin=builtin, too_few=ONE_TEXT)
         found = encoder_tokenizer(tokenizer, splits.everything)
         _check_words(data, found)
@@ -518,7 +516,7 @@ def prepare_stretches(
 
 
 ONE_TEXT = (
-    "the training text is one document, and none can be held out for validation; name data.validation, or cut it with "
+    "the training text is one document, so none can be held out for validation; name data.validation, or split it with "
     "data.unit=line"
 )
 
@@ -530,10 +528,10 @@ def _builtin(data: TextData, seed: int) -> tuple[Reader[str], Reader[str] | None
     """
     if data.builtin is not None:
         return (lambda _: python_docs(TRAIN)), (lambda _: python_docs(VALIDATION))
-    drawn = data.maps or data.repeats
-    if drawn is not None:
-        learnt, told = drawn.texts(TRAIN, drawn.size, seed), drawn.texts(VALIDATION, drawn.validation_size, seed)
-        return (lambda _: learnt), (lambda _: told)
+    sampled = data.maps or data.repeats
+    if sampled is not None:
+        texts = sampled.texts(TRAIN, sampled.size, seed), sampled.texts(VALIDATION, sampled.validation_size, seed)
+        return (lambda _: texts[0]), (lambda _: texts[1])
     if data.motifs is not None:
         motifs = data.motifs
         sets = motifs.melodies(TRAIN, motifs.size, seed), motifs.melodies(VALIDATION, motifs.validation_size, seed)
@@ -545,7 +543,8 @@ def _builtin(data: TextData, seed: int) -> tuple[Reader[str], Reader[str] | None
         raise InputError("data.train is missing; name a folder of MIDI files, or data.music=null data.motifs={}")
 
     def pieces(places: Place, split: str) -> Reader[str]:
-        own = split if split == VALIDATION and own_split(places, split) else TRAIN  # a file of chorales may have both
+        # A file of chorales can have both splits.
+        own = split if split == VALIDATION and own_split(places, split) else TRAIN
         return lambda malformed: read_pieces(places, writing, split=own, malformed=malformed)
 
     validation = data.validation or (data.train if own_split(data.train, VALIDATION) else None)
@@ -558,7 +557,7 @@ def _check_words(data: TextData, tokenizer: Tokenizer) -> None:
     if writing is not None and tokenizer.kind != writing.events:
         where = "data.motifs" if data.music is None else f"data.music.events={writing.events}"
         raise InputError(
-            f"the tokenizer is of kind {tokenizer.kind} beside {where}; give tokenizer.kind={writing.events}"
+            f"the tokenizer is of kind {tokenizer.kind}, and {where} needs another one; give tokenizer.kind={writing.events}"
         )
 
 
@@ -611,7 +610,7 @@ def evaluate(model: LanguageModel, texts: Any, *, batch_size: int = 32, stride: 
 
     Arguments:
         batch_size: texts per batch.
-        stride: of the windows of texts that are longer than the model's positions, see `windows`.
+        stride: the stride of the windows of texts that are longer than the model's positions, see `windows`.
 
     Raises:
         InputError: for an empty list, or a stride that is not between 1 and the model's positions.
@@ -651,11 +650,11 @@ def language_modelling_from_hf(folder: Path, config: Any) -> LanguageModellingTa
     """The task of a folder of another program, with its tokenizer and the tokens that it adds before prompts.
 
     Arguments:
-        folder: with a tokenizer.json, or GPT's `vocab.json` and `merges.txt`.
-        config: of the model in it.
+        folder: a folder with a tokenizer.json, or GPT's `vocab.json` and `merges.txt`.
+        config: the config of the model in the folder.
 
     Raises:
-        InputError: if there is no tokenizer, or it does not fit config.json.
+        InputError: if there is no tokenizer, or it does not match config.json.
     """
     tokenizer = Tokenizer.load(folder)
     if tokenizer.size > config.vocabulary:

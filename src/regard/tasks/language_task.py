@@ -1,4 +1,4 @@
-"""What a language model learns: the `data` section, texts or music, and the task."""
+"""The `data` section of language modelling, with texts or music, and its task."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MusicData:
-    """The files are music: MIDI files, folders of them, or a file of chorales (.json) with its splits.
+    """How files of music are read: MIDI files, folders of them, or a file of chorales (.json) with its splits.
 
     Arguments:
-        events: `performance`, notes struck and let go with the time between, or `grid`, the pitch of each voice at each step. The
-            tokenizer is of the same kind.
-        voices: of `grid`, how many.
-        steps_per_quarter: of `grid`: 4 for sixteenths. A file of chorales is on its own grid already, and this says which.
-        transpose: a piece is learned from in its own key, and in those up to so many semitones lower and higher.
+        events: `performance`, the beginnings and ends of notes with the time between them; or `grid`, the pitch of each voice at
+            each step. The tokenizer must be of the same kind.
+        voices: the number of voices of `grid`.
+        steps_per_quarter: the steps per quarter note of `grid`: 4 for sixteenths. For a file of chorales, which is on a grid
+            already, the steps of that grid.
+        transpose: each piece is used in its own key and transposed by 1 to this many semitones down and up.
 
     Raises:
         InputError: for numbers out of range.
@@ -61,20 +62,20 @@ class MusicData:
 
     @property
     def writing(self) -> Writing:
-        """How pieces become words."""
+        """The encoding of pieces as words."""
         grid = Grid(voices=self.voices, steps_per_quarter=self.steps_per_quarter)
         return Writing(events=self.events, grid=grid)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MotifsData:
-    """Builtin data: melodies of a motif and its answer, again and again, for the tokenizer kind `grid`.
+    """Builtin data: melodies that alternate a motif and its answer, for the tokenizer kind `grid`.
 
     Arguments:
-        shortest, longest: how many notes a motif has.
-        farthest: by how many semitones its answer is moved, at most.
-        notes: of a melody. With its end it has one token more; a stretch of `data.length` tokens may be a part of it.
-        size, validation_size: how many melodies to sample; no motif is in both.
+        shortest, longest: the range of the number of notes of a motif.
+        farthest: the maximum transposition of the answer, in semitones.
+        notes: the number of notes of a melody, which has an end token too; a stretch of `data.length` tokens can be a part of it.
+        size, validation_size: the number of melodies for training and for validation; no motif is in both.
 
     Raises:
         InputError: for numbers out of range.
@@ -107,7 +108,7 @@ class MotifsData:
 
     @property
     def writing(self) -> Writing:
-        """How its words are read: an eighth note each."""
+        """The encoding of words: each is an eighth note."""
         return Writing(events="grid", grid=Grid(voices=1, steps_per_quarter=2))
 
 
@@ -116,9 +117,9 @@ class MapsData:
     """Builtin data: texts of pairs (x, f(x)), the map f sampled again for each text, for the tokenizer kind `word`.
 
     Arguments:
-        symbols: how many different x there are, and as many images.
-        pairs: in each text. With its end a text has 2 * pairs + 1 tokens; with that as `data.length` a stretch is one text.
-        size, validation_size: how many texts to sample; no map is in both.
+        symbols: the number of different x, and of different f(x).
+        pairs: the number of pairs in a text, which has 2 * pairs + 1 tokens; with that as `data.length` a stretch is one text.
+        size, validation_size: the number of texts for training and for validation; no map is in both.
 
     Raises:
         InputError: for numbers out of range.
@@ -145,9 +146,9 @@ class RepeatsData:
     """Builtin data: texts `0 w 0 w` of random symbols, for the tokenizer kind `word`.
 
     Arguments:
-        symbols: how many there are besides the 0.
-        length: of w. With its end a text has 2 * length + 3 tokens; with that as `data.length` a stretch is one text.
-        size, validation_size: how many texts to sample.
+        symbols: the number of different symbols besides 0.
+        length: the length of w. A text has 2 * length + 3 tokens; with that as `data.length` a stretch is one text.
+        size, validation_size: the number of texts for training and for validation.
 
     Raises:
         InputError: for numbers out of range.
@@ -173,26 +174,26 @@ class RepeatsData:
 class TextData:
     """The `data` section of a recipe.
 
-    The documents are laid end to end, an end token after each, and the stream is cut into stretches of equal length.
+    The documents are concatenated, with an end token after each, and the stream is cut into stretches of equal length.
 
     Arguments:
         train: a file of plain text, or several; gzip is recognised. With `music`, MIDI files, folders, or a file of chorales.
-        validation: likewise; held out from the training data, document by document, where null.
-        validation_share: of the documents, to be held out.
-        validation_size: so many instead, at most a tenth of all.
+        validation: other files of the same kind; if null, documents are held out from the training data.
+        validation_share: the share of documents to hold out.
+        validation_size: the number of documents to hold out instead, at most a tenth of all.
         builtin: `python_docs`, the reference text that comes with Python, instead of files.
-        maps: builtin texts of pairs of one map each, to learn from in context, instead of files.
-        repeats: builtin texts that say a row of symbols twice, instead of files.
-        motifs: builtin melodies of motifs that come back, instead of files.
-        music: how the files are read as music; null where they are texts.
-        unit: what one document is: a `line`, or a `paragraph` up to the next empty line.
-        length: tokens of one stretch.
-        tokens: of the training stream, from its beginning, to learn from; all where null.
-        document_masks: whether a token sees its own document alone, from position 0 on, where several are in a stretch; else
-            those before are seen too, as by GPT.
+        maps: builtin texts, each with pairs of one map, for learning in context, instead of files.
+        repeats: builtin texts that contain a sequence of symbols twice, instead of files.
+        motifs: builtin melodies that alternate a motif and its answer, instead of files.
+        music: how files of music are read; null if the files are texts.
+        unit: what a document is: a `line`, or a `paragraph` up to the next empty line.
+        length: the number of tokens of a stretch.
+        tokens: the number of tokens of the training stream to use, from its beginning; null for all.
+        document_masks: whether a token attends only to its own document, with positions from 0, if a stretch contains several;
+            false = it also attends to the documents before, as in GPT.
 
     Raises:
-        InputError: for files next to builtin data, or a number out of range.
+        InputError: for files and builtin data at once, or a number out of range.
     """
 
     train: Place | None = None
@@ -212,7 +213,7 @@ class TextData:
     def __post_init__(self) -> None:
         for name in ("train", "validation"):
             if self.builtin is not None and getattr(self, name) is not None:
-                raise InputError(f"data.{name} is given beside data.builtin={self.builtin}; choose one of the two")
+                raise InputError(f"data.{name} and data.builtin={self.builtin} are both given; choose one of the two")
         self._check_alone("maps", "train", "validation", "builtin")
         self._check_alone("repeats", "train", "validation", "builtin", "maps")
         self._check_alone("motifs", "train", "validation", "builtin", "maps", "repeats", "music")
@@ -223,14 +224,14 @@ class TextData:
         check(enough, "data.tokens", self.tokens, f"at least data.length, {self.length}", "raise it, or leave it out")
 
     def _check_alone(self, name: str, *others: str) -> None:
-        """Refuse a part next to others that say the same in another way."""
+        """Refuse a source of data together with another one."""
         for other in others if getattr(self, name) is not None else ():
             if getattr(self, other) is not None:
-                raise InputError(f"data.{other} is given beside data.{name}; choose one of the two (the other is null)")
+                raise InputError(f"data.{other} and data.{name} are both given; choose one of the two (set the other to null)")
 
     @property
     def writing(self) -> Writing | None:
-        """How music becomes words; None where the data is texts."""
+        """The encoding of music as words; None if the data is text."""
         part = self.motifs if self.music is None else self.music
         return None if part is None else part.writing
 
@@ -261,7 +262,7 @@ TEXTS: Examples[str] = Examples(
 
 
 COLUMN = "text"
-"""Of the token stores."""
+"""The column of the token stores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -269,8 +270,8 @@ class TextBatch(TensorBatch):
     """A batch for one step of training.
 
     Arguments:
-        tokens: (B, L), what the model reads.
-        labels: (B, L) int64, the token after each.
+        tokens: (B, L), the input of the model.
+        labels: (B, L) int64, the next token of each position.
     """
 
     tokens: Tokens
@@ -278,7 +279,7 @@ class TextBatch(TensorBatch):
 
 
 def chat_template_of(folder: Path) -> ChatTemplate | None:
-    """The chat templates of a folder; Jinja is imported where there are any."""
+    """The chat templates of a folder, or None; Jinja is only imported if there are any."""
     if not has_chat_template(folder):
         return None
     from regard.text.chat import ChatTemplate
@@ -288,19 +289,19 @@ def chat_template_of(folder: Path) -> ChatTemplate | None:
 
 @dataclass(frozen=True, slots=True)
 class LanguageModellingTask(Task):
-    """What turns text into a language model's tensors, and its outputs into a loss.
+    """Turns text into a language model's tensors, and its outputs into a loss.
 
-    A text is read as its tokens with the end token before the first and after the last, so that the model tells of the first
-    token and of the end too.
+    A text is read with the end token before its first and after its last token, so that the model also predicts the first token
+    and the end.
 
     Arguments:
         tokenizer: for all texts.
-        document_masks: whether tokens of a training stretch see their own document alone; nothing to a trained model.
-        before_prompts: ids that are before each prompt when the model writes; the end token where None. Models that
-            `transformers` wrote have those that their tokenizer.json adds, mostly none.
-        generation: the default decoding settings; `WRITING` where None.
-        stop: strings that end a text, besides those that are asked for.
-        chat: the folder's chat templates; None where it has none.
+        document_masks: whether tokens of a training stretch attend only to their own document; not used after training.
+        before_prompts: ids to add before each prompt in generation; None for the end token. For models from `transformers` they
+            are the ids that their tokenizer.json adds, mostly none.
+        generation: the default decoding settings; None for `WRITING`.
+        stop: strings that always end a text, besides the requested ones.
+        chat: the folder's chat templates; None if it has none.
     """
 
     name: ClassVar[str] = "language_modelling"
@@ -313,22 +314,22 @@ class LanguageModellingTask(Task):
     chat: ChatTemplate | None = None
 
     def prompted(self, ids: Sequence[int]) -> list[int]:
-        """What the model reads of a prompt: its ids behind `before_prompts`; the end token where that leaves nothing."""
+        """The model's input for a prompt: `before_prompts` and the prompt's ids; the end token if both are empty."""
         end = self.tokenizer.end_id
         return [*((end,) if self.before_prompts is None else self.before_prompts), *ids] or [end]
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
-        """The one there is."""
+        """The tokenizer of the texts."""
         return {"text": self.tokenizer}
 
     def model_settings(self) -> dict[str, int]:
-        """What the vocabulary decides of a model's config."""
+        """The settings of a model's config that follow from the vocabulary."""
         tokenizer = self.tokenizer
         return {"vocabulary": tokenizer.size, "padding_id": tokenizer.padding_id, "end_id": tokenizer.end_id}
 
     def batch(self, stretches: Sequence[Sequence[int]]) -> TextBatch:
-        """Stretches of token ids, two or more each: all but the last are read, all but the first are predicted."""
+        """A batch of stretches of at least two token ids: all but the last are the input, all but the first the labels."""
         padding = self.tokenizer.padding_id
         read = Tokens.pad([ids[:-1] for ids in stretches], padding_id=padding)
         return TextBatch(
@@ -337,7 +338,7 @@ class LanguageModellingTask(Task):
         )
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """Tokens read of each stretch, (N, 1)."""
+        """The number of input tokens of each stretch, (N, 1)."""
         return self.labels(data)[:, None]
 
     def labels(self, data: TokenStore) -> np.ndarray:
@@ -358,21 +359,21 @@ class LanguageModellingTask(Task):
         return LossSum(total, int(valid.sum()), correct)
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Tokens and vocabulary in a few words."""
+        """The numbers of tokens and the size of the vocabulary, as one line."""
         counts = [int(self.labels(data).sum()) for data in (train, validation)]
         return (
             f"{counts[0]:,} tokens to learn from, {counts[1]:,} to validate on; a vocabulary of {self.tokenizer.size:,}"
         )
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse stretches that are longer than the model has positions for, and documents that it cannot keep apart.
+        """Refuse stretches longer than the model's positions, and `document_masks` for a model without them.
 
         Raises:
             InputError: naming the setting.
         """
         if self.document_masks and not getattr(model, "separates_documents", False):
             raise InputError(
-                f"data.document_masks: a {type(model).__name__} has no masks to keep documents apart; leave it out"
+                f"data.document_masks: a {type(model).__name__} has no masks to separate documents; leave it out"
             )
         limit = model.maximum_length
         longest = max(int(self.labels(data).max(initial=0)) for data in (train, validation))

@@ -1,4 +1,4 @@
-"""How a language model continues: where it begins, where it stops, which tokens come next, and the search or sampling between."""
+"""Generation with a language model: cached prefixes, stop strings, the most probable tokens, and search or sampling."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Beginning:
-    """What a language model holds after the beginning of a text: an instruction, examples, a conversation so far.
+    """A common prefix of prompts that was read once, such as an instruction, examples or a conversation.
 
     Arguments:
-        text: the beginning.
-        ids: its tokens, the end token that is before every text in front.
-        state: of one row, after all of them but the last, which is read with what follows.
+        text: the prefix.
+        ids: its tokens, after the ids that are before every prompt.
+        state: the decoder state of one row after all of these tokens but the last, which is read with the rest of a prompt.
     """
 
     text: str
@@ -53,46 +53,46 @@ class Beginning:
 
 
 REACH = 16
-"""Tokens more than a stop has characters that are read again after each step."""
+"""After each step the last tokens of a text are decoded to look for a stop string: its number of characters plus this many."""
 
 
 class StopText:
-    """A row ends once its text holds one of some strings, also where that begins or ends inside a token.
+    """A stop rule: a text ends when it contains one of several strings, which may begin or end inside a token.
 
     Arguments:
-        tokenizer: of the model.
-        strings: none empty.
+        tokenizer: the model's tokenizer.
+        strings: the stop strings, none empty.
 
     Raises:
-        InputError: for an empty string, which every text holds.
+        InputError: for an empty string, which every text contains.
     """
 
     def __init__(self, tokenizer: Tokenizer, strings: Sequence[str]) -> None:
         if not all(strings):
-            raise InputError("a stop is empty, and every text holds it; leave it out")
+            raise InputError("a stop string is empty, and every text contains it; leave it out")
         self._tokenizer = tokenizer
         self._strings = tuple(strings)
         self._longest = max(map(len, strings), default=0)
 
     def __call__(self, paths: Paths) -> Tensor:
-        """(N,) bool, as `StopRule`."""
+        """(N,) bool, True = the text has ended, as for `StopRule`."""
         tails = paths.tokens[:, -(self._longest + REACH) :].tolist()
         found = [any(each in text for each in self._strings) for text in map(self._tokenizer.decode, tails)]
         return torch.tensor(found, dtype=torch.bool, device=paths.tokens.device)
 
     def cut(self, text: str) -> str:
-        """The text up to the first of the strings."""
+        """The text up to the first stop string."""
         places = [place for place in (text.find(each) for each in self._strings) if place >= 0]
         return text[: min(places)] if places else text
 
     def held_back(self, text: str) -> int:
-        """How many characters at the end of a text may still become one of the strings."""
+        """The number of characters at the end of a text that may be the beginning of a stop string."""
         most = min(self._longest - 1, len(text))
         return next((n for n in range(most, 0, -1) if any(each.startswith(text[-n:]) for each in self._strings)), 0)
 
 
 STRETCH = 128
-"""Tokens read at once; of a long text with a large vocabulary no more logits are held than these have."""
+"""The number of tokens per pass; it limits the memory of logits for long texts with large vocabularies."""
 
 Place = tuple[tuple[str, float], ...]
 """Tokens and their log-probabilities, the most probable first."""
@@ -102,15 +102,15 @@ Place = tuple[tuple[str, float], ...]
 def most_probable(
     model: Any, tokenizer: Tokenizer, texts: Sequence[tuple[Sequence[int], Sequence[int]]], count: int
 ) -> list[tuple[Place, ...]]:
-    """What a language model holds most probable at each place of a text, given all that is before it.
+    """The most probable tokens at each position of texts, given the tokens before it.
 
     Arguments:
         model: a `CausalLM`.
-        texts: for each the ids that were read before, one at least, and those that were written.
-        count: tokens to tell of each place; all where the vocabulary is no larger.
+        texts: for each text the ids of its context, at least one, and the ids of the positions to look at.
+        count: the number of tokens per position, at most the vocabulary.
 
     Returns:
-        For each text as many places as were written.
+        For each text and position (token, log-probability) pairs, the most probable first.
     """
     device = next(model.parameters()).device
     read = Tokens.pad(
@@ -132,7 +132,7 @@ def most_probable(
     numbers, tokens = torch.cat(values, dim=1).tolist(), torch.cat(ids, dim=1).tolist()
     found = []
     for row, (before, written) in enumerate(texts):
-        first = len(before) - 1  # the last token before tells of the first that was written
+        first = len(before) - 1  # the last token of the context predicts the first position
         places = range(first, first + len(written))
         found.append(tuple(tuple(zip(tokenizer.tokens(tokens[row][t]), numbers[row][t], strict=True)) for t in places))
     return found
@@ -140,18 +140,18 @@ def most_probable(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
-    """What a language model wrote after a prompt.
+    """The continuation of a prompt by a language model.
 
     Arguments:
-        text: without the prompt, up to the first stop.
-        prompt: what it was written after.
-        tokens: that were written, the end token included where there is one, and those of a stop.
-        ids: theirs in the vocabulary.
-        log_probabilities: of each of them, natural log, the model's own.
-        finished: whether the text ended by itself or at a stop, and not at the limit.
-        alternatives: further texts, best first or in the order sampled.
-        top: for each token written the most probable ones at its place, with their log-probabilities, best first: as many as were
-            asked for. The model's own too, read once more from the whole text.
+        text: the generated text, without the prompt, up to the first stop string.
+        prompt: the prompt.
+        tokens: the generated tokens, including the end token if there is one, and the tokens of a stop string.
+        ids: their ids.
+        log_probabilities: the log-probability of each of them under the model, natural log, before penalties and temperature.
+        finished: whether the text ended with the end token or a stop string, and not at the limit.
+        alternatives: further texts, best first, or in the order of sampling.
+        top: for each generated token the most probable tokens at its position with their log-probabilities under the model, best
+            first, as many as requested.
     """
 
     text: str
@@ -165,23 +165,23 @@ class Written:
 
     @property
     def log_probability(self) -> float:
-        """Of all tokens written."""
+        """The log-probability of all generated tokens together."""
         return sum(self.log_probabilities)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Writer:
-    """Writes on after prompts.
+    """Generates continuations of prompts.
 
     Arguments:
         model: a `CausalLM`.
-        task: its tokenizer, and what is before prompts.
+        task: its tokenizer, and the ids before prompts.
         settings: how to decode.
         stop: strings that end a text and are not part of it.
-        top: how many of the most probable tokens to tell of each place.
-        draft: guesses for it, a faster `CausalLM` of the same tokens.
-        ahead: tokens guessed at a time.
-        after: a text that is before every prompt, already read; none where None.
+        top: the number of most probable tokens to return for each position.
+        draft: a faster `CausalLM` with the same vocabulary, for speculative decoding; None for none.
+        ahead: the number of tokens that the draft proposes at a time.
+        after: a common prefix of all prompts that was already read; None for none.
     """
 
     model: Any
@@ -198,18 +198,18 @@ class Writer:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The model's own."""
+        """The model's tokenizer."""
         return self.task.tokenizer
 
     def write(self, prompts: Sequence[str | Prompt], places: Sequence[int] | None = None) -> list[Written]:
-        """What follows each prompt; rows of a batch do not change one another.
+        """The continuation of each prompt; the prompts of a batch do not affect each other.
 
         Arguments:
-            places: of the prompts among all that are asked, from 0, which decide what is sampled for each; their order where
-                None.
+            places: the indices of the prompts among all prompts, from 0; with the seed they determine the samples. None for their
+                order here.
 
         Raises:
-            InputError: for a prompt longer than the model has positions for, and for stops in beam search.
+            InputError: for a prompt longer than the model's positions, and for stop strings in beam search.
         """
         places = range(len(prompts)) if places is None else places
         encoded = [self.encode(prompt, place) for prompt, place in zip(prompts, places, strict=True)]
@@ -221,22 +221,22 @@ class Writer:
         written = [self._written(*each) for each in zip(texts, encoded, found, strict=True)]
         if not self.top:
             return written
-        told = most_probable(
+        tops = most_probable(
             self.model,
             self.tokenizer,
             [(ids, self._emitted(each[0])) for ids, each in zip(encoded, found, strict=True)],
             self.top,
         )
-        return [replace(each, top=top) for each, top in zip(written, told, strict=True)]
+        return [replace(each, top=top) for each, top in zip(written, tops, strict=True)]
 
     def stream(self, prompt: str | Prompt) -> Iterator[str]:
-        """What follows a prompt, piece by piece, each as soon as nothing that comes can change it.
+        """The continuation of a prompt in pieces, each as soon as later tokens cannot change it.
 
         Raises:
-            InputError: for a prompt longer than the model has positions for, and for settings that look at several texts.
+            InputError: for a prompt longer than the model's positions, and for settings with several texts.
         """
         if self.settings.beam > 1 or self.settings.n_best > 1:
-            raise InputError("a stream is of one text; set beam and n_best to 1")
+            raise InputError("only one text can be streamed; set beam and n_best to 1")
         ids = self.encode(prompt)
         choose = SampleRows([self.seed_of(0, 0)]) if self.settings.sample else Greedy()
         steps = stream(self._continuation, self._source([ids]), choose=choose, **self.rules([ids]))
@@ -250,10 +250,10 @@ class Writer:
                 shown = ready
 
     def encode(self, prompt: str | Prompt, place: int = 0) -> list[int]:
-        """A prompt's tokens behind those that are before every prompt; a chat template's own stand for themselves.
+        """The tokens of a prompt, after the ids that are before every prompt; those of a chat template are used as they are.
 
         Raises:
-            InputError: for one longer than the model has positions for.
+            InputError: for a prompt longer than the model's positions.
         """
         if isinstance(prompt, str):
             read = self.tokenizer.encode(prompt)
@@ -269,7 +269,7 @@ class Writer:
         return ids
 
     def tokens_read(self, prompt: str | Prompt, written: Written) -> Tokens:
-        """All that was read to write one text: the prompt, and what was written but for its last token."""
+        """All tokens that the model read for one text: the prompt and the generated tokens but the last."""
         return self._side_by_side([[*self.encode(prompt), *written.ids[:-1]]])
 
     def _searched(self, encoded: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
@@ -292,16 +292,16 @@ class Writer:
         return [found[first : first + draws] for first in range(0, len(found), draws)]
 
     def _speculated(self, encoded: Sequence[Sequence[int]], places: Sequence[int]) -> list[list[Hypothesis]]:
-        """Each text by itself: how many guesses hold differs from text to text."""
+        """Generate each text separately, because the number of accepted proposals differs between texts."""
         settings = self.settings
         if settings.beam > 1:
             raise InputError(
-                f"generation.beam: a draft guesses for one text, and beam is {settings.beam}; set beam to 1"
+                f"generation.beam: a draft works for one text, and beam is {settings.beam}; set beam to 1"
             )
         if settings.forced_end:
-            raise InputError("generation.forced_end: a draft cannot guess it; set forced_end to false")
+            raise InputError("generation.forced_end: it does not work with a draft; set forced_end to false")
         if settings.forced_start is not None:
-            raise InputError("generation.forced_start: a draft cannot guess it; leave it out")
+            raise InputError("generation.forced_start: it does not work with a draft; leave it out")
         found = []
         for ids, place in zip(encoded, places, strict=True):
             rules = self.rules([ids])
@@ -329,12 +329,12 @@ class Writer:
         return found
 
     def seed_of(self, place: int, draw: int) -> int:
-        """Of the sampling of one text: that of the settings decides them all, and no two texts have the same."""
+        """The seed for sampling one text, derived from the seed of the settings; different for every text."""
         base = torch.randint(2**60, (), generator=torch.Generator().manual_seed(self.settings.seed))
         return int(base) + (place << 20) + draw
 
     def rules(self, encoded: Sequence[Sequence[int]]) -> dict[str, Any]:
-        """The arguments for these prompts that `generate` and `stream` share."""
+        """The common arguments of `generate` and `stream` for these prompts."""
         changes = self.settings.with_ids(self.tokenizer).changes(self._side_by_side(encoded))
         return {
             "transforms": ((Forbid(self._never),) if self._never else ()) + changes,
@@ -348,7 +348,7 @@ class Writer:
 
     @property
     def _never(self) -> tuple[int, ...]:
-        """What no text is to hold: a token that says nothing."""
+        """The ids that are never generated: the unknown token, unless it is the end token."""
         unknown = self.tokenizer.unknown_id
         return () if unknown is None or unknown == self.tokenizer.end_id else (unknown,)
 
@@ -358,7 +358,7 @@ class Writer:
         return PositionLimit(self._asked(read), self._continuation.maximum_source_length)
 
     def _asked(self, read: int) -> LengthLimit:
-        """The limit of the settings, for prompts of which so many tokens were read before."""
+        """The length limit of the settings, for prompts with `read` tokens in a prefix that was read before."""
         settings = self.settings
         if settings.total_length is None:
             return settings.limit
@@ -370,7 +370,7 @@ class Writer:
         return Continuation(self.model, None if self.after is None else self.after.state)
 
     def _source(self, encoded: Sequence[Sequence[int]]) -> Tokens:
-        """Prompts side by side, without what was read before them."""
+        """A batch of prompts, without their prefix that was read before."""
         read = 0 if self.after is None else self.after.state.length
         return self._side_by_side([ids[read:] for ids in encoded])
 
@@ -379,18 +379,18 @@ class Writer:
         return Tokens.pad(encoded, padding_id=self.tokenizer.padding_id, side="left", device=device)
 
     def decoded(self, ids: Sequence[int], written: Sequence[int]) -> str:
-        """The text of tokens as it is after the prompt's: a space between the two belongs to it."""
+        """The text of generated tokens after the prompt; a space between the two belongs to it."""
         before = self.tokenizer.decode(list(ids))
         whole = self.tokenizer.decode([*ids, *written])
         text = whole.removeprefix(before) if whole.startswith(before) else self.tokenizer.decode(list(written))
         return self.cut(text)
 
     def cut(self, text: str) -> str:
-        """The text up to where it was to stop."""
+        """The text up to the first stop string."""
         return text if self.stop is None else self.stop.cut(text)
 
     def unsure(self, text: str) -> int:
-        """How many characters at the end may still change."""
+        """The number of characters at the end of the text that may still change."""
         unfinished = len(text) - len(text.rstrip(UNFINISHED))
         return max(unfinished, 0 if self.stop is None else self.stop.held_back(text))
 
@@ -407,5 +407,5 @@ class Writer:
         )
 
     def _emitted(self, found: Hypothesis) -> list[int]:
-        """The tokens of an answer, its end token among them where it has one."""
+        """The generated tokens, including the end token if there is one."""
         return [*found.tokens, *([self.tokenizer.end_id] if found.length > len(found.tokens) else [])]

@@ -202,7 +202,7 @@ def test_examples_that_are_no_use_are_refused(tmp_path, given, message):
 
 
 def test_ratings_have_to_be_numbers(tmp_path, twins):
-    with pytest.raises(InputError, match="the label 'high' is no number"):
+    with pytest.raises(InputError, match="the label 'high' is not a number"):
         prepare_ratings(LabelledData(), SETTINGS, tmp_path, seed=1, given=[*twins(5), (("a", "b"), "high")])
     with pytest.raises(InputError, match=r"data\.labels names classes"):
         prepare_ratings(LabelledData(labels=("a", "b")), SETTINGS, tmp_path, seed=1, given=twins(5))

@@ -326,7 +326,7 @@ def test_images_in_memory(archive, tmp_path):
     ("changes", "said"),
     [
         ({}, "names no folders"),
-        ({"builtin": "digits", "train": "a.zip"}, "data.train is given beside data.builtin"),
+        ({"builtin": "digits", "train": "a.zip"}, "data.train and data.builtin=digits are both given"),
         ({"alphabets": ("A", "B"), "validation_alphabets": ("B",)}, "both name 'B'"),
         ({"ways": 1}, "data.ways"),
         ({"side": 1}, "data.side"),

@@ -300,7 +300,7 @@ def test_examples_that_cannot_be_used_are_refused(given, said, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"builtin": "digits", "train": "mnist"}, "data.train is given beside data.builtin=digits"),
+        ({"builtin": "digits", "train": "mnist"}, "data.train and data.builtin=digits are both given"),
         ({"shift": -1}, "data.shift is -1"),
         ({"size": 0}, "data.size is 0"),
     ],

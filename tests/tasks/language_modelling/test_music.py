@@ -91,9 +91,9 @@ def test_a_folder_of_midi_files_is_held_out_by_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("data", "kind", "said"),
     [
-        ({"motifs": {}, "train": "x"}, "grid", r"data\.train is given beside data\.motifs"),
-        ({"motifs": {}, "music": {}}, "grid", r"data\.music is given beside data\.motifs"),
-        ({"music": {}, "builtin": "python_docs"}, "grid", r"data\.builtin is given beside data\.music"),
+        ({"motifs": {}, "train": "x"}, "grid", r"data\.train and data\.motifs are both given"),
+        ({"motifs": {}, "music": {}}, "grid", r"data\.music and data\.motifs are both given"),
+        ({"music": {}, "builtin": "python_docs"}, "grid", r"data\.builtin and data\.music are both given"),
         ({"music": {"voices": 0}, "train": "x"}, "grid", r"data\.music\.voices"),
         ({"motifs": {"size": 0}}, "grid", r"data\.motifs\.size"),
         ({"motifs": {"size": 3, "validation_size": 2}}, "word", r"give tokenizer\.kind=grid"),

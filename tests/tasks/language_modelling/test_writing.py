@@ -146,11 +146,11 @@ def test_a_stop_ends_the_text_wherever_its_borders_lie_among_the_tokens(model):
 
 
 def test_an_empty_stop_and_stops_of_a_beam_are_refused(model):
-    with pytest.raises(InputError, match="a stop is empty"):
+    with pytest.raises(InputError, match="a stop string is empty"):
         model.generate("a", stop=("",))
     with pytest.raises(InputError, match="set beam to 1"):
         model.generate("a", GenerationSettings(beam=2), stop=("x",))
-    with pytest.raises(InputError, match="a stream is of one text"):
+    with pytest.raises(InputError, match="only one text can be streamed"):
         list(model.stream("a", GenerationSettings(beam=2)))
 
 
