@@ -122,7 +122,7 @@ def test_a_checkpoint_can_be_chosen(run, command, tmp_path):
     sentence = command("export", run, tmp_path / "no", "--checkpoint", "lst").refusal()
     assert "has no checkpoint 'lst'; did you mean 'last'?" in sentence
     sentence = command("export", tmp_path / "best", tmp_path / "no", "--checkpoint", "last").refusal()
-    assert "holds no checkpoints" in sentence
+    assert "has no checkpoints" in sentence
     assert not (tmp_path / "no").exists()
 
 

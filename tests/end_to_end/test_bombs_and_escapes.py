@@ -105,7 +105,7 @@ def test_no_module_of_a_sentence_encoder_is_elsewhere(path, tmp_path):
 @pytest.mark.parametrize("name", ["../../other", "/etc", "..", "", "a/b", "x" * 300])
 def test_no_checkpoint_is_elsewhere(name, tmp_path):
     (tmp_path / "checkpoints.json").write_text(json.dumps({"last": name}))
-    with pytest.raises(InputError, match="no name of a folder under checkpoints"):
+    with pytest.raises(InputError, match="which is not a folder name in checkpoints"):
         pointers_of(tmp_path)
 
 

@@ -176,7 +176,7 @@ class _Pieces:
 
 def _pieces(tokenizer: Tokenizer, texts: Sequence[str | Sequence[str]]) -> list[_Pieces]:
     if isinstance(texts, str):
-        raise InputError("one string was given instead of a list of texts; put it in a list")
+        raise InputError("a single string was given instead of a list of texts; put it in a list")
     encoded = iter(tokenizer.encode_batch_with_spans([text for text in texts if isinstance(text, str)]))
     found = []
     for number, text in enumerate(texts, start=1):

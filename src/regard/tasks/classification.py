@@ -59,7 +59,7 @@ class ClassificationTask(LabelledTask):
         p(class | text) = softmax(W pooled + b)
 
     Arguments:
-        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
+        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as for `LabelledTask`.
         classes: names of the classes, in the order of the model's outputs.
         class_weights: the weight of each class in the loss, in the order of the classes; None = 1 for all.
         positive: the class that F1 is computed for and that the threshold applies to; None = the last class where there are two,

@@ -124,21 +124,21 @@ def load(
     merges.txt; XLM-RoBERTa, ModernBERT and decoders of the Llama type with a tokenizer.json; and the Vision Transformer.
 
     Arguments:
-        folder: the folder of a model, or of a run, also during training, whose best checkpoint so far is taken; a checkpoint of a
-            run (`runs/x@last`, `runs/x@step-500`); a model of the Hugging Face hub, `hub:owner/name`, which is downloaded once;
-            or a file of llama.cpp (`.gguf`).
+        folder: the folder of a model; the folder of a run (also during training), of which the best checkpoint is loaded; a
+            checkpoint of a run (`runs/x@last`, `runs/x@step-500`); a model of the Hugging Face hub, `hub:owner/name`, which is
+            downloaded once; or a file of llama.cpp (`.gguf`).
         task: the name of the task for which to load the model; a model for another task is an error. None = the folder's task.
-        device: of the parameters: `cpu`, `cuda`, `cuda:1`, or `auto`, a GPU if PyTorch finds one.
-        dtype: `float32`, `bfloat16` or `float16`; on a processor also `int8` or `int4`, for a language model of the GPT family,
-            see `LanguageModel.quantised`, and for a `Transformer` for translation.
+        device: the device of the parameters: `cpu`, `cuda`, `cuda:1`, or `auto`, a GPU if PyTorch finds one.
+        dtype: the type of the parameters: `float32`, `bfloat16` or `float16`; on a processor also `int8` or `int4`, for a
+            language model of the GPT family, see `LanguageModel.quantised`, and for a `Transformer` for translation.
         code: your own Python file, or files, with the parts of the model. It is executed; the copy in the folder never is.
 
     Returns:
-        A `Translator`, a `Classifier` or another `Predictor`, by the task.
+        A `Translator`, a `Classifier` or another `Predictor`, depending on the task.
 
     Raises:
-        InputError: for a folder that holds no model, is damaged, is for another task, or needs code that is not given; and for a
-            device that does not exist.
+        InputError: for a folder without a model, a damaged folder, a model for another task or that needs code that is not given,
+            and a device that does not exist.
     """
     load_code(code)
     device = device_named(device, "device")
@@ -168,10 +168,10 @@ def load(
 
 
 def _check_fits(settings: Mapping[str, Any], config: Any, place: Path) -> None:
-    """Refuse a tokenizer or classes of another model, for which the model has no rows.
+    """Refuse a tokenizer or classes that do not match the sizes of the model.
 
     Arguments:
-        settings: the config fields that the task decides, from its own files.
+        settings: the config fields that follow from the task's files.
     """
     for name, value in settings.items():
         said = getattr(config, name, None)
@@ -180,7 +180,7 @@ def _check_fits(settings: Mapping[str, Any], config: Any, place: Path) -> None:
         # A model of another program may have more rows than its tokenizer has tokens.
         if value > said if name.endswith("vocabulary") else value != said:
             raise InputError(
-                f"{place}: {name.replace('_', ' ')} is {value:,} by the tokenizer and regard.json, and {said:,} by config.json; "
+                f"{place}: {name.replace('_', ' ')} is {value:,} in the tokenizer and regard.json, and {said:,} in config.json; "
                 "the files are of different models, copy the folder again"
             )
 
@@ -188,7 +188,7 @@ def _check_fits(settings: Mapping[str, Any], config: Any, place: Path) -> None:
 def _quantised(predictor: Any, dtype: str, folder: AnyPath) -> LanguageModel | Translator:
     if not hasattr(predictor, "quantised"):
         raise InputError(
-            f"{folder}: {dtype} is for language models of GPT's family and Transformers that translate; take one of "
+            f"{folder}: {dtype} is for language models of GPT's family and Transformers that translate; use one of "
             + ", ".join(DTYPES)
         )
     return predictor.quantised(dtype)
@@ -212,7 +212,7 @@ def _adapted(
     problem = _problem_of(place)
     name = task if task is not None else task_for(config, str(folder), problem)
     spec, models = spec_of(name), models_of(name)
-    # A folder of ours says what it is for; but what was trained to classify texts can give their vectors too.
+    # A folder of Regard names its task; but a model that was trained to classify texts can also compute their vectors.
     if (
         spec.from_hf is None
         or models is None
@@ -254,7 +254,7 @@ def task_of(folder: AnyPath) -> str:
     """The name of the task of the model in a folder.
 
     Raises:
-        InputError: for a folder that holds no model, or is damaged.
+        InputError: for a folder without a model, or a damaged one.
     """
     place = model_folder(folder)
     card = read_card(place)
@@ -296,7 +296,7 @@ def _pointers(names: Mapping[str, Any], path: Path) -> dict[str, str]:
     for key, name in found.items():
         if not isinstance(name, str) or not 0 < len(name) < 100 or Path(name).name != name or name == "..":
             raise InputError(
-                f"{path}: {key} is {str(name)[:60]!r}, no name of a folder under checkpoints/; {_POINTER_ADVICE}"
+                f"{path}: {key} is {str(name)[:60]!r}, which is not a folder name in checkpoints/; {_POINTER_ADVICE}"
             )
     return found
 
@@ -310,7 +310,7 @@ def checkpoints_of(run: Path) -> dict[str, Path]:
     place = run / "checkpoints"
     found = {name: place / folder for name, folder in sorted(pointers_of(run).items())}
     for path in sorted(place.iterdir()) if place.is_dir() else ():
-        if not path.name.startswith("."):  # such as are being written
+        if not path.name.startswith("."):  # a hidden folder is still being written
             found.setdefault(_short(path.name), path)
     return {name: path for name, path in found.items() if (path / "config.json").is_file()}
 
@@ -325,7 +325,7 @@ def checkpoint_of(run: Path, name: str) -> Path:
     if _short(name) in known:
         return known[_short(name)]
     if not known:
-        raise InputError(f"{run}: holds no checkpoints, so there is no {name!r}; give the run's folder alone")
+        raise InputError(f"{run}: has no checkpoints, so there is no {name!r}; give the run's folder alone")
     raise InputError(f"{run}: has no checkpoint {name!r}; {nearest(name, list(known))}")
 
 

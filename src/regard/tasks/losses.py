@@ -1,4 +1,4 @@
-"""Losses over a vocabulary: of logits, of a projection whose logits never are in memory as a whole, and of sampled words."""
+"""Losses over a vocabulary: of logits, of a projection (in blocks, without all logits in memory), and of sampled words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from regard.layers.embeddings import check_number
 
 IN_CACHE = 1_000_000
-"""Logits that are walked over at a time."""
+"""The number of logits in one block of the computation."""
 
 
 def smoothed_cross_entropy(
@@ -31,22 +31,21 @@ def smoothed_cross_entropy(
 
         loss = - sum_v t_v log softmax(z)_v,   t = (1 - eps) onehot(y) + eps / V
 
-    The smoothing mass is spread over all V entries, the right one included (the convention of
-    `torch.nn.functional.cross_entropy`, to which this is equal), except an entry that is `never` right, such as padding: then it
-    is eps / (V - 1) over the others. Unlike that function it walks the rows in blocks that stay in the processor's cache and
-    forms the gradient in the same walk, in float32 for any logits: two to four times faster at a vocabulary of 8,000
-    on two cores.
+    The smoothing mass is spread over all V entries, the correct one included, as in `torch.nn.functional.cross_entropy`, to which
+    this is equal. With `never`, an entry that is never correct, such as padding, the others get eps / (V - 1) each. Unlike in
+    PyTorch it is computed in blocks of rows that fit into the processor's cache, together with the gradient, in float32 (float64
+    for float64 logits): two to four times faster at a vocabulary of 8,000 on two cores.
 
     Arguments:
         logits: (N, V), any floating dtype.
-        labels: (N,) int64 in [0, V); what is where `valid` is False is not looked at.
-        valid: (N,) bool, True = the row counts; None = all do.
+        labels: (N,) int64 in [0, V); values where `valid` is False are ignored.
+        valid: (N,) bool, True = the row counts, False = it is ignored; None = all count.
         smoothing: eps, in [0, 1).
-        never: an entry that gets none of the smoothing mass.
+        never: the index of an entry without smoothing mass; None = all have some.
 
     Returns:
-        A scalar (float32; float64 for float64 logits), the sum over the rows that count; and an int64 scalar, in how many of
-        them the label's logit is larger than every other. A row of equal logits is not counted as correct.
+        A scalar (float32; float64 for float64 logits), the sum over the valid rows; and an int64 scalar, the number of valid rows
+        in which the label's logit is larger than every other. A row of equal logits is not counted as correct.
 
     >>> total, correct = smoothed_cross_entropy(torch.zeros(2, 4), torch.tensor([1, 3]))
     >>> total.item()  # 2 log 4
@@ -76,7 +75,7 @@ def stands_out(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """The sum above with its gradient, softmax(z) - t, computed block by block."""
+    """`smoothed_cross_entropy` with its gradient, softmax(z) - t, computed block by block."""
 
     @staticmethod
     def forward(
@@ -93,17 +92,17 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, *upstreams: Tensor) -> tuple[Tensor, None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (gradient,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        # In place: nothing else holds it, and a second tensor of this size costs more than the arithmetic.
+        # In place: nothing else uses it, and a second tensor of this size would take more time than the multiplication.
         return gradient.mul_(upstreams[0].to(gradient.dtype)), None, None, None, None
 
 
 def walked(
     logits: Tensor, labels: Tensor, valid: Tensor, smoothing: float, never: int | None, gradient: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The sum and the count of `smoothed_cross_entropy`; the gradient, where one is wanted, may be written over the logits."""
+    """The sum and the count of `smoothed_cross_entropy`; the gradient, if there is one, may overwrite the logits."""
     wide = torch.float64 if logits.dtype == torch.float64 else torch.float32
     vocabulary = logits.shape[1]
-    # What is never right may have a logit so low that it would drown the others in a sum, so it is left out of it.
+    # The logit of the `never` entry can be so low that its sum with the others loses precision, so the sum leaves it out.
     pieces = [slice(0, never), slice(never + 1, None)] if never is not None else [slice(None)]
     share_of_smoothing = smoothing / (vocabulary if never is None else vocabulary - 1)
     rows = max(1, IN_CACHE // vocabulary)
@@ -117,7 +116,7 @@ def walked(
         answered = block.gather(1, answers)
         share = (block - highest).exp_()
         own = share.gather(1, answers)
-        others = share.scatter_(1, answers, 0.0).amax(dim=1, keepdim=True)  # of logits that may not be written to
+        others = share.scatter_(1, answers, 0.0).amax(dim=1, keepdim=True)  # the logits may not be overwritten here
         correct += ((own > others) & counts).sum()
         share.scatter_(1, answers, own)
         sums = share.sum(dim=1, keepdim=True)
@@ -136,29 +135,29 @@ def walked(
     return total, correct
 
 
-# Logits that never are in memory as a whole.
+# The loss of a projection, without all logits in memory.
 
 
 AT_A_TIME = 25_000_000
-"""Logits that are in memory together: 512 rows at GPT-2's vocabulary. With fewer, the table would be read more often than the
-arithmetic takes."""
+"""The number of logits in memory at once: 512 rows for GPT-2's vocabulary. With fewer, reading the table for each block would
+take longer than the arithmetic."""
 
 
 def projected_cross_entropy(
     labels: Tensor, *, valid: Tensor | None = None, smoothing: float = 0.0, never: int | None = None
 ) -> Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]:
-    """`smoothed_cross_entropy` of z = W h + b, as a function of h, W and b that a model may apply in place of the projection.
+    """`smoothed_cross_entropy` of z = W h + b, as a function of h, W and b that a model can apply instead of the projection.
 
-    The rows are walked in blocks: a block's logits, its part of the loss and of all three gradients, and the logits are gone. At
-    GPT-2's vocabulary and 2,048 tokens the logits and their gradient would be 0.8 GB in float32. The arithmetic is the same,
-    so it costs no time; the gradient of W is summed in W's own dtype, and products run in autocast's where that is on.
+    It is computed in blocks of rows: the logits of a block, its part of the loss and of the three gradients; then the logits are
+    freed. With GPT-2's vocabulary and 2,048 tokens all logits and their gradient would need 0.8 GB in float32. The arithmetic is
+    the same, so it takes no more time. The gradient of W is summed in W's dtype; with autocast, products use its dtype.
 
     Arguments:
         labels: (...) int64.
-        valid, smoothing, never: as `smoothed_cross_entropy`; valid in the shape of the labels.
+        valid, smoothing, never: as for `smoothed_cross_entropy`; `valid` has the shape of the labels.
 
     Returns:
-        A function of h (..., D), W (V, D) and b (V,) or None that gives the sum and the count.
+        A function of h (..., D), W (V, D) and b (V,) or None that returns the sum and the count of `smoothed_cross_entropy`.
 
     >>> loss = projected_cross_entropy(torch.tensor([[1, 3]]))
     >>> total, _ = loss(torch.zeros(1, 2, 5), torch.ones(4, 5), None)
@@ -166,7 +165,7 @@ def projected_cross_entropy(
     2.7725887298583984
     """
     real = torch.ones_like(labels, dtype=torch.bool) if valid is None else valid
-    # Only where something was compiled: `torch.compiler.disable` takes a second to import.
+    # Only if something was compiled, because the import of `torch.compiler.disable` takes a second.
     apply = _uncompiled() if "torch._dynamo" in sys.modules else _with_gradients
 
     def loss(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -182,7 +181,7 @@ def _with_gradients(*given: Any) -> tuple[Tensor, Tensor]:
 
 @cache
 def _uncompiled() -> Callable[..., tuple[Tensor, Tensor]]:
-    """One function for all steps. Compiled, its blocks would be unrolled, and a block leaves nothing to fuse."""
+    """One function for all steps, not compiled: the loop over blocks would be unrolled, and a block has nothing to fuse."""
     return torch.compiler.disable(_with_gradients)  # type: ignore[return-value]
 
 
@@ -216,7 +215,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 part = slice(start, start + size)
                 x = hidden[part].to(dtype)
                 logits = F.linear(x, table, offset)
-                # Over the logits themselves: from here on they are their gradient.
+                # The gradient overwrites the logits.
                 gradient = logits if to_hidden or to_weight or to_bias else None
                 found, right = walked(logits, labels[part], valid[part], smoothing, never, gradient)
                 total, correct = total + found, correct + right
@@ -234,34 +233,34 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, *upstreams: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         found = ctx.saved_tensors  # type: ignore[attr-defined]
-        # In place: nothing else holds them, and the gradient of a table is as large as the table.
+        # In place: nothing else uses them, and the gradient of a table is as large as the table.
         scaled = [None if part is None else part.mul_(upstreams[0].to(part.dtype)) for part in found]
         return (*scaled, None, None, None, None)
 
 
-# Against some words of a large vocabulary: for training alone. What is measured is measured against all.
+# The sampled softmax, for training only; evaluations use all words.
 
 
 def sampled_words(vocabulary: int, tries: int, *, key: tuple[int, int]) -> np.ndarray:
-    """Different words, sampled so often, the commonest most often; those sampled twice count once.
+    """The distinct words among T samples from a distribution like Zipf's law.
 
-        P(word v) = log((v + 2) / (v + 1)) / log(V + 1)            v = 0 the commonest (Zipf's law)
+        P(word v) = log((v + 2) / (v + 1)) / log(V + 1),   v = 0 the most frequent word
 
     Arguments:
-        vocabulary: V; words are numbered from the commonest to the rarest.
-        tries: T, how often to sample.
-        key: what decides the sampling.
+        vocabulary: V; words are numbered from the most to the least frequent.
+        tries: T, the number of samples.
+        key: two integers that determine the samples.
 
     Returns:
         (S,) int64, ascending, S at most T.
     """
     uniform = np.random.Generator(np.random.Philox(key=list(key))).random(tries)
-    drawn = np.exp(uniform * np.log(vocabulary + 1)).astype(np.int64) - 1
-    return np.unique(drawn.clip(0, vocabulary - 1))
+    samples = np.exp(uniform * np.log(vocabulary + 1)).astype(np.int64) - 1
+    return np.unique(samples.clip(0, vocabulary - 1))
 
 
 def sampling_probability(words: Tensor, vocabulary: int, tries: int) -> Tensor:
-    """1 - (1 - P(v))^T, of each word v in any shape, float32."""
+    """Q(v) = 1 - (1 - P(v))^T, the probability that word v is among T samples of `sampled_words`; any shape, float32."""
     v = words.double()
     once = torch.log((v + 2) / (v + 1)) / np.log(vocabulary + 1)
     return -torch.expm1(tries * torch.log1p(-once)).float()
@@ -270,21 +269,21 @@ def sampling_probability(words: Tensor, vocabulary: int, tries: int) -> Tensor:
 def sampled_cross_entropy(
     labels: Tensor, words: Tensor, *, valid: Tensor, tries: int
 ) -> Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]:
-    """Cross-entropy over the right word and some that were sampled, as a function of h, W and b (Jean et al. 2015, section 3).
+    """Cross-entropy over the correct word and sampled negative words, as a function of h, W and b (Jean et al. 2015, section 3).
 
         z_v = w_v h + b_v - log Q(v),   loss = - log( exp z_y / (exp z_y + sum over sampled v other than y of exp z_v) )
 
-    Q(v) is the chance that v is among the words sampled, which takes the preference for common words out again.
+    Q(v), the probability that v is sampled, corrects for frequent words being sampled more often.
 
     Arguments:
         labels: (...) int64, y.
-        words: (S,) int64, as `sampled_words` gives them.
-        valid: (...) bool, True = the label counts.
-        tries: T of the sampling.
+        words: (S,) int64, the negative words, from `sampled_words`.
+        valid: (...) bool, True = the label counts, False = it is ignored.
+        tries: T, the number of samples.
 
     Returns:
-        A function of h (..., D), W (V, D) and b (V,) or None, as `projected_cross_entropy`: the sum over labels, and in how many
-        of them the right word's logit is larger than every other.
+        A function of h (..., D), W (V, D) and b (V,) or None, as `projected_cross_entropy` returns it: it returns the sum over
+        labels, and the number of labels whose logit is larger than that of every negative word.
     """
 
     def loss(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -307,15 +306,15 @@ def sampled_cross_entropy(
 def summed_losses(
     loss: Callable[[Any, Any], Any], model: Any, batches: Iterable[Any], what: str
 ) -> dict[str, tuple[float, int, int]]:
-    """Loss, labels and right ones, summed over batches: of the loss itself under the empty name, then of each auxiliary one.
+    """The sums of loss, labels and correct predictions over batches, by name: "" for the main loss, then the auxiliary losses.
 
     Arguments:
-        loss: such as `Task.loss`.
-        batches: on the model's device.
-        what: messages call what is read, such as `these texts`.
+        loss: a function such as `Task.loss`.
+        batches: batches on the model's device.
+        what: the name of the data in messages, such as `these texts`.
 
     Raises:
-        InputError: where a loss is no finite number.
+        InputError: if a loss is not finite.
     """
     sums: dict[str, tuple[float, int, int]] = {}
     for batch in batches:
@@ -327,24 +326,25 @@ def summed_losses(
     return sums
 
 
-# Of text embeddings.
+# Losses of text embeddings.
 
 
 def ranking_loss(first: Tensor, others: Tensor, *, scale: float, same: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """How hard it is to tell each text's partner from all others in the batch (Henderson et al. 2017, section 4.4).
+    """Cross-entropy of finding each text's partner among the texts of the batch (Henderson et al. 2017, section 4.4).
 
         loss = - sum_i log softmax_j(scale cos(u_i, v_j))_i
 
-    What a row is compared with is the batch it is in: with larger batches it is harder, and learns more.
+    All other texts of the batch are negatives, so the loss depends on the batch size; larger batches are harder and usually learn
+    better.
 
     Arguments:
         first: u, (B, D).
-        others: v, (C, D), the first B of them the partners, the others texts that belong to none.
-        scale: of the cosines.
-        same: (B, C) bool, True = not a negative, because it is the same text as the partner, or the first itself.
+        others: v, (C, D); v_i is the partner of u_i for i < B, the rest are additional negatives.
+        scale: the factor of the cosines.
+        same: (B, C) bool, True = not a negative, because the text equals the partner or the first text.
 
     Returns:
-        The sum over rows; in how many the partner is the nearest.
+        The sum over rows, and the number of rows whose partner has the largest cosine.
 
     >>> loss, right = ranking_loss(torch.eye(2), torch.eye(2), scale=1.0)
     >>> round(loss.item(), 4), right.item()  # 2 log(1 + 1/e)
@@ -360,11 +360,11 @@ def ranking_loss(first: Tensor, others: Tensor, *, scale: float, same: Tensor | 
 
 
 def cosine_loss(first: Tensor, second: Tensor, wanted: Tensor) -> Tensor:
-    """The squared difference of each pair's cosine from the one wanted, summed (Reimers, Gurevych 2019, section 3).
+    """The squared difference between the cosine of each pair and its target, summed (Reimers, Gurevych 2019, section 3).
 
     Arguments:
         first, second: (B, D).
-        wanted: (B,).
+        wanted: (B,), the target cosines.
 
     >>> cosine_loss(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 2.0]]), torch.tensor([0.5])).item()
     0.25
@@ -373,7 +373,7 @@ def cosine_loss(first: Tensor, second: Tensor, wanted: Tensor) -> Tensor:
 
 
 def triplet_loss(first: Tensor, second: Tensor, third: Tensor, *, margin: float) -> tuple[Tensor, Tensor]:
-    """By how much the third text is not farther than the second by a margin, summed (Reimers, Gurevych 2019, section 3).
+    """The triplet loss: the second text should be nearer than the third by a margin (Reimers, Gurevych 2019, section 3).
 
         loss = sum_i max(0, |u_i - v_i| - |u_i - w_i| + margin)
 
@@ -381,7 +381,7 @@ def triplet_loss(first: Tensor, second: Tensor, third: Tensor, *, margin: float)
         first, second, third: u, v and w, (B, D).
 
     Returns:
-        The sum over rows; in how many the second is nearer than the third.
+        The sum over rows, and the number of rows in which the second is nearer than the third.
 
     >>> u, v, w = torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 2.0]])
     >>> [value.item() for value in triplet_loss(u, v, w, margin=1.0)]

@@ -62,25 +62,25 @@ class MaskedTextData:
 
     Arguments:
         train: a file of plain text, or several; gzip is recognised.
-        validation: likewise; held out from the training files, document by document, where null.
+        validation: other files of plain text; if null, documents are held out from the training files.
         validation_share: the share of documents to hold out.
         validation_size: the number of documents to hold out instead, at most a tenth of all.
-        builtin: `python_docs`, the reference text that comes with Python, in addition to the files, or alone; a few of its
-            topics are for validation.
-        documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
-        sentences: running text is `split` into sentences by rules, or each `line` is one.
-        cleaning: `wikitext` undoes what those sets did to spaces and hyphens, and reads `<unk>` as the unknown token.
+        builtin: `python_docs`, the reference text that comes with Python, in addition to the files, or alone; some of its
+            topics are used for validation.
+        documents: where a document ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
+        sentences: `split` running text into sentences by rules, or each `line` is a sentence.
+        cleaning: `wikitext` restores the spaces and hyphens of the original text, and reads `<unk>` as the unknown token.
         next_sentence: whether the model also predicts if the second text of a pair followed the first.
         pairs: whether inputs are pairs of texts, or stretches of one document; null = as `next_sentence`.
-        maximum_length: the most tokens of an input, special ones included.
+        maximum_length: the maximum number of tokens of an input, special ones included.
         short_share: the share of documents that are cut into shorter pairs; or of stretches that are shorter.
         random_next: the share of pairs whose second text is from another document.
         duplicates: how many times each document is cut into inputs, each time with other random choices.
         chosen_share: the share of tokens that are chosen for prediction.
         mask_share, random_share: the shares of the chosen tokens that are replaced by the mask token, and by a random token; the
             rest stay unchanged.
-        maximum_predictions: the most chosen tokens in one input; null = no limit.
-        masking: `dynamic` masks other tokens in every epoch, `static` the same tokens in each.
+        maximum_predictions: the maximum number of chosen tokens in one input; null = no limit.
+        masking: `dynamic` masks other tokens in every epoch, `static` the same tokens in every epoch.
         whole_words: mask all pieces of a word or none (whole-word masking).
         teacher: a trained model to distil from as well.
 
@@ -123,11 +123,11 @@ class MaskedTextData:
             )
         if self.next_sentence and not 0 < self.random_next < 1:
             raise InputError(
-                f"data.random_next is {self.random_next:g}, so that all pairs are alike and there is nothing to predict; "
+                f"data.random_next is {self.random_next:g}, so all pairs have the same label and there is nothing to predict; "
                 "give 0.5, or set data.next_sentence=false"
             )
         if self.teacher is not None and self.next_sentence:
-            raise InputError("data.teacher teaches no next sentences; set data.next_sentence=false")
+            raise InputError("data.teacher has no next-sentence prediction to distil; set data.next_sentence=false")
         self.hiding(0)
 
     @property
@@ -139,7 +139,7 @@ class MaskedTextData:
         """How tokens are masked.
 
         Raises:
-            InputError: for shares that are none.
+            InputError: for shares out of range.
         """
         return Masking(
             chosen_share=self.chosen_share,
@@ -156,10 +156,10 @@ def mask_of(tokenizer: Tokenizer) -> str:
     """The text of the mask token.
 
     Raises:
-        InputError: where there is none.
+        InputError: if there is none.
     """
     if tokenizer.mask_id is None:
-        raise InputError("the model's tokenizer has no mask token, so it has nothing to fill in; use another model")
+        raise InputError("the model's tokenizer has no mask token, so it cannot fill masks; use another model")
     return tokenizer.tokens([tokenizer.mask_id])[0]
 
 
@@ -167,13 +167,13 @@ def read_masked(tokenizer: Tokenizer, texts: Sequence[str], *, maximum: int) -> 
     """The model's inputs for texts with mask tokens.
 
     Arguments:
-        maximum: the most tokens of one input; a longer one is an error, because truncation could remove a mask.
+        maximum: the maximum number of tokens of one input; a longer one is an error, because truncation could remove a mask.
 
     Raises:
-        InputError: for a text that is no string, has no mask, or is too long.
+        InputError: for a text that is not a string, has no mask, or is too long.
     """
     if isinstance(texts, str):
-        raise InputError("one string given where a list of texts is wanted; put it in a list")
+        raise InputError("a single string was given instead of a list of texts; put it in a list")
     mask, joined = mask_of(tokenizer), []
     refuse_gaps(texts)
     for number, text in enumerate(texts, start=1):
@@ -191,7 +191,7 @@ def read_masked(tokenizer: Tokenizer, texts: Sequence[str], *, maximum: int) -> 
 
 
 FOLLOWED, OTHER = 0, 1
-"""The outputs of the next-sentence head: that the second text followed the first, and that it did not."""
+"""The outputs of the next-sentence head: the second text followed the first, or it did not."""
 
 ORDINARY, NEXT = "ordinary", "next"
 """Columns of a store: the number of tokens of an input that are not special; and whether its second text followed the first."""
@@ -228,7 +228,7 @@ class MaskedLanguageModellingTask(EncoderTask):
 
     Arguments:
         tokenizer: for all texts; it has a mask token.
-        maximum_length: the most tokens of one input, special ones included.
+        maximum_length: the maximum number of tokens of one input, special ones included.
         next_sentence: whether the model also predicts if one text followed another.
         masking: how tokens are masked.
         teacher: a model to distil from as well; not saved.
@@ -263,14 +263,14 @@ class MaskedLanguageModellingTask(EncoderTask):
         }
 
     def labels(self, data: TokenStore) -> np.ndarray:
-        """How many tokens of each input are to be predicted, (N,); with whole-word masking, the number aimed at."""
+        """The number of tokens of each input to predict, (N,); with whole-word masking, the target of this number."""
         return self.masking.counts(data.lengths(TEXT), data.numbers(ORDINARY))
 
     def auxiliary_labels(self, data: TokenStore) -> Mapping[str, np.ndarray]:
-        """The number of labels of the other losses: one for each pair; with a teacher the tokens that it predicts."""
+        """The number of labels of the auxiliary losses: one for each pair; with a teacher, the tokens that it predicts."""
         if self.teacher is not None:
-            told = {"divergence": self.labels(data) if self.teacher.settings.at_masked else data.lengths(TEXT)}
-            return told | ({"cosine": data.lengths(TEXT)} if self.teacher.settings.cosine_weight else {})
+            counts = {"divergence": self.labels(data) if self.teacher.settings.at_masked else data.lengths(TEXT)}
+            return counts | ({"cosine": data.lengths(TEXT)} if self.teacher.settings.cosine_weight else {})
         return {"next_sentence": np.ones(len(data), dtype=np.int64)} if self.next_sentence else {}
 
     def batch(
@@ -285,8 +285,8 @@ class MaskedLanguageModellingTask(EncoderTask):
 
         Arguments:
             rows: a number for each input, which determines the masked tokens.
-            nexts: for each `FOLLOWED` or `OTHER`.
-            draw: as `training_batch` has it; None in evaluation.
+            nexts: `FOLLOWED` or `OTHER` for each input.
+            draw: as for `training_batch`; None in evaluation.
         """
         texts = [np.asarray(joined.ids, dtype=np.int64) for joined in inputs]
         hidden = self.masking.hide(self.tokenizer, texts, rows, draw=draw)
@@ -319,7 +319,7 @@ class MaskedLanguageModellingTask(EncoderTask):
         return self.batch(read_inputs(data, rows), rows, nexts=nexts, draw=draw)
 
     def loss(self, model: nn.Module, batch: MaskedBatch, *, smoothing: float = 0.0) -> LossSum:
-        """Cross-entropy of the chosen tokens, summed; also that of next sentences, or the teacher's loss."""
+        """Cross-entropy of the chosen tokens, summed; with that of next sentences or of the teacher as auxiliary losses."""
         if batch.taught and self.teacher is not None:
             return self.teacher.loss(model, batch, smoothing=smoothing)
         encoded = encoded_by(model, batch.tokens, batch.segments, at=batch.at)
@@ -334,7 +334,7 @@ class MaskedLanguageModellingTask(EncoderTask):
         return LossSum(total, len(batch.labels), correct, auxiliary)
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse inputs that are longer than the model has positions for, and a student that cannot learn from its teacher.
+        """Refuse inputs longer than the model's positions, and a student that cannot learn from its teacher.
 
         Raises:
             InputError: naming the settings.
@@ -362,12 +362,11 @@ class MaskedLanguageModellingTask(EncoderTask):
         }
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Inputs, tokens and vocabulary in a few words."""
-        tokens, told = int(train.lengths(TEXT).sum()), int(self.labels(train).sum())
+        """The numbers of inputs and tokens and the size of the vocabulary, as one line."""
+        tokens, masked = int(train.lengths(TEXT).sum()), int(self.labels(train).sum())
         return (
-            f"{len(train):,} inputs to learn from ({tokens:,} tokens, {told:,} of them hidden, in an epoch), "
-            f"{len(validation):,} "
-            f"to validate on; a vocabulary of {self.tokenizer.size:,}"
+            f"{len(train):,} inputs to learn from ({tokens:,} tokens, {masked:,} of them masked, in an epoch), "
+            f"{len(validation):,} to validate on; a vocabulary of {self.tokenizer.size:,}"
         )
 
 
@@ -391,7 +390,7 @@ class Counts:
         """The counts as a sentence for the user.
 
         Arguments:
-            maximum: the most tokens of an input.
+            maximum: the maximum number of tokens of an input.
             paired: whether inputs are pairs.
         """
         mean = self.tokens / max(1, self.inputs)
@@ -399,8 +398,7 @@ class Counts:
         return (
             f"{self.inputs:,} inputs of {mean:.1f} tokens on average ({self.tokens:,} in all; filled up to {maximum} each, "
             f"{1 - mean / maximum:.1%} would be padding){pairs}; {self.cut / max(1, self.tokens + self.cut):.1%} of the "
-            "tokens "
-            "were cut off"
+            "tokens were cut off"
         )
 
 
@@ -413,7 +411,7 @@ def write_inputs(
         next_sentence: whether the store records if the second text followed.
 
     Raises:
-        InputError: where no input is left.
+        InputError: if no input is left.
     """
     special = np.zeros(tokenizer.size, dtype=bool)
     special[list(tokenizer.special_ids)] = True
@@ -421,19 +419,19 @@ def write_inputs(
     counts = Counts()
 
     def rows() -> Iterator[list[np.ndarray | list[int]]]:
-        for drawn in inputs:
-            pair = [] if drawn.second is None else [between, drawn.second]
-            ids = np.concatenate([start, drawn.first, *pair, end])
+        for each in inputs:
+            pair = [] if each.second is None else [between, each.second]
+            ids = np.concatenate([start, each.first, *pair, end])
             ordinary = len(ids) - int(special[ids].sum())
             if not ordinary:
                 continue
             counts.inputs += 1
             counts.tokens += len(ids)
-            counts.following += drawn.follows
-            counts.cut += drawn.cut
-            second = 0 if drawn.second is None else 1 + len(drawn.first) + len(between)
-            told = [[FOLLOWED if drawn.follows else OTHER]] if next_sentence else []
-            yield [ids, [second], [ordinary], *told]
+            counts.following += each.follows
+            counts.cut += each.cut
+            second = 0 if each.second is None else 1 + len(each.first) + len(between)
+            label = [[FOLLOWED if each.follows else OTHER]] if next_sentence else []
+            yield [ids, [second], [ordinary], *label]
 
     columns = {**columns_of(tokenizer), ORDINARY: PLACES, **({NEXT: 2} if next_sentence else {})}
     write_store(folder, split, columns, rows())
@@ -457,7 +455,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filled:
-    """The model's predictions for the masks of a text, each mask by itself.
+    """The model's predictions for the masks of a text, each mask independently.
 
     Arguments:
         text: the text as given.
@@ -491,7 +489,7 @@ class PseudoScore:
 
     @property
     def log_probability(self) -> float:
-        """Their sum: the pseudo-log-likelihood. It is not the log-probability of the text."""
+        """The sum of `log_probabilities`, the pseudo-log-likelihood. It is not the log-probability of the text."""
         return math.fsum(self.log_probabilities)
 
     @property
@@ -541,7 +539,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         Arguments:
             top: the number of candidates for each mask.
             targets: as in `fill`. Their probabilities are still those of the softmax over the whole vocabulary.
-            batch_tokens: number of tokens read together. It does not change the answers, only memory and speed.
+            batch_tokens: the number of tokens in one batch. It changes memory and speed, and results only by rounding.
 
         Raises:
             InputError: as `fill`.
@@ -549,7 +547,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         if top < 1:
             raise InputError(f"top is {top}; give at least 1")
         inputs = read_masked(self.task.tokenizer, texts, maximum=self.maximum_length)
-        # A model's table may have rows that no token has.
+        # The model's table may have more rows than there are tokens.
         among = torch.arange(self.task.tokenizer.size) if targets is None else torch.tensor(self._ids_of(targets))
         among = among.to(self.device)
         found: dict[int, Filled] = {}
@@ -570,7 +568,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         """The probability that the second text followed the first.
 
         Raises:
-            InputError: where the model has no next-sentence head, or a text is empty.
+            InputError: if the model has no next-sentence head, or a text is empty.
         """
         return self.follows_batch([(first, second)])[0]
 
@@ -595,13 +593,13 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         ]
         found = [0.0] * len(inputs)
         for rows, _, encoded in self.encoded(inputs, at=_nowhere):
-            told = _wide(encoded.next_sentence).softmax(dim=-1)[:, FOLLOWED].tolist()
-            for row, probability in zip(rows, told, strict=True):
+            probabilities = _wide(encoded.next_sentence).softmax(dim=-1)[:, FOLLOWED].tolist()
+            for row, probability in zip(rows, probabilities, strict=True):
                 found[row] = probability
         return found
 
     def score(self, text: str) -> PseudoScore:
-        """How well each token of a text is predicted from all the others; the model reads the text once for every token.
+        """The log-probability of each token given all others; the model reads the text once for every token.
 
         Raises:
             InputError: for an empty text, or one that is too long.
@@ -612,7 +610,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         """The scores of many texts, in the order of the texts.
 
         Arguments:
-            batch_tokens: number of tokens read together. It does not change the answers, only memory and speed.
+            batch_tokens: the number of tokens in one batch. It changes memory and speed, and results only by rounding.
 
         Raises:
             InputError: as `score`.
@@ -641,7 +639,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         return made
 
     def _guesses(self, texts: Sequence[Sequence[int]], batch_tokens: int) -> list[tuple[float, bool]]:
-        """Log-probability of each token of each text when it alone is masked, and whether it was the most probable one."""
+        """The log-probability of each token of each text when only this token is masked, and whether it was the most probable."""
         tokenizer = self.task.tokenizer
         start, end, mask = tokenizer.start_id, tokenizer.end_id, tokenizer.mask_id or 0
         inputs = [Joined([start, *ids[:i], mask, *ids[i + 1 :], end]) for ids in texts for i in range(len(ids))]
@@ -660,7 +658,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         return (tokens.ids == self.task.tokenizer.mask_id).flatten().nonzero().squeeze(1)
 
     def _ids_of(self, targets: Sequence[str]) -> list[int]:
-        """The token of each word that may be at a mask, each once."""
+        """The distinct ids of the target words."""
         tokenizer = self.task.tokenizer
         if isinstance(targets, str) or not targets:
             raise InputError(f"targets are {targets!r:.80}; give a list of words, or leave them out")
@@ -688,7 +686,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         return Filled(text=text, masks=tuple(masks))
 
     def _spelt(self, index: int) -> str:
-        """A token as it is written in a text, "##" before it where it continues the word before."""
+        """A token as text, with "##" before it if it continues the word before."""
         (token,) = self.task.tokenizer.tokens([index])
         return token if _goes_on(token) else self.task.tokenizer.decode([index]).strip() or token
 
@@ -698,7 +696,7 @@ def _goes_on(token: str) -> bool:
 
 
 def _joined(between: Sequence[str], words: Sequence[str]) -> str:
-    """Words put into the gaps of a text; one that continues the word before loses the space before it."""
+    """A text with words in its gaps; a word that continues the one before is joined to it without a space."""
     text = between[0]
     for word, after in zip(words, between[1:], strict=True):
         text = (text.rstrip() + word[2:] if _goes_on(word) else text + word) + after
@@ -706,19 +704,19 @@ def _joined(between: Sequence[str], words: Sequence[str]) -> str:
 
 
 def _nowhere(tokens: Tokens) -> Tensor:
-    """No position of a batch: the prediction is for the whole text."""
+    """No position of a batch, for predictions about the whole text."""
     return torch.zeros(0, dtype=torch.int64, device=tokens.ids.device)
 
 
 def _wide(logits: Tensor | None) -> Tensor:
-    """Logits in float32 at least."""
+    """Logits in at least float32."""
     if logits is None:
         raise RuntimeError("the model has no such head")
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 DOCUMENTS_FOLDER = "documents"
-"""Where in the folder the documents are while inputs are cut from them."""
+"""The name of the folder with the documents while they are cut into inputs."""
 
 
 def prepare_masked(
@@ -730,15 +728,15 @@ def prepare_masked(
     given: Any = None,
     given_validation: Any = None,
 ) -> Prepared[MaskedLanguageModellingTask]:
-    """Read the texts once for the tokenizer and once for the tokens, cut inputs from these, and leave both in `folder`.
+    """Read the texts once for the tokenizer and once for the tokens, cut these into inputs, and write both into `folder`.
 
-    Texts may be larger than memory: documents are read, and inputs written, one after another. In memory are what the tokenizer
-    counts while it is trained, some tens of bytes for each document, and a few documents at a time.
+    Texts can be larger than memory: documents are read, and inputs written, one after another. In memory are the counts of the
+    tokenizer while it is trained, some tens of bytes for each document, and a few documents at a time.
 
     Arguments:
         folder: where to write them; if they exist already (a resumed run), they are reused.
         seed: for the choice of held-out documents, the cutting of inputs, and the choice of masked tokens.
-        given, given_validation: documents in memory instead of what `data` names, as `DOCUMENTS` takes them.
+        given, given_validation: documents in memory instead of those of `data`, in a form that `DOCUMENTS` accepts.
 
     Raises:
         InputError: for data that cannot be read, too little data, or a tokenizer without a mask token.
@@ -792,13 +790,12 @@ def prepare_masked(
 def _cut(
     folder: Path, split: str, store: TokenStore, rows: np.ndarray, data: MaskedTextData, tokenizer: Tokenizer, seed: int
 ) -> str:
-    """Cut some of the documents into the inputs of one split; returns a sentence about them."""
+    """Cut the documents of one split into inputs; return a message about them."""
     count = f"{len(rows):,} document{'s' if len(rows) != 1 else ''}"
     if data.paired and len(rows) < 2:
         raise InputError(
-            f"the {split} text has {count}, and half of the next sentences are taken from another; cut it into documents "
-            "with "
-            "data.documents, or leave pairs out with data.next_sentence=false"
+            f"the {split} text has {count}, and half of the next sentences are taken from another document; cut it into "
+            "documents with data.documents, or leave pairs out with data.next_sentence=false"
         )
     cutting = Cutting(
         documents=store,
@@ -808,7 +805,7 @@ def _cut(
         random_share=data.random_next,
         seed=seed,
     )
-    times = data.duplicates if split == TRAIN else 1  # validation sees each document once
+    times = data.duplicates if split == TRAIN else 1  # in validation each document is cut once
     inputs = cutting.pairs(times) if data.paired else cutting.stretches(times)
     found = write_inputs(folder, split, tokenizer, inputs, next_sentence=data.next_sentence)
     sentences = int(store.lengths(SENTENCES)[rows].sum())
@@ -816,7 +813,7 @@ def _cut(
 
 
 def _held_out(count: int, data: MaskedTextData, seed: int) -> np.ndarray:
-    """Which of the files' documents are held out: the share asked for, and enough for pairs."""
+    """The numbers of the held-out documents of the files: as many as the recipe sets, and enough for pairs."""
     least = 2 if data.paired else 1
     too_few = (
         f"the training text has {count} document{'s' if count != 1 else ''}, too few to hold out {least} for validation; "
@@ -835,7 +832,7 @@ def _tokenizer(
         tokenizer = encoder_tokenizer(settings, texts)
     if tokenizer.mask_id is None:
         raise InputError(
-            f"the tokenizer (kind {tokenizer.kind}) has no mask token, so nothing can be hidden; set tokenizer.kind=bert"
+            f"the tokenizer (kind {tokenizer.kind}) has no mask token; set tokenizer.kind=bert"
         )
     return tokenizer
 
@@ -849,8 +846,8 @@ class MaskedEvaluation(Evaluation):
 
     Arguments:
         documents: the number of documents.
-        hidden: number of tokens that were masked and predicted.
-        note: what a reader of the numbers has to know; may be empty.
+        hidden: the number of tokens that were masked and predicted.
+        note: a remark about the metrics; may be empty.
     """
 
     documents: int
@@ -863,16 +860,16 @@ def evaluate_masked(
 ) -> MaskedEvaluation:
     """Mask tokens of documents and compare a model's predictions with the original tokens, as a run does in validation.
 
-    Documents are cut into inputs, pairs where the model predicts next sentences, and tokens are masked as in its training. The
+    Documents are cut into inputs (pairs if the model predicts next sentences), and tokens are masked as in its training. The
     same seed gives the same inputs and masks the same tokens for all models with the same tokenizer.
 
     Arguments:
-        documents: as `DOCUMENTS` takes them.
-        seed: for all random choices.
-        batch_tokens: number of tokens read together. It does not change the results, only memory and speed.
+        documents: documents in a form that `DOCUMENTS` accepts.
+        seed: the seed of all random choices.
+        batch_tokens: the number of tokens in one batch. It changes memory and speed, and results only by rounding.
 
     Raises:
-        InputError: for an empty list, or documents in which there is nothing.
+        InputError: for an empty list, or documents without text.
     """
     given = DOCUMENTS.to_measure(documents)
     task = model.task
@@ -900,15 +897,15 @@ def evaluate_masked(
         metrics["loss"] += total / labels
         metrics |= task.auxiliary_metrics(name, total / labels, right / labels)
     alone = task.next_sentence != model.task.next_sentence
-    note = "One document gives no pairs, so next sentences were not asked for." if alone else ""
+    note = "One document gives no pairs, so next-sentence prediction was not measured." if alone else ""
     return MaskedEvaluation(metrics=metrics, count=len(data), documents=len(store), hidden=int(own[1]), note=note)
 
 
 def masked_from_hf(folder: Path, config: Any) -> MaskedLanguageModellingTask:
-    """The task of a folder with a masked language model; it predicts next sentences where the model has the head for it.
+    """The task of a folder with a masked language model; it predicts next sentences if the model has the head for it.
 
     Raises:
-        InputError: where there is no tokenizer.
+        InputError: if there is no tokenizer.
     """
     return MaskedLanguageModellingTask(
         tokenizer=tokenizer_from_hf(folder, config),

@@ -1,4 +1,4 @@
-"""Any number of labels for each text, or pair of texts: each has a probability of its own."""
+"""Multi-label classification: any number of labels for each text or pair of texts, each with its own probability."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ from regard.tasks.task import LossSum
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MultiLabelData(LabelledData):
-    """The `data` section of a recipe for texts with any number of labels: that of classification, and two settings more.
+    """The `data` section of a recipe for texts with any number of labels: that of classification, with two more settings.
 
     Arguments:
         train, validation, validation_share, validation_size: as for classification.
-        format, text, pair, label, maximum_length, orders, auxiliary: as there.
-        labels: the labels there are, in their order; found in the training data where null.
-        class_weights: what the loss of a label counts in texts that have it: `none`, 1; `balanced`, texts without it over texts
-            with it; or by name, such as {urgent: 5}, where what is not named counts 1.
-        positive: stays null; every label has its own F1, and `training.best=f1.urgent` chooses by that of one.
-        separator: what is between labels in one cell; a list in JSONL, a dataset or memory needs none. An empty cell or list
-            is a text without labels.
-        threshold: the least probability at which a label is predicted.
+        format, text, pair, label, maximum_length, orders, auxiliary: as for classification.
+        labels: the labels in their order; null to find them in the training data.
+        class_weights: the weight of a label in the loss of texts with this label: `none`, 1; `balanced`, the number of texts
+            without it divided by the number with it; or weights by name, such as {urgent: 5}, where other labels have 1.
+        positive: must be null, because every label has its own F1; `training.best=f1.urgent` selects the checkpoint by one label.
+        separator: the separator between labels in one cell; not needed for lists in JSONL, a dataset or memory. An empty cell or
+            list is a text without labels.
+        threshold: the minimum probability for predicting a label.
     """
 
     separator: str = ","
@@ -80,11 +80,11 @@ class MultiLabelTask(ClassificationTask):
         p(label | text) = sigmoid(W pooled + b),   loss = mean over labels of - y log p - (1 - y) log (1 - p)
 
     Arguments:
-        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
-        classes: the labels there are, in the order of the model's outputs.
-        class_weights: what the loss of a label counts in texts that have it; None where all count 1.
-        threshold: the least probability at which a label is predicted.
-        separator: what is between labels that are given as one text.
+        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as for `LabelledTask`.
+        classes: the labels, in the order of the model's outputs.
+        class_weights: the weight of each label in the loss of texts with this label; None = 1 for all.
+        threshold: the minimum probability for predicting a label.
+        separator: the separator between labels that are given as one string.
     """
 
     name: ClassVar[str] = "multi_label_classification"
@@ -93,7 +93,7 @@ class MultiLabelTask(ClassificationTask):
     separator: str = ","
 
     def metric_words(self) -> dict[str, str]:
-        """As usual."""
+        """No special names."""
         return {}
 
     @property
@@ -103,11 +103,11 @@ class MultiLabelTask(ClassificationTask):
 
     @property
     def least(self) -> float:
-        """The threshold; 0.5 where none is said."""
+        """The threshold; 0.5 if none is set."""
         return 0.5 if self.threshold is None else self.threshold
 
     def targets(self, labels: Sequence[Any]) -> Tensor:
-        """From the numbers of each example's labels to 0 and 1, (B, labels)."""
+        """The labels of examples, given as lists of their numbers, as zeros and ones (B, labels) float32."""
         targets = torch.zeros(len(labels), len(self.classes))
         for row, numbers in enumerate(labels):
             targets[row, list(numbers)] = 1.0
@@ -118,18 +118,18 @@ class MultiLabelTask(ClassificationTask):
         return data.sequence(LABEL, row).tolist()
 
     def loss(self, model: nn.Module, batch: EncoderBatch, *, smoothing: float = 0.0) -> LossSum:
-        """Binary cross-entropy, the mean over labels, summed over examples; smoothing moves both answers towards one half."""
+        """Binary cross-entropy, the mean over labels, summed over examples; smoothing moves the targets 0 and 1 towards 0.5."""
         encoded, auxiliary = self.read(model, batch.tokens, batch.segments)
-        logits, told = encoded.logits.float(), batch.labels  # type: ignore[union-attr]
+        logits, targets = encoded.logits.float(), batch.labels  # type: ignore[union-attr]
         weights = None if self.class_weights is None else torch.tensor(self.class_weights, device=logits.device)
         losses = nn.functional.binary_cross_entropy_with_logits(
-            logits, told * (1 - smoothing) + smoothing / 2, pos_weight=weights, reduction="none"
+            logits, targets * (1 - smoothing) + smoothing / 2, pos_weight=weights, reduction="none"
         )
-        right = ((logits.sigmoid() >= self.least) == (told > 0.5)).all(dim=1).sum()
-        return LossSum(losses.mean(dim=1).sum(), len(told), right, auxiliary)
+        right = ((logits.sigmoid() >= self.least) == (targets > 0.5)).all(dim=1).sum()
+        return LossSum(losses.mean(dim=1).sum(), len(targets), right, auxiliary)
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Examples, labels and vocabulary in a few words."""
+        """The numbers of examples, the labels and the size of the vocabulary, as one line."""
         return self.described(train, validation, f"; any of {len(self.classes)} labels each ({few(self.classes)})")
 
     def hf_fields(self) -> dict[str, Any]:
@@ -139,12 +139,12 @@ class MultiLabelTask(ClassificationTask):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Labelling:
-    """What a model says of a text that may have any number of labels.
+    """The predicted labels of a text.
 
     Arguments:
-        text: what was read; two texts where the model reads pairs.
-        labels: those whose probability is the threshold at least, in the model's order; perhaps none.
-        probabilities: of every label, each by itself, in the model's order.
+        text: the text; two texts if the model reads pairs.
+        labels: the labels with at least the threshold's probability, in the model's order; may be empty.
+        probabilities: the probability of every label, in the model's order; they are independent and do not sum to 1.
     """
 
     text: Text
@@ -169,16 +169,16 @@ class MultiLabelClassifier(LabelledPredictor[MultiLabelTask]):
         """The labels of one text, or of a pair of texts.
 
         Arguments:
-            threshold: the least probability of a predicted label; the task's where None.
+            threshold: the minimum probability for predicting a label; None = the task's.
 
         Raises:
-            InputError: for an empty text, or a pair where the model takes one text, or the other way round; and for a threshold
-                that is not between 0 and 1.
+            InputError: for an empty text, a pair instead of a text or a text instead of a pair, and a threshold that is not
+                between 0 and 1.
         """
         return self.classify_batch([text], threshold=threshold)[0]
 
     def classify_batch(self, texts: Sequence[Text], *, threshold: float | None = None) -> list[Labelling]:
-        """The labels of many texts; the answers come in the order of the texts.
+        """The labels of many texts, in the order of the texts.
 
         Raises:
             InputError: as `classify`.
@@ -194,11 +194,11 @@ class MultiLabelClassifier(LabelledPredictor[MultiLabelTask]):
         return self.answers(texts, said)
 
     def from_logits(self, logits: Tensor) -> Tensor:
-        """The probability of every label by itself."""
+        """The probability of every label."""
         return logits.sigmoid()
 
     def probabilities(self, inputs: Sequence[Joined]) -> Tensor:
-        """Of every label by itself, (N, labels) float32, for inputs that are tokens already."""
+        """The probability of every label, (N, labels) float32, for tokenized inputs."""
         return self.values(inputs)
 
     def _labels(self, probabilities: Sequence[float], threshold: float | None = None) -> list[int]:
@@ -207,12 +207,12 @@ class MultiLabelClassifier(LabelledPredictor[MultiLabelTask]):
         return [number for number, probability in enumerate(probabilities) if probability >= least]
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """F1 of all labels pooled, the mean of the labels' F1, how often all labels are right, and figures of each label."""
+        """Micro F1, macro F1, the share of texts whose labels are all correct, and metrics of each label."""
         predicted = [self._labels(row) for row in self.values(self.stored(data, count)).tolist()]
         return label_metrics(self.task, self.stored_labels(data, count), predicted, each=True)
 
     def remarks(self, data: TokenStore) -> list[str]:
-        """A warning for labels that are never predicted; of many labels the figures of the largest."""
+        """A warning for labels that are never predicted; with many labels also the scores of the largest."""
         predicted = [self._labels(row) for row in self.values(self.stored(data, len(data))).tolist()]
         right = self.stored_labels(data, len(data))
         scores = multi_label_scores(right, predicted, range(len(self.task.classes))).classes
@@ -222,10 +222,10 @@ class MultiLabelClassifier(LabelledPredictor[MultiLabelTask]):
 def label_metrics(
     task: MultiLabelTask, right: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]], *, each: bool = False
 ) -> dict[str, float]:
-    """The metrics of predicted labels, both as numbers.
+    """The metrics of predicted labels; labels and predictions are lists of numbers.
 
     Arguments:
-        each: whether those of each label are among them.
+        each: whether to include the metrics of each label.
     """
     scores = multi_label_scores(right, predicted, range(len(task.classes)))
     said, gold = ([tuple(task.classes[each] for each in row) for row in rows] for rows in (predicted, right))
@@ -243,7 +243,7 @@ def prepare_labels(
     """As `prepare_labelled`, for any number of labels of each text.
 
     Raises:
-        InputError: for data that cannot be read, too little of it, or a label that the training data has not.
+        InputError: for data that cannot be read, too little data, or a label that is not in the training data.
     """
 
     def decide(splits: Splits[LabelledText], shared: dict[str, Any]) -> Decided[MultiLabelTask]:
@@ -279,14 +279,14 @@ def _labels(data: MultiLabelData, splits: Splits[LabelledText]) -> tuple[str, ..
             "with data.label, and the separator of labels with data.separator"
         )
     if not found:
-        raise InputError("no training example has a label; give some that have")
+        raise InputError("no training example has a label; give some with labels")
     return tuple(sorted(found))
 
 
 def _label_weights(
     data: LabelledData, classes: tuple[str, ...], counts: Mapping[str, int], total: int
 ) -> tuple[float, ...] | None:
-    """What the loss of each label counts in texts that have it; None where all count 1."""
+    """The weight of each label in the loss of texts with this label; None if all are 1."""
     if data.class_weights == "balanced":
         return tuple((total - counts[name]) / counts[name] if 0 < counts[name] < total else 1.0 for name in classes)
     return weights_of(data, classes, counts)
@@ -294,13 +294,14 @@ def _label_weights(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MultiLabelEvaluation(Evaluation):
-    """What an evaluation found: `predictions` are `Labelling`s.
+    """The results of an evaluation: `predictions` are `Labelling`s.
 
-    Its metrics are `micro_f1`, of all labels pooled; `macro_f1`, the mean of the labels' F1; `exact_match`.
+    Its metrics are `micro_f1`, over all labels together; `macro_f1`, the mean of the labels' F1; `exact_match`, the share of
+    texts whose labels are all correct.
 
     Arguments:
         classes: precision, recall and F1 of each label by name.
-        threshold: the least probability at which a label was predicted.
+        threshold: the minimum probability for predicting a label.
     """
 
     classes: dict[str, ClassScore]
@@ -310,14 +311,14 @@ class MultiLabelEvaluation(Evaluation):
 def evaluate_labels(
     model: MultiLabelClassifier, examples: Any, *, threshold: float | None = None
 ) -> MultiLabelEvaluation:
-    """Compare the labels of examples with those that a model tells.
+    """Compare the labels of examples with the predictions of a model.
 
     Arguments:
-        examples: `LabelledText`s, or (text, labels), where text may be a pair, and labels are a list or one text.
-        threshold: the least probability of a predicted label; the task's where None.
+        examples: `LabelledText`s, or (text, labels), where text may be a pair, and labels are a list or one string.
+        threshold: the minimum probability for predicting a label; None = the task's.
 
     Raises:
-        InputError: for an empty list, a label that is none of the model's, or a threshold that is not between 0 and 1.
+        InputError: for an empty list, a label that the model does not have, or a threshold that is not between 0 and 1.
     """
     texts, task = LABELLED.to_measure(examples), model.task
     right = [[task.number_of(label, where_of(text)) for label in labels_of(text, task.separator)] for text in texts]
@@ -340,7 +341,7 @@ def labels_record(task: MultiLabelTask, example: LabelledText, said: Labelling) 
 
 
 def multi_label_from_hf(folder: Path, config: Any) -> MultiLabelTask:
-    """The same of a folder whose model predicts any number of labels; the threshold is 0.5, for the folder says none.
+    """As `classifier_from_hf`, for a folder whose model predicts any number of labels; the threshold is 0.5.
 
     Raises:
         InputError: as `classifier_from_hf`.

@@ -1,4 +1,4 @@
-"""Multiple choice: a context with several continuations, one of which is right (Zellers et al. 2018; Devlin et al. 2019, 4.4)."""
+"""Multiple choice: a context with several choices, one of them correct (Zellers et al. 2018; Devlin et al. 2019, section 4.4)."""
 
 from __future__ import annotations
 
@@ -55,13 +55,14 @@ class ChoiceData:
 
     Arguments:
         train: a file of SWAG's CSV, RACE's JSON or a JSONL file, or several; gzip is recognised.
-        validation: likewise; held out from the training data, context by context, where null.
-        validation_share: of the training questions, to be held out.
-        validation_size: so many instead, at most a tenth of all.
-        format: `swag`, `race`, `jsonl`, or `auto` to go by the file.
-        maximum_length: the most tokens of a context and one choice, special ones included; longer ones are cut.
-        question: where the question of an example stands: before each `choice`, as for BERT, or behind the `context`, as for GPT.
-        auxiliary: the weight of a language model's loss on the texts next to the task's own, for decoders such as `gpt2`; 0.5
+        validation: other files; if null, contexts are held out from the training data with all their questions.
+        validation_share: the share of training questions to hold out.
+        validation_size: the number of questions to hold out instead, at most a tenth of all.
+        format: `swag`, `race`, `jsonl`, or `auto` to recognise it from the file.
+        maximum_length: the maximum number of tokens of a context and one choice, special ones included; longer ones are
+            truncated.
+        question: where to put the question of an example: before each `choice`, as for BERT, or after the `context`, as for GPT.
+        auxiliary: the weight of a language model's loss on the texts, added to the task's loss, for decoders such as `gpt2`; 0.5
             as published, 0 for none.
 
     Raises:
@@ -86,14 +87,14 @@ class ChoiceData:
 
 
 QuestionPlace = Literal["choice", "context"]
-"""What the question of an example is put to."""
+"""Where the question of an example is put: before each choice, or after the context."""
 
 
 def check_question(context: Any, choices: Any, where: str) -> None:
-    """Refuse what is no context with two choices or more.
+    """Check that an example has a context and at least two choices.
 
     Raises:
-        InputError: naming the fault.
+        InputError: naming what is wrong.
     """
     if isinstance(choices, str) or not isinstance(choices, Sequence):
         raise InputError(f"{where}: its choices are {choices!r:.80}; give a list of texts")
@@ -105,13 +106,13 @@ def check_question(context: Any, choices: Any, where: str) -> None:
 
 
 def right_of(question: ChoiceQuestion) -> int:
-    """The number of the right choice.
+    """The number of the correct choice.
 
     Raises:
-        InputError: where it is not said.
+        InputError: if the question has none.
     """
     if question.answer is None:
-        raise InputError(f"{question.file}, question {question.number}: says no right choice; give answered questions")
+        raise InputError(f"{question.file}, question {question.number}: has no correct choice; give questions with answers")
     return question.answer
 
 
@@ -143,19 +144,19 @@ QUESTIONS = Examples(
 
 
 SIZES, ANSWER = "sizes", "answer"
-"""The columns of a store next to those of every encoder's input, in which the choices of a question stand one after another: how
-many tokens each has, and the number of the right one."""
+"""The additional columns of a store: the number of tokens of each choice, and the number of the correct one. The other columns
+have the choices of a question one after another."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChoiceBatch:
-    """The choices of some questions, all of each.
+    """A batch of B questions with all their choices, C in total.
 
     Arguments:
-        tokens: (C, L), each choice behind its context.
-        segments: (C, L) int64, 1 from the choice on.
-        counts: (B,) int64, choices of each question; they sum to C.
-        labels: (B,) int64, the number of the right one among them.
+        tokens: (C, L), each context with one choice.
+        segments: (C, L) int64, 0 in the context, 1 from the choice on.
+        counts: (B,) int64, the number of choices of each question; they sum to C.
+        labels: (B,) int64, the number of the correct choice of each question.
     """
 
     tokens: Tokens
@@ -178,10 +179,11 @@ class MultipleChoiceTask(WholeTextTask):
 
     Arguments:
         tokenizer: for all texts.
-        maximum_length: the most tokens of a context and one choice, special ones included; what is longer is cut.
-        auxiliary: as `WholeTextTask`; the tokens of all choices are predicted.
-        question: where the question of an example stands: before each `choice` (Devlin et al. 2019), or behind the `context`, so
-            that a choice alone comes after the delimiter (Radford et al. 2018, section 3.3).
+        maximum_length: the maximum number of tokens of a context and one choice, special ones included; longer ones are
+            truncated.
+        auxiliary: as for `WholeTextTask`; the tokens of all choices are predicted.
+        question: where to put the question of an example: before each `choice` (Devlin et al. 2019), or after the `context`, so
+            that only a choice follows the delimiter (Radford et al. 2018, section 3.3).
     """
 
     name: ClassVar[str] = "multiple_choice"
@@ -191,7 +193,7 @@ class MultipleChoiceTask(WholeTextTask):
 
     @property
     def texts(self) -> int:
-        """Two: context and choice."""
+        """2: context and choice."""
         return 2
 
     @property
@@ -200,7 +202,7 @@ class MultipleChoiceTask(WholeTextTask):
         return ('print(model.choose("It rains.", ["She opens her umbrella.", "She closes the fridge."]).text)',)
 
     def parts(self, question: ChoiceQuestion) -> tuple[str, list[str]]:
-        """What is read first of an example, and what of each choice behind it."""
+        """The first text of an example, and the second text for each choice."""
         asked = question.question
         if not asked:
             return question.context, list(question.choices)
@@ -209,10 +211,10 @@ class MultipleChoiceTask(WholeTextTask):
         return question.context, [f"{asked} {choice}" for choice in question.choices]
 
     def encode(self, contexts: Sequence[str], choices: Sequence[Sequence[str]], *, maximum: int) -> list[list[Joined]]:
-        """What the model reads of each choice of each question.
+        """The model's inputs for each choice of each question.
 
         Arguments:
-            maximum: the most tokens of one.
+            maximum: the maximum number of tokens of one input.
         """
         first = self.tokenizer.encode_batch(contexts)
         second = iter(self.tokenizer.encode_batch([choice for several in choices for choice in several]))
@@ -222,7 +224,7 @@ class MultipleChoiceTask(WholeTextTask):
         ]
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """The places that a question takes of a batch, (N, 1): those of its longest choice for each of its choices."""
+        """The number of positions of each question in a batch, (N, 1): the length of its longest choice times its choices."""
         sizes = (data.sequence(SIZES, row) for row in range(len(data)))
         return np.array([[len(each) * int(each.max())] for each in sizes], dtype=np.int64)
 
@@ -231,7 +233,7 @@ class MultipleChoiceTask(WholeTextTask):
         return self.batch(read_questions(data, rows), [int(data.sequence(ANSWER, row)[0]) for row in rows])
 
     def batch(self, questions: Sequence[Sequence[Joined]], labels: Sequence[int]) -> ChoiceBatch:
-        """Questions and the numbers of their right choices to a batch for training."""
+        """A batch for training of questions and the numbers of their correct choices."""
         every = [joined for choices in questions for joined in choices]
         tokens, segments = padded(every, padding_id=self.tokenizer.padding_id)
         counts = torch.tensor([len(choices) for choices in questions], dtype=torch.int64)
@@ -253,12 +255,12 @@ class MultipleChoiceTask(WholeTextTask):
         return LossSum(total, len(batch.labels), correct, auxiliary)
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """The loss; how many are right is among what the model is judged by."""
+        """The mean loss; `validate` computes the accuracy."""
         del right
         return {"loss": loss}
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Questions and vocabulary in a few words."""
+        """The numbers of questions and the size of the vocabulary, as one line."""
         return (
             f"{len(train):,} questions to learn from, {len(validation):,} to validate on; "
             f"a vocabulary of {self.tokenizer.size:,}"
@@ -292,20 +294,20 @@ def read_questions(data: TokenStore, rows: Sequence[int]) -> list[list[Joined]]:
 
 
 TOGETHER = 256
-"""Questions that are read together, those of like length side by side."""
+"""The number of questions that are sorted by length together before they are read in batches."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """What a model chooses.
+    """The prediction of a model for one question.
 
     Arguments:
-        context: what was read.
-        choices: among which.
-        index: of the chosen one, from 0.
-        text: the chosen one.
-        probability: of it.
-        probabilities: of each choice, in their order.
+        context: the context.
+        choices: the choices.
+        index: the number of the predicted choice, from 0.
+        text: the predicted choice.
+        probability: its probability.
+        probabilities: the probability of each choice, in their order.
     """
 
     context: str
@@ -317,7 +319,7 @@ class Choice:
 
 
 class MultipleChoice(EncoderPredictor[MultipleChoiceTask]):
-    """A model that chooses: a context and some ways to continue in, a `Choice` out.
+    """A multiple-choice model ready to use: a context and several choices in, a `Choice` out.
 
     Arguments:
         model: a `TextEncoder` with one output.
@@ -329,7 +331,7 @@ class MultipleChoice(EncoderPredictor[MultipleChoiceTask]):
     metric_names: ClassVar[tuple[str, ...]] = ("accuracy",)
 
     def choose(self, context: str, choices: Sequence[str]) -> Choice:
-        """The best of some choices.
+        """The most probable of several choices.
 
         Raises:
             InputError: for an empty text, or fewer than two choices.
@@ -337,13 +339,13 @@ class MultipleChoice(EncoderPredictor[MultipleChoiceTask]):
         return self.choose_batch([(context, choices)])[0]
 
     def choose_batch(self, questions: Sequence[tuple[str, Sequence[str]]]) -> list[Choice]:
-        """The best choice of each question, a question being (context, choices); they come in the order of the questions.
+        """The most probable choice of each question (context, choices), in the order of the questions.
 
         Raises:
             InputError: as `choose`.
         """
         if isinstance(questions, str):
-            raise InputError("one string given where a list of (context, choices) is wanted; put both into a list")
+            raise InputError("a single string was given instead of a list of (context, choices); put both into a list")
         for number, question in enumerate(questions, start=1):
             try:
                 context, choices = question
@@ -367,7 +369,7 @@ class MultipleChoice(EncoderPredictor[MultipleChoiceTask]):
         return found
 
     def probabilities(self, questions: Sequence[Sequence[Joined]]) -> list[list[float]]:
-        """Of each choice of each question, for choices that are tokens already."""
+        """The probability of each choice of each question, for tokenized choices."""
         every = [joined for choices in questions for joined in choices]
         scores = torch.zeros(len(every))
         for rows, _, encoded in self.encoded(every):
@@ -380,7 +382,7 @@ class MultipleChoice(EncoderPredictor[MultipleChoiceTask]):
         ]
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """The share of questions whose right choice is chosen."""
+        """`accuracy`, the share of questions whose correct choice is predicted."""
         right, count = 0, min(count, len(data))
         for first in range(0, count, TOGETHER):
             rows = range(first, min(first + TOGETHER, count))
@@ -414,15 +416,15 @@ def prepare_choices(
     given: Any = None,
     given_validation: Any = None,
 ) -> Prepared[MultipleChoiceTask]:
-    """Read the data for the tokenizer, then for the tokens, and leave all in `folder`.
+    """Read the data for the tokenizer, then for the tokens, and write all into `folder`.
 
     Arguments:
         folder: where to write them; if they exist already (a resumed run), they are reused.
-        seed: of the choice of held-out questions.
-        given, given_validation: questions in memory instead of what `data` names, as `QUESTIONS` takes them.
+        seed: the seed of the choice of held-out questions.
+        given, given_validation: questions in memory instead of those of `data`, in a form that `QUESTIONS` accepts.
 
     Raises:
-        InputError: for data that cannot be read, too little of it, or a question without a right choice.
+        InputError: for data that cannot be read, too little data, or a question without a correct choice.
     """
 
     def write() -> tuple[MultipleChoiceTask, list[str]]:
@@ -466,20 +468,20 @@ def _texts(splits: Splits[ChoiceQuestion]) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChoiceEvaluation(Evaluation):
-    """What an evaluation found: `accuracy`, the share of questions whose right choice is chosen.
+    """The results of an evaluation: `accuracy`, the share of questions whose correct choice is predicted.
 
-    `predictions` are `Choice`s, whose choices are what was read behind the context.
+    `predictions` are `Choice`s, whose choices are the texts that were read after the context.
     """
 
 
 def evaluate_choices(model: MultipleChoice, questions: Any) -> ChoiceEvaluation:
-    """Compare what a model chooses with what is right.
+    """Compare the predicted choices of a model with the correct ones.
 
     Arguments:
-        questions: `ChoiceQuestion`s, or (context, choices, number of the right one, from 0).
+        questions: `ChoiceQuestion`s, or (context, choices, number of the correct one, from 0).
 
     Raises:
-        InputError: for an empty list, or a question that does not say which choice is right.
+        InputError: for an empty list, or a question without a correct choice.
     """
     asked = QUESTIONS.to_measure(questions)
     right = [right_of(question) for question in asked]
@@ -489,7 +491,7 @@ def evaluate_choices(model: MultipleChoice, questions: Any) -> ChoiceEvaluation:
 
 
 def choice_record(task: MultipleChoiceTask, question: ChoiceQuestion, said: Choice) -> dict[str, Any]:
-    """A question, its right choice and the predicted one, by name."""
+    """A question, its correct choice and the predicted one, by name."""
     del task
     return {
         "context": question.context,
@@ -503,10 +505,10 @@ def choice_record(task: MultipleChoiceTask, question: ChoiceQuestion, said: Choi
 
 
 def chooser_from_hf(folder: Path, config: Any) -> MultipleChoiceTask:
-    """The task of a folder whose model chooses.
+    """The task of a folder with a multiple-choice model.
 
     Raises:
-        InputError: where there is no tokenizer.
+        InputError: if there is no tokenizer.
     """
     return MultipleChoiceTask(tokenizer=tokenizer_from_hf(folder, config), maximum_length=config.maximum_positions)
 

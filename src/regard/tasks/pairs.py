@@ -1,4 +1,4 @@
-"""What tasks share whose model reads one sequence of tokens and writes another: loss, search, parts of the data, scores."""
+"""The common part of tasks whose model reads one sequence of tokens and generates another: loss, search, data, metrics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from regard.tasks.task import LossSum, Task, TensorBatch
 from regard.text import Tokenizer
 
 COLUMNS = ("source", "target")
-"""Of the token stores."""
+"""The columns of the token stores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,9 +33,9 @@ class PairBatch(TensorBatch):
     """A batch for one step of training.
 
     Arguments:
-        source: (B, S), each ended by the end token; before it the start token where the task `surrounds`.
-        target: (B, L), shifted right: the start token first, or where the task `surrounds` the end token, then the start token.
-        labels: (B, L) int64, the token each target position has to predict, the end token last.
+        source: (B, S), with the end token at the end; also with the start token at the start if the task `surrounds` texts.
+        target: (B, L), shifted right, beginning with the start token; if the task `surrounds` texts, with the end and start token.
+        labels: (B, L) int64, the token to predict at each target position, the end token last.
     """
 
     source: Tokens
@@ -44,23 +44,23 @@ class PairBatch(TensorBatch):
 
 
 class PairTask(Task):
-    """What turns pairs of sequences into an encoder-decoder's tensors, and its outputs into a loss."""
+    """Turns pairs of sequences into an encoder-decoder's tensors, and its outputs into a loss."""
 
     @property
     @abstractmethod
     def sides(self) -> tuple[Tokenizer, Tokenizer]:
-        """The tokenizers of source and target; the same object where one vocabulary is shared."""
+        """The tokenizers of source and target; the same object if they share one vocabulary."""
 
     @property
     @abstractmethod
     def usual(self) -> GenerationSettings:
-        """How a model decodes unless a caller says otherwise."""
+        """The default decoding settings."""
 
     @property
     def surrounds(self) -> bool:
-        """Whether texts are between the start and the end token, sources and targets alike, as BART reads and writes them.
+        """Whether sources and targets have both a start and an end token, as for BART.
 
-        A decoder's first token is then the end token: what it reads is `</s> <s> y`, and what it writes `<s> y </s>`.
+        The decoder's first token is then the end token: its input is `</s> <s> y`, and its output `<s> y </s>`.
         """
         return False
 
@@ -71,7 +71,7 @@ class PairTask(Task):
         return target.end_id if self.surrounds else target.start_id
 
     def whole(self, ids: Sequence[int], side: int = 0) -> list[int]:
-        """A text's ids with the tokens around it: the end token, and before it the start token where the task `surrounds`.
+        """The ids of a text with its end token, and with a start token if the task `surrounds` texts.
 
         Arguments:
             side: 0 for a source, 1 for a target.
@@ -81,17 +81,17 @@ class PairTask(Task):
 
     @property
     def around(self) -> int:
-        """How many tokens stand around a text."""
+        """The number of tokens that are added to a text: 2 with a start token, else 1."""
         return 2 if self.surrounds else 1
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
-        """Of source and target, or the one they share."""
+        """The tokenizers of source and target, or the one they share."""
         source, target = self.sides
         return {"shared": source} if source == target else {"source": source, "target": target}
 
     def model_settings(self) -> dict[str, int]:
-        """What the vocabularies decide of a model's config."""
+        """The settings of a model's config that follow from the vocabularies."""
         source, target = self.sides
         return {
             "source_vocabulary": source.size,
@@ -102,11 +102,11 @@ class PairTask(Task):
         }
 
     def read(self, sources: Sequence[Sequence[int]]) -> Tokens:
-        """Source token ids to what the model reads: each `whole`, then padding."""
+        """The model's input for source token ids: each `whole`, with padding."""
         return Tokens.pad([self.whole(ids) for ids in sources], padding_id=self.sides[0].padding_id)
 
     def batch(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> PairBatch:
-        """Pairs of token ids to a batch for training."""
+        """A batch for training of pairs of token ids."""
         tokenizer = self.sides[1]
         labels = [self.whole(ids, 1) for ids in targets]
         inputs = [[self.start_id, *ids[:-1]] for ids in labels]
@@ -117,11 +117,11 @@ class PairTask(Task):
         )
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """Tokens of source and target, those around them included, (N, 2)."""
+        """The number of tokens of source and target, start and end tokens included, (N, 2)."""
         return np.stack([data.lengths(column) + self.around for column in COLUMNS], axis=1)
 
     def labels(self, data: TokenStore) -> np.ndarray:
-        """Target tokens of each pair, end tokens included, (N,)."""
+        """The number of target tokens of each pair, end tokens included, (N,)."""
         return self.lengths(data)[:, 1]
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> PairBatch:
@@ -130,7 +130,7 @@ class PairTask(Task):
         return self.batch(sources, targets)
 
     def loss(self, model: nn.Module, batch: PairBatch, *, smoothing: float = 0.0) -> LossSum:
-        """Cross-entropy of the labels, summed over real tokens; padding counts nothing and gets no smoothing mass."""
+        """Cross-entropy of the labels, summed over real tokens; the padding token gets no smoothing mass."""
         logits = model(batch.source, batch.target)
         real = batch.target.valid.flatten()
         tokenizer = self.sides[1]
@@ -144,7 +144,7 @@ class PairTask(Task):
         return LossSum(total, int(real.sum()), correct)
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse data that the model has too few positions for, and a coverage penalty where there is no coverage.
+        """Refuse sequences longer than the model's positions, and a coverage penalty for a model without attention.
 
         Raises:
             InputError: naming what is too long, and what to do.
@@ -163,7 +163,7 @@ class PairTask(Task):
 
     @abstractmethod
     def shorter(self, split: str, limit: int) -> str:
-        """How examples become no longer than so many tokens, as the end of a sentence.
+        """How to limit examples to `limit` tokens, as the end of a sentence.
 
         Arguments:
             split: `training` or `validation`.
@@ -175,7 +175,7 @@ R = TypeVar("R")
 
 
 class PairPredictor(Predictor[P]):
-    """An encoder-decoder ready to use: what it is asked is encoded, searched for in batches, and made into results.
+    """An encoder-decoder ready to use: it encodes texts, searches in batches, and converts hypotheses to results.
 
     Arguments:
         model: a `Decoder` with `start` and `step`.
@@ -189,30 +189,30 @@ class PairPredictor(Predictor[P]):
         """The token ids that the model reads for a text, without the end token.
 
         Arguments:
-            to: the language or part wanted, of a model of several.
+            to: the target language or part, for a model with several.
 
         Raises:
-            InputError: for a text, or something wanted, that the model cannot be asked.
+            InputError: for a text, language or part that the model does not support.
         """
 
     def encode_target(self, text: str) -> list[int]:
-        """The token ids of a text that the model may write, without the end token."""
+        """The token ids of a target text, without the end token."""
         return self.task.sides[1].encode(text)
 
     @property
     def usual(self) -> GenerationSettings:
-        """The folder's own settings."""
+        """The default decoding settings."""
         return self.task.usual
 
     def with_generation(self, settings: GenerationSettings) -> Self:
-        """The same model with other default settings for decoding."""
-        task = replace(self.task, generation=settings)  # type: ignore[type-var]  # every task of pairs is a dataclass
+        """The same model with other default decoding settings."""
+        task = replace(self.task, generation=settings)  # type: ignore[type-var]  # every `PairTask` is a dataclass
         return type(self)(self.model, task, recipe=self.recipe, metrics=self.metrics)
 
     @property
     @abstractmethod
     def never(self) -> tuple[int, ...]:
-        """Ids that it never writes."""
+        """The ids that are never generated."""
 
     def searched(
         self,
@@ -223,20 +223,20 @@ class PairPredictor(Predictor[P]):
         batch_size: int = 64,
         stop: Sequence[StopRule] = (),
     ) -> list[R]:
-        """What is made of the hypotheses about each source, in batches of like length; in the order of the sources.
+        """The results for sources, in their order; they are decoded in batches of similar length.
 
         Arguments:
-            sources: token ids, without what stands around a text.
+            sources: token ids, without start and end tokens.
             settings: how to decode.
-            make: the result of a source's number and its hypotheses.
-            batch_size: sources decoded together. It changes memory and speed, and no answer but what is sampled.
-            stop: rules that end an answer; see `regard.generation.search`.
+            make: makes a result from the number of a source and its hypotheses.
+            batch_size: the number of sources decoded together. It changes memory and speed, and sampled results.
+            stop: rules that end a hypothesis; see `regard.generation.search`.
 
         Raises:
-            InputError: as `regard.generation.search` does.
+            InputError: as `regard.generation.search`.
         """
         config = self.model.config
-        # The model's table may have more rows than there are tokens, as T5's has.
+        # The model's table may have more rows than there are tokens, as for T5.
         forbid = (*self.never, *range(self.task.sides[1].size, config.target_vocabulary))
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
         answers: dict[int, R] = {}
@@ -245,7 +245,7 @@ class PairPredictor(Predictor[P]):
             source = self.task.read([sources[i] for i in rows]).to(self.device)
             watchers = self._watchers()
             observer = Observers(watchers) if watchers else None
-            # An end token that a target starts with is one that was written, as `transformers` counts repetition.
+            # An end token at the start of a target counts as generated for repetition penalties, as in `transformers`.
             before = Tokens.pad([[config.start_id]] * len(rows)).to(self.device) if self.task.surrounds else None
             found = search(self.model, source, settings, observer=observer, forbid=forbid, stop=stop, before=before)
             made = [make(i, hypotheses) for i, hypotheses in zip(rows, found, strict=True)]
@@ -255,7 +255,7 @@ class PairPredictor(Predictor[P]):
         return [answers[i] for i in range(len(sources))]
 
     def refuse_too_long(self, sources: Sequence[Sequence[int]]) -> None:
-        """Refuse sources that have more tokens than the model has positions for.
+        """Refuse sources longer than the model's positions.
 
         Raises:
             InputError: naming the first one by its number, from 1.
@@ -271,7 +271,7 @@ class PairPredictor(Predictor[P]):
 
 
 def written_tokens(task: PairTask, found: Hypothesis) -> tuple[str, ...]:
-    """The tokens of a hypothesis as strings, the end token included where it came to one."""
+    """The tokens of a hypothesis as strings, including the end token if there is one."""
     tokenizer = task.sides[1]
     end = [tokenizer.end_id] if found.length > len(found.tokens) else []
     return tuple(tokenizer.tokens([*found.tokens, *end]))
@@ -285,12 +285,12 @@ class PairPart(Generic[E]):
     """The examples of one language of a translator, or of one part of a mixture.
 
     Arguments:
-        name: of its section in the recipe, such as `data.targets.de`; `data` of the only one.
+        name: the name of its section in the recipe, such as `data.targets.de`; `data` if it is the only one.
         data: its section.
         splits: its examples.
-        kept: how many are learned from.
-        dropped: how many are left out, because they are too long.
-        cut: of how many the source is cut.
+        kept: the number of training examples.
+        dropped: the number of examples that are left out, because they are too long.
+        cut: the number of examples with a truncated source.
     """
 
     name: str
@@ -301,13 +301,13 @@ class PairPart(Generic[E]):
     cut: int = 0
 
     def notes(self, *own: str) -> list[str]:
-        """What the user ought to know of what was read, and the notes of one's own, each with the part's name."""
+        """Messages for the user about the data that was read, and those in `own`, each with the name of the part."""
         place = "" if self.name == "data" else f"{self.name}: "
         return [place + note for note in (*self.splits.notes, *own)]
 
 
 def in_chunks(examples: Iterable[E], size: int = 1024) -> Iterator[list[E]]:
-    """Examples in lists of `size`, the last perhaps shorter.
+    """Examples in lists of `size`; the last one may be shorter.
 
     >>> list(in_chunks(range(5), 2))
     [[0, 1], [2, 3], [4]]
@@ -317,24 +317,25 @@ def in_chunks(examples: Iterable[E], size: int = 1024) -> Iterator[list[E]]:
         yield chunk
 
 
-# How good the texts are that a model wrote.
+# Metrics of generated texts.
 
 Scores = tuple[dict[str, float], dict[str, str], str]
 """Metrics by name, sacreBLEU's signatures, and a note on what could not be computed."""
 
 
 def bleu_and_chrf(texts: Sequence[str], references: Sequence[Sequence[str | None]]) -> Scores:
-    """BLEU and chrF of a corpus, as sacreBLEU computes them; without sacrebleu none, and a note.
+    """BLEU and chrF of a corpus, computed by sacreBLEU; without sacrebleu no metrics, and a note.
 
     Arguments:
-        references: the first reference of every text, then the second of every text, and so on; None where a text has fewer.
+        references: the list of first references of all texts, then the list of second references, and so on; None for a text with
+            fewer.
     """
     try:
         from sacrebleu.metrics import BLEU, CHRF  # type: ignore[attr-defined]
     except ImportError:
         return {}, {}, "BLEU and chrF need sacrebleu: pip install 'regard[eval]'"
     metrics, signatures = dict[str, float](), dict[str, str]()
-    # `force`: sacreBLEU would warn at each validation of texts that look tokenised.
+    # `force`: otherwise sacreBLEU warns at each validation about texts that look tokenised.
     for name, metric in (("bleu", BLEU(tokenize="13a", force=True)), ("chrf", CHRF())):
         metrics[name] = metric.corpus_score(list(texts), references).score  # type: ignore[arg-type]
         signatures[name] = str(metric.get_signature())
@@ -345,7 +346,7 @@ def compared(texts: Sequence[str], references: Sequence[str], tokenizer: Tokeniz
     """Metrics of texts against one reference each.
 
     Arguments:
-        tokenizer: of the references, for `position_accuracy`.
+        tokenizer: the tokenizer of the references, for `position_accuracy`.
     """
     same, places = 0, 0
     for text, reference in zip(tokenizer.encode_batch(texts), tokenizer.encode_batch(references), strict=True):
@@ -357,7 +358,7 @@ def compared(texts: Sequence[str], references: Sequence[str], tokenizer: Tokeniz
     }
     found, signatures, note = bleu_and_chrf(texts, [references])
     if found and 2 * sum(text.endswith(" .") for text in texts) > len(texts):
-        note = "most texts end in a full stop behind a space: of tokenised text BLEU is not what it is of plain text"
+        note = "most texts end in a space and a full stop, so they look tokenised; their BLEU differs from that of plain text"
     words = sum(len(text.split()) for text in texts)
     metrics |= found
     metrics["length_ratio"] = words / max(1, sum(len(text.split()) for text in references))
@@ -368,12 +369,12 @@ def measured(texts: Sequence[str], references: Sequence[Sequence[str]], tokenize
     """Metrics of texts against one or more references each.
 
     Arguments:
-        references: the right texts of each, one at least. BLEU, chrF, position accuracy and length are of the first alone.
-        tokenizer: of the references.
+        references: the references of each text, at least one. BLEU, chrF, position accuracy and length ratio use only the first.
+        tokenizer: the tokenizer of the references.
 
     Returns:
-        `exact_match`, the share of texts that are one of their references; `normalized_match` and `f1`, the same and the
-        overlap in words as SQuAD's script compares answers; `bleu`, `chrf`, `position_accuracy` and `length_ratio` as for
+        `exact_match`, the share of texts that equal one of their references; `normalized_match` and `f1`, exact match and word
+        overlap after the normalisation of SQuAD's script; `bleu`, `chrf`, `position_accuracy` and `length_ratio` as for
         translation; `rouge1`, `rouge2` and `rougeL`.
     """
     metrics, signatures, note = compared(texts, [right[0] for right in references], tokenizer)

@@ -79,7 +79,7 @@ def refuse_empty(texts: Sequence[Any], what: str = "text", why: str = "there is 
         InputError: naming the first value that is not a string, or the numbers of all empty texts, from 1.
     """
     if isinstance(texts, str):
-        raise InputError(f"one string given where a list of {what}s is wanted; put it in a list")
+        raise InputError(f"a single string was given instead of a list of {what}s; put it in a list")
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise InputError(f"{what} {number} is {text!r:.80}; give strings")

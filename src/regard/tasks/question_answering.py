@@ -390,7 +390,7 @@ def _check_asked(questions: Iterable[Any]) -> None:
         InputError: naming the first.
     """
     if isinstance(questions, str):
-        raise InputError("one string given where a list of (question, context) is wanted; put both into a list")
+        raise InputError("a single string was given instead of a list of (question, context); put both into a list")
     for number, asked in enumerate(questions, start=1):
         try:
             question, context = asked

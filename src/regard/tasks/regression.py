@@ -84,7 +84,7 @@ class RegressionTask(LabelledTask):
         value = w . pooled + b,   loss = (value - rating)^2,   both measured from the training data's mean in units of its spread
 
     Arguments:
-        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
+        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as for `LabelledTask`.
         mean, spread: of the training ratings, to standardise them; 0 and 1 for a model whose outputs are the ratings themselves.
     """
 
@@ -136,7 +136,7 @@ class MultiOutputTask(LabelledTask):
         values = W pooled + b,   loss = mean over outputs of (value - rating)^2, each measured as in `RegressionTask`
 
     Arguments:
-        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as `LabelledTask`.
+        tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as for `LabelledTask`.
         names: names of the numbers, in the order of the model's outputs.
         means, spreads: of each number in the training data; 0 and 1 for a model whose outputs are the numbers themselves.
     """

@@ -442,7 +442,7 @@ class SentenceEmbeddingTask(EncoderTask):
         """
         before = self._before(prompt)
         if isinstance(texts, str):
-            raise InputError("one string given where a list of texts is wanted; put it in a list")
+            raise InputError("a single string was given instead of a list of texts; put it in a list")
         for number, text in enumerate(texts, start=1):
             if not isinstance(text, str):
                 raise InputError(f"text {number} is {text!r:.80}; give strings")

@@ -264,7 +264,7 @@ class SpanFiller(PairPredictor[SpanCorruptionTask]):
             InputError: as `fill`.
         """
         if isinstance(texts, str):
-            raise InputError("one string given where a list of texts is wanted; put it in a list")
+            raise InputError("a single string was given instead of a list of texts; put it in a list")
         tokenizer = self.task.tokenizer
         refuse_gaps(texts)
         encoded = [self.encode(text, number) for number, text in enumerate(texts, start=1)]

@@ -268,7 +268,7 @@ class Tagger(EncoderPredictor[TaggingTask]):
             InputError: as `tag`; where there are not as many documents as texts.
         """
         if isinstance(texts, str):
-            raise InputError("one string given where a list of texts is wanted; put it in a list")
+            raise InputError("a single string was given instead of a list of texts; put it in a list")
         if documents is not None and len(documents) != len(texts):
             raise InputError(f"{len(texts):,} texts and {len(documents):,} documents; give the document of each text")
         refuse_gaps(texts, why="there is nothing to tag")

@@ -203,7 +203,7 @@ def test_long_contexts_are_cut_and_the_user_is_told(tmp_path):
         ([("a", ["b", "c"])], r"give \(context, choices, answer\)"),
         (
             [*made(5), ChoiceQuestion(context="a", choices=("b", "c"), file="f", number=3)],
-            "f, question 3: says no right choice",
+            "f, question 3: has no correct choice",
         ),
         ([], "give a list of examples"),
         ([("a", ["b", "c"], 0)] * 4, "all training examples belong together"),
