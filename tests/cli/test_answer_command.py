@@ -136,7 +136,7 @@ def test_a_threshold_tells_when_there_is_no_answer(command, careful):
         (["who?", "--context-file", "missing.txt"], "missing.txt: no such file"),
         (["who?", "--context-file", "BINARY"], "is a binary file"),
         (["who?", "--context-file", "LATIN"], "is not UTF-8"),
-        (["who?", "--context", "\x01\x02"], "holds nothing that the tokenizer can read"),
+        (["who?", "--context", "\x01\x02"], "has no token that the tokenizer knows"),
         (["a?", "lived " * 9, "--context", "a"], "question 2 has 9 tokens and the model reads 8; shorten it"),
         (["who?", "--input", "LINES"], "a QUESTION is given too"),
         (["--input", "LINES", "--context", "a"], "--context is given too"),

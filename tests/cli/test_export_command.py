@@ -133,7 +133,7 @@ def test_a_model_is_replaced_and_nothing_else(run, command, tmp_path):
     assert command("export", run, given).code == 0
     assert names(given) == PARTS_OF_MODELS
     (given / "notes.md").write_text("mine")
-    assert "notes.md, which is no part of a model" in command("export", run, given).refusal()
+    assert "notes.md, which is not part of a model" in command("export", run, given).refusal()
     project = tmp_path / "project"
     (project / "source").mkdir(parents=True)
     (project / "source" / "main.py").write_text("mine")
@@ -144,7 +144,7 @@ def test_a_model_is_replaced_and_nothing_else(run, command, tmp_path):
     assert "is a file" in command("export", run, tmp_path / "file").refusal()
     for place in (run, run / "source", run / "checkpoints" / "given", run.parent):
         before = names(run.parent)
-        assert "lie in one another" in command("export", run, place).refusal()
+        assert "one is inside the other" in command("export", run, place).refusal()
         assert names(run.parent) == before
     assert "no such folder" in command("export", tmp_path / "nothing", tmp_path / "new").refusal()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
@@ -198,7 +198,7 @@ def test_code_of_ones_own_goes_with_the_model(command, tmp_path, monkeypatch):
     regard.train(recipe, output=tmp_path / "run", data=pairs, code=file)
     before = regard.load(tmp_path / "run").translate("abc").text
     answer = command("export", tmp_path / "run", tmp_path / "given", "--code", file)
-    assert "code/mine.py: your own code as it is" in answer.err
+    assert "code/mine.py: a copy of your own code" in answer.err
     said = json.loads((tmp_path / "given" / "regard.json").read_text())["code"]["score"]["mirrored"]
     assert said == json.loads((tmp_path / "run" / "regard.json").read_text())["code"]["score"]["mirrored"]
     assert (tmp_path / "given" / said["copy"]).read_bytes() == file.read_bytes()

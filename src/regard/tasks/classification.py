@@ -190,7 +190,7 @@ class Classification:
     """The prediction of a classifier for one text.
 
     Arguments:
-        text: the text; two texts where the model reads pairs.
+        text: the text; two texts if the model reads pairs.
         label: the most probable class. With a threshold: the positive class at or above it, else the most probable other class.
         probability: the probability of that class.
         probabilities: the probability of every class, in the model's order.

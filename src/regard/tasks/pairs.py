@@ -34,7 +34,7 @@ class PairBatch(TensorBatch):
 
     Arguments:
         source: (B, S), with the end token at the end; also with the start token at the start if the task `surrounds` texts.
-        target: (B, L), shifted right, beginning with the start token; if the task `surrounds` texts, with the end and start token.
+        target: (B, L), shifted right, with the start token first; with the end and the start token if the task `surrounds` texts.
         labels: (B, L) int64, the token to predict at each target position, the end token last.
     """
 

@@ -103,9 +103,9 @@ def refuse_gaps(texts: Sequence[Any], what: str = "text", why: str = "there is n
     hint = ", or call regard.tasks.with_gaps" if len(texts) > 1 else ""
     if len(numbers) == 1:
         raise InputError(f"{what} {numbers[0]} is empty; {why}, leave it out{hint}")
-    told = [str(number) for number in numbers[:NAMED]]
-    last = told.pop() if len(numbers) <= NAMED else f"{len(numbers) - NAMED:,} more"
-    raise InputError(f"{what}s {', '.join(told)} and {last} are empty; {why}, leave them out{hint}")
+    named = [str(number) for number in numbers[:NAMED]]
+    last = named.pop() if len(numbers) <= NAMED else f"{len(numbers) - NAMED:,} more"
+    raise InputError(f"{what}s {', '.join(named)} and {last} are empty; {why}, leave them out{hint}")
 
 
 T = TypeVar("T", bound=Task)
@@ -150,23 +150,23 @@ class Predictor(Generic[T]):
     """A model ready to use: strings in, typed results out.
 
     Arguments:
-        model: of a family that fits the task.
+        model: a model of a family that fits the task.
         task: tokenizers and settings.
         recipe: the values of the recipe with which it was trained; empty if unknown.
-        metrics: of its last evaluation.
+        metrics: the metrics of its last evaluation.
     """
 
     metric_names: ClassVar[tuple[str, ...]] = ()
-    """The metrics that `validate` finds; none where a model's own answers are not evaluated."""
+    """The names of the metrics that `validate` computes; empty if predictions are not evaluated."""
 
     metrics_of_each: ClassVar[tuple[str, ...]] = ()
-    """What `validate` finds besides of each of the task's `named`, as `f1.spam`."""
+    """The names of the metrics that `validate` also computes for each of the task's `named`, such as `f1.spam`."""
 
     takes_own_metrics: ClassVar[bool] = False
-    """Whether `validate` computes metrics of the user's own too."""
+    """Whether `validate` also computes the user's own metrics."""
 
     validates_all: ClassVar[bool] = False
-    """Whether all validation examples are predicted at each evaluation, because that costs no more than their loss."""
+    """Whether each evaluation predicts all validation examples, because that takes no longer than computing their loss."""
 
     def __init__(
         self,
@@ -202,13 +202,13 @@ class Predictor(Generic[T]):
         The folder has the layout of Hugging Face's libraries, if that can represent the model, so that it opens there too.
 
         Arguments:
-            folder: a new one, or that of a model, which is replaced.
+            folder: a new folder, or the folder of a model, which is replaced.
             max_shard_size: the largest size of a weight file, such as `5GB` or a number of bytes. Larger weights are written to
                 several files with an index, as in transformers; a tensor is never divided. None = one file.
 
         Raises:
             InputError: for a full disk or a path that cannot be written (an earlier folder there is kept), and for a folder that
-                holds other files than those of a model, which would be lost.
+                has other files than those of a model, which would be lost.
         """
         check_replaceable(Path(folder))
         with new_folder(folder) as partial:
@@ -237,8 +237,8 @@ class Predictor(Generic[T]):
         Arguments:
             place: the repository, `owner/name`; it is created if it does not exist. `load` then takes `hub:owner/name`.
             private: whether a new repository is private; None = the default of your account.
-            token: with permission to write; None = that of `hf auth login`, or of the variable HF_TOKEN.
-            message: of the commit.
+            token: a token with permission to write; None = that of `hf auth login`, or of the variable HF_TOKEN.
+            message: the message of the commit.
             max_shard_size: as for `save`.
 
         Returns:
@@ -253,9 +253,9 @@ class Predictor(Generic[T]):
             return push_folder(folder, place, private=private, token=token, message=message)
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """The metrics `judged` of the model's own answers to about `count` examples, for validation in training.
+        """The metrics `metric_names` of the model's predictions for about `count` examples, for validation in training.
 
-        If the task has groups of examples, it also returns the metrics of each, as `bleu.de`.
+        If the task has groups of examples, it also returns the metrics of each group, such as `bleu.de`.
         """
         del data, count
         return {}
@@ -285,7 +285,7 @@ class Evaluation:
     """The result of an evaluation; each task adds further fields.
 
     Arguments:
-        metrics: by name.
+        metrics: the metrics by name.
         count: the number of examples.
         predictions: one for each example, in order; empty if the task makes none.
     """
@@ -306,7 +306,7 @@ def check_replaceable(folder: Path) -> None:
         return
     others = sorted(name for path in folder.iterdir() if not is_model_file(name := path.name))
     if others:
-        raise InputError(f"{folder}: holds {others[0]}, which is no part of a model; choose a new folder")
+        raise InputError(f"{folder}: has the file {others[0]}, which is not part of a model; choose a new folder")
 
 
 class PredictionObserver(SearchObserver, Protocol):
@@ -325,7 +325,7 @@ class Observers:
     """Passes the calls of a search to several observers.
 
     Arguments:
-        observers: all of them.
+        observers: the observers.
     """
 
     def __init__(self, observers: Sequence[PredictionObserver]) -> None:
@@ -411,17 +411,18 @@ def export(
     training texts, names of classes) is part of the model, and included.
 
     Arguments:
-        folder: of a run or model; or a file of llama.cpp (`.gguf`), whose weights of 8 or 4 bits are written in float32.
-        target: a new folder, or that of a model, which is replaced atomically.
-        checkpoint: of a run: `best`, as for `load`, `last`, or the name of a folder under checkpoints/.
+        folder: the folder of a run or model; or a file of llama.cpp (`.gguf`), whose weights of 8 or 4 bits are written in
+            float32.
+        target: a new folder, or the folder of a model, which is replaced atomically.
+        checkpoint: the checkpoint of a run: `best`, as for `load`, `last`, or the name of a folder in checkpoints/.
         code: your own Python file, or files, with the parts of the model. Copies of them are included.
         max_shard_size: the largest size of a weight file, such as `5GB`; see `Predictor.save`.
         format: `safetensors`, or `onnx`: then the folder also has `model.onnx`, for encoders of texts, checked against the model
             with onnxruntime; see `regard.checkpoints.onnx`.
 
     Raises:
-        InputError: for a folder that holds no model, or is damaged; for a format that there is not, or not for this model; for
-            a target that holds something else, or lies in the run.
+        InputError: for a folder without a model, or a damaged one; for a format that is unknown or not possible for this model;
+            for a target with other files, or inside the run.
 
     >>> regard.export("runs/mails", "mails")  # doctest: +SKIP
     """
@@ -454,11 +455,11 @@ def _check_target(target: Path, folder: Path, place: Path) -> None:
     """Refuse a target whose files would be lost, or that is inside the run."""
     real, sources = target.resolve(), (folder.resolve(), place.resolve())
     if any(real == source or real.is_relative_to(source) or source.is_relative_to(real) for source in sources):
-        raise InputError(f"{target}: and {folder} lie in one another; choose a folder of its own")
+        raise InputError(f"{target} and {folder} are the same folder, or one is inside the other; choose another folder")
     if target.exists() and not target.is_dir():
         raise InputError(f"{target}: is a file; choose a new folder")
     if target.is_dir() and any(target.iterdir()) and not (target / "config.json").is_file():
-        raise InputError(f"{target}: is there already and holds no model; choose a new folder")
+        raise InputError(f"{target}: exists and is not a model's folder; choose a new folder")
     check_replaceable(target)
 
 
@@ -470,4 +471,4 @@ def _notes(files: dict[str, int]) -> list[str]:
     own = [name for name in files if name.startswith(f"{FOLDER}/")]
     if not own:
         return []
-    return [f"{', '.join(own)}: your own code as it is; look for names and paths in it before you give it away."]
+    return [f"{', '.join(own)}: a copy of your own code; check it for private names and paths before you share it."]

@@ -1,4 +1,4 @@
-"""Data turned into token ids, in a folder of the run: made once, and taken as it is by a run that continues."""
+"""Preparation of data as token ids in the run's folder; it is done once, and reused by a run that continues."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from regard.text import Tokenizer
 READY = "ready"
 SETTINGS = "task.json"
 TRAIN, VALIDATION = "train", "validation"
-"""Where in the folder the token stores are."""
+"""The names of the token stores in the folder."""
 
 PLACES = ".places"
-"""What a file next to a store ends in: a line of JSON with the files, then of each row a file's number and a line (uint32)."""
+"""The suffix of a file next to a store: a line of JSON with file names, then for each row a file's number and a line (uint32)."""
 
 T = TypeVar("T", bound=Task)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared(Generic[T]):
-    """What training starts from.
+    """The prepared data of a run.
 
     Arguments:
         task: tokenizers and settings.
         train, validation: the examples as token ids.
-        notes: sentences for the user about what was found in the data.
+        notes: messages for the user about the data.
     """
 
     task: T
@@ -55,24 +55,24 @@ def prepare(
     again: Callable[[], T] | None = None,
     store: Callable[[Path], TokenStore] = TokenStore.open,
 ) -> Prepared[T]:
-    """The frame of every preparation: made once, and taken as it is where it is there already, as in a run that continues.
+    """Prepare the data of a task once; a finished preparation in `folder` is reused, as in a run that continues.
 
     Arguments:
-        task: its type, which reads itself from what was written.
-        folder: where everything is put. What a preparation that was killed left there is removed.
-        write: reads the data and writes both token stores into the folder; returns the task, and notes for the user.
-        again: makes the task where it is not in `task.json` but in files of its own and the recipe; then none is written.
+        task: the type of the task, whose `load` reads it from the folder.
+        folder: where to write. The remains of a preparation that was killed are removed.
+        write: reads the data and writes both token stores into the folder; returns the task, and messages for the user.
+        again: makes the task of a finished preparation, for tasks that are not saved in `task.json`; None = read `task.json`.
         store: opens a token store.
 
     Raises:
-        InputError: as `write`, and for files that are damaged.
+        InputError: as `write`, and for damaged files.
     """
     if not is_prepared(folder):
         cleared(folder)
         made, notes = write()
         if again is None:
             replace_file(folder / SETTINGS, json.dumps(made.save(folder)))
-        replace_file(folder / READY, "\n".join(notes))  # last: it says that the rest is whole
+        replace_file(folder / READY, "\n".join(notes))  # written last, as a mark that everything else is complete
     advice = "train again in a new folder"
     found = again() if again is not None else task.load(folder, read_json_object(folder / SETTINGS, advice))
     notes = tuple(line for line in read_text(folder / READY, advice).splitlines() if line)
@@ -80,12 +80,12 @@ def prepare(
 
 
 def is_prepared(folder: Path) -> bool:
-    """Whether the preparation in `folder` has come to its end."""
+    """Whether the preparation in `folder` is finished."""
     return (folder / READY).is_file()
 
 
 def cleared(folder: Path) -> None:
-    """Make `folder`, without what a preparation that was killed left in it."""
+    """Create `folder`, or remove the remains of a preparation that was killed from it."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in (TRAIN, VALIDATION, ".*.partial"):
         for path in folder.glob(name):
@@ -93,31 +93,31 @@ def cleared(folder: Path) -> None:
 
 
 def finish(folder: Path, notes: Sequence[str]) -> None:
-    """Say that the preparation in `folder` has come to its end."""
+    """Mark the preparation in `folder` as finished, and write its messages."""
     replace_file(folder / READY, "\n".join(notes))
 
 
 def settings_of(folder: Path) -> dict[str, Any]:
-    """What a finished preparation in `folder` wrote of its task.
+    """The values of the task in `task.json` of a finished preparation.
 
     Raises:
-        InputError: for a file that is missing or damaged.
+        InputError: for a missing or damaged file.
     """
     return read_json_object(folder / SETTINGS, "train again in a new folder")
 
 
 def opened(task: T, folder: Path) -> Prepared[T]:
-    """What a finished preparation left in `folder`.
+    """The data of a finished preparation in `folder`.
 
     Raises:
-        InputError: for files that are damaged.
+        InputError: for damaged files.
     """
     lines = read_text(folder / READY, "train again in a new folder").splitlines()
     notes = tuple(line for line in lines if line)
     return Prepared(task, TokenStore.open(folder / TRAIN), TokenStore.open(folder / VALIDATION), notes)
 
 
-# How text becomes tokens.
+# The `tokenizer` section of recipes.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,11 +126,11 @@ class TokenizerSettings:
 
     Arguments:
         kind: `bpe`, `byte_bpe` (GPT-2's), `wordpiece`, `bert` (BERT's own WordPiece), `unigram`, `word`, `character`, or
-            `spelling` (the bytes of words, ELMo's); for music `performance` or `grid`, as `data.music.events` has it.
-        size: the largest vocabulary.
-        lowercase: lowercase the text.
-        path: a folder, tokenizer.json, vocab.txt or vocab.json (with its merges.txt) to take instead of training one.
-        sentinels: number of T5's sentinels in a trained tokenizer, one for each removed span; T5 has 100.
+            `spelling` (the bytes of words, ELMo's); for music `performance` or `grid`, as in `data.music.events`.
+        size: the maximum size of the vocabulary.
+        lowercase: whether to lower-case texts.
+        path: a folder, tokenizer.json, vocab.txt or vocab.json (with its merges.txt) to use instead of training a tokenizer.
+        sentinels: the number of T5's sentinels in a trained tokenizer, one for each removed span; T5 has 100.
     """
 
     kind: Literal[
@@ -157,17 +157,17 @@ class EncoderTokenizerSettings(TokenizerSettings):
     """The `tokenizer` section of a recipe.
 
     Arguments:
-        kind: `bert` is WordPiece with BERT's special tokens, `roberta` and `byte_bpe` are BPE of bytes with RoBERTa's and GPT-2's
-            special tokens, `spelling` is ELMo's bytes of words, which it
-            always has; the others are `bpe`, `wordpiece`, `unigram`, `word`, `character`.
-        size: the largest vocabulary.
-        lowercase: drop case, and with kind `bert` accents too.
-        path: a folder, tokenizer.json or vocab.txt to take instead of training one; that of `model.pretrained` where there is
-            one.
-        sentinels: how many of T5's sentinels a trained one has; `bert` has none.
-        input_tokens: whether it is given `_start_`, `_delimiter_` and `_classify_`, between which a decoder of GPT's family reads
-            its inputs. Filled in by the model.
-        sentences: whether a text is parted into sentences, with the token between that ends a text. Filled in by the model.
+        kind: `bert` is WordPiece with BERT's special tokens; `roberta` and `byte_bpe` are BPE of bytes with RoBERTa's and GPT-2's
+            special tokens; `spelling`, the bytes of words, is always used for ELMo; others are `bpe`, `wordpiece`, `unigram`,
+            `word`, `character`.
+        size: the maximum size of the vocabulary.
+        lowercase: whether to lower-case texts; with kind `bert` accents are removed too.
+        path: a folder, tokenizer.json or vocab.txt to use instead of training a tokenizer; null with `model.pretrained` uses the
+            tokenizer of that model.
+        sentinels: the number of T5's sentinels in a trained tokenizer; `bert` has none.
+        input_tokens: whether to add the tokens `_start_`, `_delimiter_` and `_classify_`, which decoders of GPT's family need for
+            their inputs. Set by the model.
+        sentences: whether to put the end token between the sentences of a text. Set by the model.
     """
 
     kind: Literal["bert", "roberta", "bpe", "byte_bpe", "wordpiece", "unigram", "word", "character", "spelling"] = (
@@ -182,7 +182,7 @@ def encoder_tokenizer(settings: TokenizerSettings, texts: Callable[[], Iterator[
     """The tokenizer that a recipe names, or one trained on the texts.
 
     Raises:
-        InputError: where there is none at the path, or it has no tokens to put around a text.
+        InputError: if there is no tokenizer at the path, or it does not add start and end tokens to a text.
     """
     if settings.path is not None:
         return Tokenizer.load(located(settings.path))
@@ -192,7 +192,7 @@ def encoder_tokenizer(settings: TokenizerSettings, texts: Callable[[], Iterator[
 
 
 def whole_text_tokenizer(settings: EncoderTokenizerSettings, texts: Callable[[], Iterator[str]]) -> Tokenizer:
-    """The same, with the tokens that the model reads its inputs between where it has its own.
+    """As `encoder_tokenizer`, with `_start_`, `_delimiter_` and `_classify_` if the model needs them.
 
     Raises:
         InputError: as `encoder_tokenizer`.
@@ -202,32 +202,32 @@ def whole_text_tokenizer(settings: EncoderTokenizerSettings, texts: Callable[[],
 
 
 Row = Sequence[Sequence[int] | np.ndarray]
-"""For each column of a store, in order, the numbers of one example."""
+"""The numbers of one example for each column of a store, in order."""
 
 
 class Places:
-    """Where the rows of a store were read: gathered while it is written, then kept next to it."""
+    """The file and line of each row of a store, collected while the store is written, and saved next to it."""
 
     def __init__(self) -> None:
         self._files: dict[str, int] = {}
-        self._rows = array("I")  # of each row the file's number, then the line
+        self._rows = array("I")  # for each row the number of its file, then its line
 
     def note(self, file: str, line: int) -> None:
-        """The row written next was read there."""
+        """Add the file and line of the next row."""
         self._rows.extend((self._files.setdefault(file, len(self._files)), line))
 
     def keep(self, folder: Path, split: str) -> None:
-        """Write what was gathered."""
+        """Write the file next to the store."""
         numbers = np.array(self._rows, dtype="<u4").tobytes()
         replace_file(folder / f"{split}{PLACES}", json.dumps(list(self._files)).encode() + b"\n" + numbers)
 
 
 def examples_named(folder: Path, rows: np.ndarray, most: int = 5) -> str:
-    """Which training examples these rows are: by their numbers from 1, and by file and line where these are known.
+    """The names of training examples for messages: their numbers from 1, and their files and lines if known.
 
     Arguments:
-        folder: of the preparation.
-        most: to be named one by one.
+        folder: the folder of the preparation.
+        most: the maximum number of examples to list.
     """
     shown, more = rows[:most].tolist(), f" and {len(rows) - most:,} more" if len(rows) > most else ""
     said = (
@@ -243,7 +243,7 @@ def examples_named(folder: Path, rows: np.ndarray, most: int = 5) -> str:
         ValueError,
         IndexError,
         TypeError,
-    ):  # of a task that keeps none, or damaged: the numbers are enough
+    ):  # the file is missing (not all tasks write it) or damaged: the numbers are enough
         return said
     return f"{said}, read from {', '.join(f'{file}:{line}' for file, line in read)}{more}"
 
@@ -254,10 +254,10 @@ def write_store(
     """Write the rows of one split.
 
     Arguments:
-        places: where they were read, noted as they come.
+        places: the files and lines of the rows, which the iterator of rows adds; None if they are not known.
 
     Raises:
-        InputError: where there are none.
+        InputError: if there are no rows.
     """
     if len(TokenStore.write(folder / split, columns, rows)) == 0:
         raise InputError(f"there is no {split} example that can be used; give some")

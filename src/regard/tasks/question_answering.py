@@ -81,12 +81,12 @@ class QuestionAnsweringTask(EncoderTask):
 
     Arguments:
         tokenizer: for questions and contexts.
-        maximum_length: the most tokens of a window, special ones included.
-        stride: tokens from the beginning of one window to that of the next.
-        maximum_question: the most tokens of a question.
-        maximum_answer: the most tokens of a predicted answer.
-        unanswerable: whether a context may hold no answer; None = not known: an answer is always given unless a threshold is
-            given.
+        maximum_length: the maximum number of tokens of a window, special ones included.
+        stride: the number of tokens between the beginnings of two successive windows.
+        maximum_question: the maximum number of tokens of a question.
+        maximum_answer: the maximum number of tokens of a predicted answer.
+        unanswerable: whether a context may have no answer; None = unknown: then an answer is always predicted unless a threshold
+            is given.
     """
 
     name: ClassVar[str] = "question_answering"
@@ -115,11 +115,11 @@ class QuestionAnsweringTask(EncoderTask):
         """Make a batch for training of windows and the positions of their answers.
 
         Arguments:
-            answers: the positions of the first and the last token of each; None for a window that is not used in training.
+            answers: the positions of the first and the last token of each answer; None for a window that is not used in training.
         """
         tokens, segments = padded(inputs, padding_id=self.tokenizer.padding_id)
         labels = [(NOWHERE, NOWHERE) if answer is None else answer for answer in answers]
-        # A model without segments still has to know which places are the context's, so they are next to the labels.
+        # The positions of the context are stored with the labels, because not all models have segments.
         places = np.array([(joined.second, len(joined.ids) - 1) for joined in inputs], dtype=np.int64)
         return EncoderBatch(tokens, segments, torch.from_numpy(np.hstack([np.array(labels, dtype=np.int64), places])))
 
@@ -148,17 +148,17 @@ class QuestionAnsweringTask(EncoderTask):
         return {"loss": loss}
 
     def check(self, model: nn.Module, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse windows that are longer than the model has positions for, and a validation set that gives no loss.
+        """Refuse windows longer than the model's positions, and validation data without any answer to compute a loss.
 
         Raises:
             InputError: naming the settings.
         """
         super(QuestionAnsweringTask, self).check(model, train, validation)
         if not validation.lengths(ANSWER).any():
-            raise InputError("no validation question has an answer in its context; give some that have")
+            raise InputError("no validation question has an answer in its context; give some with answers")
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Questions, windows and vocabulary in a few words."""
+        """The numbers of questions and windows and the size of the vocabulary, as one line."""
         return (
             f"{questions_in(train):,} questions in {len(train):,} windows to learn from, {questions_in(validation):,} in "
             f"{len(validation):,} to validate on"
@@ -168,7 +168,7 @@ class QuestionAnsweringTask(EncoderTask):
 
 
 def _allowed(length: int, places: Tensor) -> Tensor:
-    """Where an answer may be, (B, L) bool: in the context, or at [CLS].
+    """(B, L) bool, True = an answer may be here: in the context, or at [CLS].
 
     Arguments:
         places: (B, 2), the positions where the context begins and ends, the end excluded.
@@ -178,15 +178,15 @@ def _allowed(length: int, places: Tensor) -> Tensor:
 
 
 def questions_in(data: TokenStore) -> int:
-    """How many questions the windows of a store are of."""
+    """The number of questions of a store."""
     return len(np.unique(data.numbers(QUESTION)))
 
 
 WINDOWS_TOGETHER = 256
-"""Number of windows that are sorted by length before they are read, so that batches hold little padding."""
+"""The number of windows that are sorted by length before they are read, so that batches have little padding."""
 
 QUESTIONS_TOGETHER = 32
-"""Number of questions whose contexts are held as tokens at once."""
+"""The number of questions whose tokenized contexts are in memory at once."""
 
 
 class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
@@ -196,7 +196,7 @@ class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
 
     Arguments:
         model: a `TextEncoder` with two outputs for each token.
-        task: tokenizer, and the sizes of windows and answers.
+        task: the tokenizer and the sizes of windows and answers.
         recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
@@ -212,20 +212,20 @@ class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
         metrics: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(model, task, recipe=recipe, metrics=metrics)
-        if not task.unanswerable:  # training writes down every metric it knows of
+        if not task.unanswerable:  # training records every metric in `metric_names`
             self.metrics.pop(THRESHOLD, None)
 
     @property
     def threshold(self) -> float | None:
-        """The lead of "no answer" above which it is returned, as chosen in training; None for a model that always answers."""
+        """The threshold of `no_answer_score` for "no answer", as chosen in training; None for a model that always answers."""
         return self.metrics.get(THRESHOLD, 0.0) if self.task.unanswerable else None
 
     def answer(self, question: str, context: str, *, n_best: int = 1, threshold: float | None = None) -> Answer:
         """The answer to one question.
 
         Arguments:
-            n_best: number of passages to return, the answer the first of them.
-            threshold: the lead of "no answer" above which it is returned; None = the model's own.
+            n_best: the number of passages to return; the first of them is the answer.
+            threshold: "no answer" is predicted if its score minus that of the best passage is above this; None = the model's own.
 
         Raises:
             InputError: for an empty question or context, a question that is too long, or a threshold for a model that was not
@@ -262,7 +262,7 @@ class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
                 context without a token has no answer.
 
         Raises:
-            InputError: as `answer`, but for empty texts.
+            InputError: as `answer`, except for empty texts.
         """
         limit = self._limit(threshold)
         keep = max(N_BEST, n_best)
@@ -278,7 +278,7 @@ class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
             yield from answers
 
     def cut(self, questions: Sequence[str]) -> list[bool]:
-        """Whether each question is longer than the model reads."""
+        """Whether each question is longer than the maximum and is truncated."""
         maximum = self._maximum_question
         return [len(ids) > maximum for ids in self.task.tokenizer.encode_batch(questions)]
 
@@ -290,9 +290,8 @@ class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
         """The threshold to use; a model whose `unanswerable` is None accepts a threshold, but has none of its own."""
         if threshold is not None and self.task.unanswerable is False:
             raise InputError(
-                f"a threshold of {threshold:g} for no answer is given, and the model was trained on questions that all have "
-                "one; "
-                "leave it out"
+                f"a threshold of {threshold:g} for no answer is given, but the model was trained only on questions with "
+                "answers; leave it out"
             )
         return self.threshold if threshold is None else threshold
 
@@ -309,7 +308,7 @@ class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
                 raise InputError(f"{names[number]} has {len(ids)} tokens and the model reads {maximum}; shorten it")
             if names is not None and not len(contexts[context].ids):
                 raise InputError(
-                    f"{names[number]}: its context holds nothing that the tokenizer can read; give another text"
+                    f"{names[number]}: its context has no token that the tokenizer knows; give another text"
                 )
             for window in windows(
                 tokenizer,
@@ -321,14 +320,14 @@ class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
                 yield findings, window
 
     def _read(self, waiting: Iterator[tuple[Findings, Window]]) -> None:
-        """Read windows, some at a time, and gather what is found."""
+        """Read windows in batches, and add their best passages to their questions."""
         while group := list(itertools.islice(waiting, WINDOWS_TOGETHER)):
             for rows, _, encoded in self.encoded([window.joined for _, window in group]):
                 if encoded.logits is not None:
                     _gather([group[row] for row in rows], encoded.logits.float().cpu(), self.task.maximum_answer)
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """Exact match and F1 in [0, 1]; where a context may hold no answer, with the threshold that gives the best F1."""
+        """Exact match and F1 in [0, 1]; if a context may have no answer, with the threshold that gives the best F1."""
         found: list[tuple[Asked, Findings]] = []
 
         def waiting() -> Iterator[tuple[Findings, Window]]:
@@ -344,11 +343,11 @@ class QuestionAnswerer(EncoderPredictor[QuestionAnsweringTask]):
 
 
 def _gather(group: Sequence[tuple[Findings, Window]], logits: Tensor, maximum: int) -> None:
-    """Give the best passages of a batch of windows to their questions.
+    """Add the best passages of a batch of windows to their questions.
 
     Arguments:
-        logits: (B, L, 2) float32, of starts and ends.
-        maximum: the most tokens of a passage.
+        logits: (B, L, 2) float32, the logits of starts and ends.
+        maximum: the maximum number of tokens of a passage.
     """
     length = logits.shape[1]
     may_start, may_end = np.zeros((2, len(group), length), dtype=bool)
@@ -363,7 +362,7 @@ def _gather(group: Sequence[tuple[Findings, Window]], logits: Tensor, maximum: i
         found = best_spans(start, end, **allowed, maximum=maximum, count=count)
         for row, (findings, window) in enumerate(group):
             findings.add(_passages(found, row, start[row], end[row], window), float(start[row, 0] + end[row, 0]))
-        # Where many passages have the same text, those of other texts stand further down.
+        # If many passages have the same text, passages with other texts have lower ranks, so more of them are needed.
         last = found.scores[:, -1].tolist()
         if found.scores.shape[1] < count or not any(
             score > -math.inf and findings.wants(score) for score, (findings, _) in zip(last, group, strict=True)
@@ -375,7 +374,7 @@ def _gather(group: Sequence[tuple[Findings, Window]], logits: Tensor, maximum: i
 def _passages(
     found: BestSpans, row: int, start: Tensor, end: Tensor, window: Window
 ) -> list[tuple[float, float, int, int]]:
-    """The best passages of one window: the logits of both ends, and where it is in the context, in characters."""
+    """The best passages of one window: (start logit, end logit, start, end), the positions in characters of the context."""
     kept = int(torch.isfinite(found.scores[row]).sum())
     first, last = found.starts[row, :kept], found.ends[row, :kept]
     begin = window.joined.second
@@ -384,10 +383,10 @@ def _passages(
 
 
 def _check_asked(questions: Iterable[Any]) -> None:
-    """Refuse whatever is not a question with a context.
+    """Refuse items that are not (question, context).
 
     Raises:
-        InputError: naming the first.
+        InputError: naming the first one.
     """
     if isinstance(questions, str):
         raise InputError("a single string was given instead of a list of (question, context); put both into a list")
@@ -404,10 +403,10 @@ def _check_asked(questions: Iterable[Any]) -> None:
 
 
 TOGETHER = 64
-"""Number of questions that are tokenized together."""
+"""The number of questions that are tokenized at once."""
 
 AT_CLS = (0, 0)
-"""The label of a window without the answer: both of its ends are at [CLS]."""
+"""The label of a window without the answer: both ends are at [CLS]."""
 
 
 def prepare_questions(
@@ -419,15 +418,15 @@ def prepare_questions(
     given: Any = None,
     given_validation: Any = None,
 ) -> Prepared[QuestionAnsweringTask]:
-    """Read the data for the tokenizer, then for the tokens, and leave all in `folder`.
+    """Read the data for the tokenizer, then for the tokens, and write all into `folder`.
 
     Arguments:
         folder: where to write them; if they exist already (a resumed run), they are reused.
-        seed: of the choice of held-out articles.
-        given, given_validation: questions in memory instead of what `data` names, as `QUESTIONS` takes them.
+        seed: the seed of the choice of held-out articles.
+        given, given_validation: questions in memory instead of those of `data`, in a form that `QUESTIONS` accepts.
 
     Raises:
-        InputError: for data that cannot be read, too little data, or questions without an answer where all must have one.
+        InputError: for data that cannot be read, too little data, or questions without an answer although all must have one.
     """
 
     def write() -> tuple[QuestionAnsweringTask, list[str]]:
@@ -450,7 +449,7 @@ def prepare_questions(
 
 
 def _texts(splits: Splits[Question]) -> Iterator[str]:
-    """What a tokenizer is trained on: questions, and each context once."""
+    """The texts to train a tokenizer on: the questions, and each context once."""
     before = None
     for question in splits.train():
         if question.context != before:
@@ -466,7 +465,7 @@ def _unanswerable(data: QuestionData, splits: Splits[Question]) -> bool:
 
 
 class _Rows:
-    """Makes the rows of both stores, and counts what the user ought to know.
+    """Makes the rows of both stores, and counts what is reported to the user.
 
     Arguments:
         keeps: whether windows without the answer, of a question that has one, are used in training.
@@ -479,7 +478,7 @@ class _Rows:
         self._not_found = 0
 
     def training(self, questions: Iterator[Question]) -> Iterator[Row]:
-        """The windows to learn from."""
+        """The rows of training windows."""
         for number, (question, ids, context) in enumerate(self._encoded(questions)):
             answer = self._answer(question, context)
             if answer is None and not question.impossible:
@@ -490,7 +489,7 @@ class _Rows:
                     yield training_row(window, label, number)
 
     def validation(self, questions: Iterator[Question]) -> Iterator[Row]:
-        """All windows, with what judging needs."""
+        """The rows of all windows, with the data that computing metrics needs."""
         before = None
         for number, (question, ids, context) in enumerate(self._encoded(questions)):
             answer = self._answer(question, context)
@@ -504,7 +503,7 @@ class _Rows:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences for the user."""
+        """Messages for the user."""
         notes = []
         if self._cut:
             notes.append(
@@ -518,7 +517,7 @@ class _Rows:
         return notes
 
     def _encoded(self, questions: Iterator[Question]) -> Iterator[tuple[Question, list[int], Encoded]]:
-        """The questions with their tokens, cut, and those of their contexts."""
+        """The questions with their truncated tokens, and the tokens of their contexts."""
         task = self._task
         while chunk := list(itertools.islice(questions, TOGETHER)):
             for question in chunk:
@@ -535,7 +534,7 @@ class _Rows:
         return windows(task.tokenizer, question, context, maximum_length=task.maximum_length, stride=task.stride)
 
     def _answer(self, question: Question, context: Encoded) -> tuple[int, int] | None:
-        """The answer's first and last token in the context; None where there is no answer, or no token of it."""
+        """The answer's first and last token in the context; None if there is no answer, or the tokenizer drops all of it."""
         answer = answer_of(question)
         if answer is None:
             return None
@@ -544,7 +543,7 @@ class _Rows:
         return places
 
     def _label(self, question: Question, window: Window, answer: tuple[int, int] | None) -> Sequence[int]:
-        """The positions of the answer's ends in a window; none where the window is not used in training."""
+        """The positions of the answer's ends in a window; empty if the window is not used in training."""
         if question.impossible:
             return AT_CLS
         if answer is None:
@@ -563,9 +562,9 @@ def _counted(count: int, what: str) -> str:
 class QuestionEvaluation(Evaluation):
     """The results of an evaluation: `predictions` are `Answer`s with the questions' ids.
 
-    Its metrics are `exact_match` and `f1` of SQuAD's official scripts, in [0, 1]. Where there are questions without an answer,
-    also `f1.has_answer` and `f1.no_answer`; where the model predicts whether there is an answer, also the threshold used, and
-    `f1.best` with the best threshold.
+    Its metrics are `exact_match` and `f1` of SQuAD's official scripts, in [0, 1]. If there are questions without an answer, also
+    `f1.has_answer` and `f1.no_answer`; if the model predicts whether there is an answer, also the threshold used, and `f1.best`
+    with the best threshold.
 
     Arguments:
         cut: the number of questions that were longer than `maximum_question` and were truncated.
@@ -575,33 +574,33 @@ class QuestionEvaluation(Evaluation):
 
     @property
     def texts(self) -> dict[str, str]:
-        """The answers by the questions' ids, as `regard.data.questions.write_predictions` takes them."""
+        """The answers by question id, for `regard.data.questions.write_predictions`."""
         return {answer.id: answer.text for answer in self.predictions}
 
     @property
     def no_answer(self) -> dict[str, float]:
-        """The lead of "no answer" by the questions' ids, as `write_no_answer` takes it; empty where the model has none."""
+        """The `no_answer_score` by question id, for `write_no_answer`; empty if the model has none."""
         return {answer.id: answer.no_answer_score for answer in self.predictions if answer.no_answer_score is not None}
 
     @property
     def candidates(self) -> dict[str, list[Candidate]]:
-        """The best passages by the questions' ids, as `write_candidates` takes them."""
+        """The best passages by question id, for `write_candidates`."""
         return {answer.id: _candidates(answer) for answer in self.predictions}
 
 
 def evaluate_questions(
     model: QuestionAnswerer, questions: Any, *, threshold: float | None = None, n_best: int = 1
 ) -> QuestionEvaluation:
-    """Compare a model's answers with the right ones.
+    """Compare a model's answers with the correct ones.
 
     Arguments:
         questions: `Question`s, or (question, context, answer).
-        threshold: the lead of "no answer" above which it is returned; None = the model's own, or 0 as published where that is not
-            known and some question has no answer.
-        n_best: number of passages in each prediction.
+        threshold: "no answer" is predicted if its score minus that of the best passage is above this; None = the model's own, or
+            0 as published if it is unknown and some question has no answer.
+        n_best: the number of passages in each prediction.
 
     Raises:
-        InputError: for an empty list, two questions of one id, or a threshold for a model that always answers.
+        InputError: for an empty list, two questions with one id, or a threshold for a model that always answers.
     """
     asked = QUESTIONS.to_measure(questions)
     _check_ids(asked)
@@ -625,7 +624,7 @@ def evaluate_questions(
 
 
 def answer_record(task: QuestionAnsweringTask, question: Question, said: Answer) -> dict[str, Any]:
-    """A question, its answers (none where it has none) and the predicted one, by name."""
+    """A question, its answers (may be empty) and the predicted one, by name."""
     del task
     found = asdict(said)
     del found["question"], found["id"]
@@ -661,14 +660,14 @@ def _candidates(answer: Answer) -> list[Candidate]:
 
 
 LENGTH, STRIDE, LONGEST_QUESTION = 384, 128, 64
-"""Tokens of a window, from one window to the next, and of a question, as published; a smaller model has less of each."""
+"""The published length and stride of windows and maximum length of questions, in tokens; reduced for a smaller model."""
 
 
 def answerer_from_hf(folder: Path, config: Any) -> QuestionAnsweringTask:
-    """The task of a folder whose model finds answers; whether it was trained to say that there is none is not recorded there.
+    """The task of a folder with a question-answering model; `unanswerable` is not recorded there, so it is None.
 
     Raises:
-        InputError: where there is no tokenizer.
+        InputError: if there is no tokenizer.
     """
     length = min(LENGTH, config.maximum_positions)
     question = max(1, min(LONGEST_QUESTION, length // 4))

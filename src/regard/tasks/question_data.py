@@ -1,4 +1,4 @@
-"""Questions about contexts: the `data` section, rows and files, overlapping windows, and how they are stored."""
+"""Questions about contexts: the `data` section, rows and files, overlapping windows, and their columns in token stores."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class QuestionData:
 
     Arguments:
         train: a file of SQuAD's JSON (1.1 or 2.0) or a JSONL file, or several; gzip is recognised.
-        validation: likewise; held out from the training data, article by article, where null.
-        validation_share: of the training questions, to be held out.
-        validation_size: so many instead, at most a tenth of all.
-        format: `squad`, `jsonl`, or `auto` to go by the file.
-        unanswerable: whether a context may hold no answer, as in SQuAD 2.0; where null, whether a training question has none.
-        maximum_length: the most tokens of a window: question, a piece of the context, and special tokens.
-        stride: tokens of the context from the beginning of one window to that of the next.
-        maximum_question: the most tokens of a question; longer ones are cut.
-        maximum_answer: the most tokens of an answer that is predicted.
-        other_windows: of an answered question, the windows that the answer is not in: `keep` them, for the model to learn that it
-            is not there, or `drop` them. Kept where null if a context may hold no answer, else dropped.
+        validation: other files; if null, articles are held out from the training data with all their questions.
+        validation_share: the share of training questions to hold out.
+        validation_size: the number of questions to hold out instead, at most a tenth of all.
+        format: `squad`, `jsonl`, or `auto` to recognise it from the file.
+        unanswerable: whether a context may have no answer, as in SQuAD 2.0; null = true if some training question has none.
+        maximum_length: the maximum number of tokens of a window: question, a piece of the context, and special tokens.
+        stride: the number of tokens of the context between the beginnings of two successive windows.
+        maximum_question: the maximum number of tokens of a question; longer ones are truncated.
+        maximum_answer: the maximum number of tokens of a predicted answer.
+        other_windows: what to do with windows of an answered question that do not contain the answer: `keep` them, so that the
+            model learns to predict no answer there, or `drop` them. null = `keep` if a context may have no answer, else `drop`.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -68,7 +68,7 @@ def check_windows(where: str, maximum_length: int, stride: int, maximum_question
     """Refuse windows that would leave out a part of the context, or have no room for one.
 
     Arguments:
-        where: what is before the names of the settings.
+        where: the prefix of the names of the settings in messages.
 
     Raises:
         InputError: naming the setting, its value and what is allowed.
@@ -89,7 +89,7 @@ def check_windows(where: str, maximum_length: int, stride: int, maximum_question
         f"{where}stride",
         stride,
         f"at least 1 and at most {room}, the space for context in a window with a question of {maximum_question} tokens",
-        "windows further apart would leave out what is between them",
+        "a larger stride would leave out parts of the context",
     )
 
 
@@ -99,8 +99,8 @@ WANTED = "(question, context, answer)"
 def _row(row: Any, called: str, number: int, data: Any) -> Question:
     """(question, context, answer), or a mapping with these, such as SQuAD's rows in the library `datasets`.
 
-    The answer is a text that is in the context, of which the first place is taken; or (text, place); or None where the
-    context has none.
+    The answer is a text that occurs in the context, whose first occurrence is used; or (text, start in characters); or None if
+    the context has no answer.
     """
     del data
     question, context, answer = parts_of(row, called, [["question"], ["context"], ["answer", "answers"]], WANTED)
@@ -139,10 +139,10 @@ def _question(number: int, question: str, context: str, answers: tuple[Answer, .
 
 def _check_answer(where: str, context: str, text: str, start: int) -> None:
     if not text.strip():
-        raise InputError(f"{where}: its answer is empty; give None where the context has none")
+        raise InputError(f"{where}: its answer is empty; give None if the context has no answer")
     if start < 0 or start + len(text) > len(context) or not context.startswith(text, start):
         place = f"at {start} of the context's {len(context)} characters" if start >= 0 else "in the context"
-        raise InputError(f"{where}: its answer {text!r:.60} does not stand {place}; mend the text or the place")
+        raise InputError(f"{where}: its answer {text!r:.60} is not {place}; correct the text or the start")
 
 
 def _check(question: Question, called: str) -> None:
@@ -163,18 +163,18 @@ QUESTIONS = Examples(
 
 
 def together(question: Question) -> str:
-    """What questions have in common that must not stand both in training and in validation: the article, else the context."""
+    """The group of a question that must not be in both training and validation data: its article, else its context."""
     return question.title or question.context
 
 
 def answer_of(question: Question) -> Answer | None:
-    """The answer to learn: of several the one that most give, of equally many the first; None where there is none."""
+    """The answer to train on: the most frequent of several, the first of equally frequent ones; None if there is none."""
     counts = Counter(question.answers)
     return max(counts, key=counts.__getitem__) if counts else None
 
 
 def check_answered(unanswerable: bool, question: Question) -> None:
-    """Refuse a question without an answer where every context holds one.
+    """Refuse a question without an answer unless `unanswerable`.
 
     Raises:
         InputError: naming the question.
@@ -186,15 +186,15 @@ def check_answered(unanswerable: bool, question: Question) -> None:
         raise InputError(
             f"{where}: has no answer, and every training question needs one; set data.unanswerable=true, or leave it out"
         )
-    raise InputError(f"{where}: has no answer and is not said to be without one; give an answer, or impossible=True")
+    raise InputError(f"{where}: has no answer and is not marked as impossible; give an answer, or impossible=True")
 
 
 class Encoded(NamedTuple):
     """A context as tokens.
 
     Arguments:
-        ids: (N,) int32.
-        spans: (N, 2) int32, where each token is in the context, in characters, end excluded.
+        ids: (N,) int32, the token ids.
+        spans: (N, 2) int32, the start and end (excluded) of each token in the context, in characters.
     """
 
     ids: np.ndarray
@@ -203,14 +203,14 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """A question next to a piece of its context.
+    """A question with a piece of its context.
 
     Arguments:
-        joined: `[CLS] question [SEP] piece [SEP]`; its `second` is where the piece begins.
-        begin: the place of the piece's first token among those of the context.
-        spans: (T, 2), of the piece's tokens in the context, in characters.
-        owned: from which token of the piece to which, excluded, no other window shows more of what stands around; only there may
-            an answer begin that is taken from this window.
+        joined: `[CLS] question [SEP] piece [SEP]`; its `second` is the index of the piece's first token.
+        begin: the index of the piece's first token among the tokens of the context.
+        spans: (T, 2), the start and end (excluded) of the piece's tokens in the context, in characters.
+        owned: the tokens of the piece (first, and one after the last) for which this window has the most context ("maximum
+            context" of the authors). Only answers that begin at these tokens are taken from this window.
     """
 
     joined: Joined
@@ -220,14 +220,14 @@ class Window:
 
 
 def encoded_contexts(tokenizer: Tokenizer, contexts: Sequence[str]) -> list[Encoded]:
-    """The tokens of some contexts and where they stand.
+    """The tokens of contexts and their positions.
 
     >>> tokenizer = Tokenizer.train(["the cafe"] * 9, kind="bert", size=60, lowercase=True)
     >>> encoded_contexts(tokenizer, ["The Café"])[0].spans.tolist()
     [[0, 3], [4, 8]]
     """
     found: list[list[Encoded]] = [[] for _ in contexts]
-    # As arrays before the next part is read: the tokenizer's own lists take many times the text's memory.
+    # Converted to arrays part by part, because the tokenizer's lists need many times the memory of the text.
     for group in grouped(parts(contexts, cut=tokenizer.cuts)):
         encoded = tokenizer.encode_batch_with_spans([part.text for part in group])
         for part, (ids, spans) in zip(group, encoded, strict=True):
@@ -240,10 +240,10 @@ def encoded_contexts(tokenizer: Tokenizer, contexts: Sequence[str]) -> list[Enco
 
 
 def begins(count: int, room: int, stride: int) -> list[int]:
-    """Where windows begin in a context of `count` tokens: `stride` apart, until one reaches the end.
+    """The indices at which windows begin in a context of `count` tokens: every `stride` tokens, until one reaches the end.
 
     Arguments:
-        room: tokens of the context that a window holds.
+        room: the number of context tokens in a window.
 
     >>> begins(10, 6, 3)
     [0, 3, 6]
@@ -255,10 +255,10 @@ def begins(count: int, room: int, stride: int) -> list[int]:
 
 
 def owners(count: int, room: int, starts: Sequence[int]) -> np.ndarray:
-    """The window in which each token of a context has most around it, (N,) int32 (the authors' "maximum context").
+    """The window in which each token of a context has the most context around it, (N,) int32 (the authors' "maximum context").
 
-    What is around a token is the smaller of how much is before and after it in the window, and a hundredth of the window's
-    length to prefer the longer one; of equal ones the first is taken.
+    The context around a token is the minimum of the numbers of tokens before and after it in the window, plus 0.01 times the
+    length of the window, which prefers longer windows; the first of equal windows is used.
 
     >>> owners(10, 6, [0, 3, 6]).tolist()
     [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]
@@ -279,12 +279,12 @@ def owners(count: int, room: int, starts: Sequence[int]) -> np.ndarray:
 def windows(
     tokenizer: Tokenizer, question: Sequence[int], context: Encoded, *, maximum_length: int, stride: int
 ) -> Iterator[Window]:
-    """The windows of one question, made as they are asked for.
+    """The windows of one question, as a generator.
 
     Arguments:
-        question: its tokens, already cut.
-        maximum_length: the most tokens of a window.
-        stride: from the beginning of one to that of the next; at most what a window has room for.
+        question: its tokens, already truncated.
+        maximum_length: the maximum number of tokens of a window.
+        stride: the number of tokens between the beginnings of two windows; at most the number of context tokens in a window.
     """
     room, count = maximum_length - len(question) - 2 - len(tokenizer.separators), len(context.ids)
     starts = begins(count, room, stride)
@@ -292,14 +292,14 @@ def windows(
     for number, begin in enumerate(starts):
         piece = slice(begin, begin + room)
         joined = join(tokenizer, question, context.ids[piece].tolist(), maximum=maximum_length)
-        # Of overlapping windows each owns what is nearest to its middle, so it is one stretch.
+        # Of overlapping windows each owns the tokens nearest to its middle, which are contiguous.
         own = np.flatnonzero(owner[piece] == number)
         owned = (int(own[0]), int(own[-1]) + 1) if len(own) else (0, 0)
         yield Window(joined, begin, context.spans[piece], owned)
 
 
 def places_of(spans: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
-    """The first and the last token that hold any of the characters from `start` to `end`, excluded; None where none does.
+    """The first and the last token that overlap the characters from `start` to `end` (excluded); None if none does.
 
     >>> places_of(np.array([[0, 3], [4, 8], [8, 9]]), 5, 9)
     (1, 2)
@@ -309,22 +309,22 @@ def places_of(spans: np.ndarray, start: int, end: int) -> tuple[int, int] | None
 
 
 ANSWER, QUESTION, PIECE, SPANS, RECORD, CONTEXT = "answer", "question", "piece", "spans", "record", "context"
-"""The columns next to those of every encoder's input. `answer`: the places of its first and last token, none where the window is
-not learned from. `question`: its number. The others are there to validate only. `piece`: `begin` and `owned` of a `Window`, and
-`spans`. `record`: the question's id and right answers, in JSON, in its first window. `context`: in UTF-8, in the first window of
-several questions that share it."""
+"""The additional columns of a store. `answer`: the positions of its first and last token, empty if the window is not used in
+training. `question`: its number. The others are for validation only. `piece` and `spans`: `begin` and `owned`, and `spans`, of a
+`Window`. `record`: the question's id and correct answers, in JSON, in its first window. `context`: in UTF-8, in the first window
+of all questions that share it."""
 
 LARGE, BYTES = 1 << 32, 1 << 8
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question that is judged.
+    """A validation question.
 
     Arguments:
-        id: distinguished by.
-        context: what the answer is a passage of.
-        answers: the right ones; none where there is none.
+        id: its id.
+        context: its context.
+        answers: the correct answers; empty if there is none.
     """
 
     id: str
@@ -346,16 +346,16 @@ def columns(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def training_row(window: Window, answer: Sequence[int], number: int) -> Row:
-    """A window to learn from as a row of a store."""
+    """A training window as a row of a store."""
     return [window.joined.ids, [window.joined.second], answer, [number], [], [], [], []]
 
 
 def validation_row(window: Window, answer: Sequence[int], number: int, *, asked: Asked | None, context: bool) -> Row:
-    """A window to validate on as a row of a store.
+    """A validation window as a row of a store.
 
     Arguments:
         asked: the question; None in all windows but its first.
-        context: whether the question's context is another than that of the question before.
+        context: whether the question's context differs from that of the question before.
     """
     record, text = b"", b""
     if asked is not None:
@@ -366,7 +366,7 @@ def validation_row(window: Window, answer: Sequence[int], number: int, *, asked:
 
 
 def stored_windows(data: TokenStore) -> Iterator[tuple[Asked, Window]]:
-    """The windows that a store holds to validate on, with their questions, read one by one."""
+    """The validation windows of a store with their questions, read one by one."""
     context, asked = "", None
     for row in range(len(data)):
         if text := _bytes(data, CONTEXT, row):
@@ -375,7 +375,7 @@ def stored_windows(data: TokenStore) -> Iterator[tuple[Asked, Window]]:
             said = parse_json(record, "the store", "write it again")
             asked = Asked(said["id"], context, tuple(said["answers"]))
         if asked is None:
-            raise RuntimeError("the store has no question in its first row, so it is none to validate on")
+            raise RuntimeError("the store has no question in its first row, so it is not a store for validation")
         begin, first, end = data.sequence(PIECE, row).tolist()
         spans = data.sequence(SPANS, row).astype(np.int64).reshape(-1, 2)
         yield asked, Window(read_inputs(data, [row])[0], begin, spans, (first, end))

@@ -1,4 +1,4 @@
-"""Numbers for texts and for pairs of texts, such as how alike two sentences are (Devlin et al. 2019, section 4.1, STS-B)."""
+"""Regression: numbers for texts and pairs of texts, such as the similarity of two sentences (Devlin et al. 2019, 4.1, STS-B)."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ from regard.tasks.task import LossSum
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MultiOutputData(LabelledData):
-    """The `data` section of a recipe for texts with several numbers each: that of regression, and where the numbers are.
+    """The `data` section of a recipe for texts with several numbers each: that of regression, with the columns of the numbers.
 
     Arguments:
         train, validation, validation_share, validation_size: as for classification.
-        format, text, pair, maximum_length, orders, auxiliary: as there.
-        values: the columns or keys of the numbers; null where one key, `label`, holds a list of them.
-        label: such a key.
+        format, text, pair, maximum_length, orders, auxiliary: as for classification.
+        values: the columns or keys of the numbers; null if one key, `label`, has a list of them.
+        label: the key of a list of numbers.
         labels: the names of the numbers, in order; null = the names of `values`, or value_0 and so on.
-        class_weights: stays `none`.
-        positive, threshold: stay null.
+        class_weights: must be `none`.
+        positive, threshold: must be null.
     """
 
     values: tuple[int | str, ...] | None = None
@@ -69,7 +69,7 @@ class MultiOutputData(LabelledData):
         several = values is None or (len(values) >= 2 and len(set(values)) == len(values))
         check(several, "data.values", values, "two different columns or more", "for one number choose task regression")
         if values is not None and self.label is not None:
-            raise InputError("data.label is given beside data.values; leave one of the two out")
+            raise InputError("data.label and data.values are both given; leave one of the two out")
         if values is not None and self.labels is not None and len(values) != len(self.labels):
             raise InputError(
                 f"data.labels names {len(self.labels)} numbers, and data.values {len(values)}; name as many"
@@ -81,11 +81,11 @@ class MultiOutputData(LabelledData):
 class RegressionTask(LabelledTask):
     """Turns rated texts into a model's tensors, and its outputs into a loss.
 
-        value = w . pooled + b,   loss = (value - rating)^2,   both measured from the training data's mean in units of its spread
+        value = w . pooled + b,   loss = (value - rating)^2,   both minus the training data's mean and divided by its spread
 
     Arguments:
         tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as for `LabelledTask`.
-        mean, spread: of the training ratings, to standardise them; 0 and 1 for a model whose outputs are the ratings themselves.
+        mean, spread: mean and standard deviation of the training ratings; 0 and 1 for a model whose outputs are not standardised.
     """
 
     name: ClassVar[str] = "regression"
@@ -100,11 +100,11 @@ class RegressionTask(LabelledTask):
 
     @property
     def outputs(self) -> int:
-        """One."""
+        """The number of the model's outputs: 1."""
         return 1
 
     def targets(self, labels: Sequence[float]) -> Tensor:
-        """Ratings, (B,)."""
+        """The ratings, (B,) float32."""
         return torch.tensor(labels, dtype=torch.float32)
 
     def stored(self, data: TokenStore, row: int) -> float:
@@ -121,11 +121,11 @@ class RegressionTask(LabelledTask):
         return LossSum((error * error).sum(), len(values), none, auxiliary)
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Examples and vocabulary in a few words."""
+        """The numbers of examples, the mean rating and the size of the vocabulary, as one line."""
         return self.described(train, validation, f", rated {self.mean:.3g} on average")
 
     def hf_fields(self) -> dict[str, Any]:
-        """What other programs look for in config.json."""
+        """The fields of config.json for other programs."""
         return {"id2label": {"0": "value"}, "label2id": {"value": 0}, "problem_type": "regression"}
 
 
@@ -133,12 +133,13 @@ class RegressionTask(LabelledTask):
 class MultiOutputTask(LabelledTask):
     """Turns texts with several numbers each into a model's tensors, and its outputs into a loss.
 
-        values = W pooled + b,   loss = mean over outputs of (value - rating)^2, each measured as in `RegressionTask`
+        values = W pooled + b,   loss = mean over outputs of (value - rating)^2, each standardised as in `RegressionTask`
 
     Arguments:
         tokenizer, maximum_length, pairs, orders, sentences, auxiliary: as for `LabelledTask`.
         names: names of the numbers, in the order of the model's outputs.
-        means, spreads: of each number in the training data; 0 and 1 for a model whose outputs are the numbers themselves.
+        means, spreads: mean and standard deviation of each number in the training data; 0 and 1 for a model whose outputs are not
+            standardised.
     """
 
     name: ClassVar[str] = "multi_output_regression"
@@ -154,12 +155,12 @@ class MultiOutputTask(LabelledTask):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The numbers."""
+        """The names of the numbers."""
         return self.names
 
     @property
     def outputs(self) -> int:
-        """One for each number."""
+        """The number of the model's outputs: one for each number."""
         return len(self.names)
 
     def numbers_of(self, values: Sequence[float], where: str) -> list[float]:
@@ -170,7 +171,7 @@ class MultiOutputTask(LabelledTask):
         """
         if len(values) != len(self.names):
             raise InputError(
-                f"{where}: has {len(values)} numbers where each text has {len(self.names)} ({few(self.names)}); mend the row"
+                f"{where}: has {len(values)} numbers instead of {len(self.names)} ({few(self.names)}); correct the row"
             )
         return list(values)
 
@@ -192,15 +193,15 @@ class MultiOutputTask(LabelledTask):
         return LossSum((error * error).mean(dim=1).sum(), len(values), none, auxiliary)
 
     def row(self, numbers: Sequence[float], like: Tensor) -> Tensor:
-        """A number for each output, next to values (..., outputs)."""
+        """A number for each output as a tensor (outputs,) that broadcasts with `like` (..., outputs)."""
         return torch.tensor(numbers, dtype=like.dtype, device=like.device)
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Examples, numbers and vocabulary in a few words."""
+        """The numbers of examples and of outputs and the size of the vocabulary, as one line."""
         return self.described(train, validation, f", with {len(self.names)} numbers each ({few(self.names)})")
 
     def hf_fields(self) -> dict[str, Any]:
-        """What other programs look for in config.json."""
+        """The fields of config.json for other programs."""
         return hf_label_fields(self.names, "regression")
 
 
@@ -209,7 +210,7 @@ class Rating:
     """The number that a model predicts for a text.
 
     Arguments:
-        text: the text; two texts where the model reads pairs.
+        text: the text; two texts if the model reads pairs.
         value: the number, in the units of the training data.
     """
 
@@ -222,7 +223,7 @@ class Ratings:
     """The numbers that a model predicts for a text.
 
     Arguments:
-        text: the text; two texts where the model reads pairs.
+        text: the text; two texts if the model reads pairs.
         values: the numbers by name, in the model's order and in the units of the training data.
     """
 
@@ -231,11 +232,11 @@ class Ratings:
 
 
 class Regressor(LabelledPredictor[RegressionTask]):
-    """A model that rates texts, or pairs of texts, such as by how alike they are: texts in, `Rating`s out.
+    """A model that predicts a number for a text or a pair of texts, such as their similarity: texts in, `Rating`s out.
 
     Arguments:
         model: a `TextEncoder` with one output.
-        task: tokenizer, and mean and spread of the ratings.
+        task: the tokenizer, and mean and standard deviation of the ratings.
         recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
@@ -246,12 +247,12 @@ class Regressor(LabelledPredictor[RegressionTask]):
         """The number of one text, or of a pair of texts.
 
         Raises:
-            InputError: for an empty text, or a pair where the model takes one text, or the other way round.
+            InputError: for an empty text, a pair instead of a text, or a text instead of a pair.
         """
         return self.rate_batch([text])[0]
 
     def rate_batch(self, texts: Sequence[Text]) -> list[Rating]:
-        """The numbers of many texts; the answers come in the order of the texts.
+        """The numbers of many texts, in the order of the texts.
 
         Raises:
             InputError: as `rate`.
@@ -259,11 +260,11 @@ class Regressor(LabelledPredictor[RegressionTask]):
         return self.answers(texts, lambda text, values: Rating(text=text, value=values[0]))
 
     def from_logits(self, logits: Tensor) -> Tensor:
-        """In the units of the data."""
+        """The predicted numbers in the units of the data."""
         return logits.cpu() * self.task.spread + self.task.mean
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """Pearson's and Spearman's correlation with the ratings; left out where undefined, as of one rating."""
+        """Pearson's and Spearman's correlation with the ratings; left out if undefined, as for a single rating."""
         right = self.stored_labels(data, count)
         predicted = self.values(self.stored(data, count)).squeeze(-1).tolist()
         found = own_scores(self.task.name, predicted, right)
@@ -273,11 +274,11 @@ class Regressor(LabelledPredictor[RegressionTask]):
 
 
 class MultiOutputRegressor(LabelledPredictor[MultiOutputTask]):
-    """A model that gives each text several numbers: texts in, `Ratings` out.
+    """A model that predicts several numbers for each text: texts in, `Ratings` out.
 
     Arguments:
         model: a `TextEncoder` with one output for each number.
-        task: tokenizer, and names, means and spreads of the numbers.
+        task: the tokenizer, and names, means and standard deviations of the numbers.
         recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
@@ -289,12 +290,12 @@ class MultiOutputRegressor(LabelledPredictor[MultiOutputTask]):
         """The numbers of one text, or of a pair of texts.
 
         Raises:
-            InputError: for an empty text, or a pair where the model takes one text, or the other way round.
+            InputError: for an empty text, a pair instead of a text, or a text instead of a pair.
         """
         return self.rate_batch([text])[0]
 
     def rate_batch(self, texts: Sequence[Text]) -> list[Ratings]:
-        """The numbers of many texts; the answers come in the order of the texts.
+        """The numbers of many texts, in the order of the texts.
 
         Raises:
             InputError: as `rate`.
@@ -305,12 +306,12 @@ class MultiOutputRegressor(LabelledPredictor[MultiOutputTask]):
         )
 
     def from_logits(self, logits: Tensor) -> Tensor:
-        """In the units of the data."""
+        """The predicted numbers in the units of the data."""
         values = logits.cpu()
         return values * self.task.row(self.task.spreads, values) + self.task.row(self.task.means, values)
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """The means over the numbers of Pearson's and Spearman's correlations, then those of each."""
+        """Pearson's and Spearman's correlations: the means over the outputs, then those of each output."""
         predicted = self.values(self.stored(data, count)).tolist()
         return number_metrics(self.task, self.stored_labels(data, count), predicted)
 
@@ -318,7 +319,7 @@ class MultiOutputRegressor(LabelledPredictor[MultiOutputTask]):
 def number_metrics(
     task: MultiOutputTask, right: Sequence[Sequence[float]], predicted: Sequence[Sequence[float]]
 ) -> dict[str, float]:
-    """The metrics of several numbers for each text; a correlation that is undefined is left out, and of the mean too."""
+    """The metrics of several numbers for each text; an undefined correlation is left out, also from the mean."""
     found: dict[str, list[float]] = {"pearson": [], "spearman": []}
     each: dict[str, float] = {}
     for number, name in enumerate(task.names):
@@ -338,7 +339,7 @@ def prepare_ratings(
     """As `prepare_labelled`, for one number of each text.
 
     Raises:
-        InputError: for data that cannot be read, too little of it, or a label that is no number.
+        InputError: for data that cannot be read, too little data, or a label that is not a number.
     """
     if data.labels is not None:
         raise InputError("data.labels names classes, and task regression has numbers; leave it out")
@@ -359,7 +360,7 @@ def prepare_numbers(
     """As `prepare_labelled`, for several numbers of each text.
 
     Raises:
-        InputError: for data that cannot be read, too little of it, or an example with another number of numbers.
+        InputError: for data that cannot be read, too little data, or an example with another count of numbers.
     """
 
     def decide(splits: Splits[LabelledText], shared: dict[str, Any]) -> Decided[MultiOutputTask]:
@@ -389,10 +390,10 @@ def prepare_numbers(
 
 
 def _names(data: MultiOutputData, first: LabelledText) -> tuple[str, ...]:
-    """What the numbers of an example are called.
+    """The names of the numbers of an example.
 
     Raises:
-        InputError: where the first example has one number only, or another number than there are names.
+        InputError: if the first example has only one number, or not as many as there are names.
     """
     count = len(ratings_of(first))
     if count < 2:
@@ -415,25 +416,25 @@ def _moments(ratings: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RegressionEvaluation(Evaluation):
-    """What an evaluation found: `pearson` and `spearman`, in [-1, 1]; `predictions` are `Rating`s."""
+    """The results of an evaluation: `pearson` and `spearman`, in [-1, 1]; `predictions` are `Rating`s."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MultiOutputEvaluation(Evaluation):
-    """What an evaluation found: `pearson` and `spearman`, the means over the numbers, then those of each, as `pearson.NAME`.
+    """The results of an evaluation: `pearson` and `spearman`, the means over the outputs, then those of each as `pearson.NAME`.
 
     `predictions` are `Ratings`.
     """
 
 
 def evaluate_ratings(model: Regressor, examples: Any) -> RegressionEvaluation:
-    """Compare the numbers of examples with those that a model gives.
+    """Compare the numbers of examples with the predictions of a model.
 
     Arguments:
         examples: `LabelledText`s, or (text, number), where text may be a pair.
 
     Raises:
-        InputError: for an empty list, or a label that is no number.
+        InputError: for an empty list, or a label that is not a number.
     """
     texts = LABELLED.to_measure(examples)
     right = [rating_of(text) for text in texts]
@@ -448,13 +449,13 @@ def evaluate_ratings(model: Regressor, examples: Any) -> RegressionEvaluation:
 
 
 def evaluate_numbers(model: MultiOutputRegressor, examples: Any) -> MultiOutputEvaluation:
-    """Compare the numbers of examples with those that a model gives.
+    """Compare the numbers of examples with the predictions of a model.
 
     Arguments:
         examples: `LabelledText`s, or (text, numbers), where text may be a pair.
 
     Raises:
-        InputError: for an empty list, or an example with another number of numbers.
+        InputError: for an empty list, or an example with another count of numbers.
     """
     texts = LABELLED.to_measure(examples)
     right = [model.task.numbers_of(ratings_of(text), where_of(text)) for text in texts]
@@ -478,16 +479,16 @@ def numbers_record(task: MultiOutputTask, example: LabelledText, said: Ratings) 
 
 
 def rater_from_hf(folder: Path, config: Any) -> RegressionTask:
-    """The task of a folder whose model gives one number; whether it reads texts or pairs is not recorded there.
+    """The task of a folder with a regression model; whether it reads texts or pairs is not recorded there, so both are accepted.
 
     Raises:
-        InputError: where there is no tokenizer.
+        InputError: if there is no tokenizer.
     """
     return RegressionTask(**settings_from_hf(folder, config))
 
 
 def multi_output_from_hf(folder: Path, config: Any) -> MultiOutputTask:
-    """The same of a folder whose model gives several numbers, with the names of its config.json.
+    """The task of a folder with a regression model of several outputs, with their names from its config.json.
 
     Raises:
         InputError: as `classifier_from_hf`.

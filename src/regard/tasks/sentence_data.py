@@ -1,4 +1,4 @@
-"""Texts that say something of each other, as a sentence encoder learns from them: data section, rows and files, and the task."""
+"""Training of sentence encoders on pairs and triples of texts: data section, rows and files, and the task."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from regard.text import Tokenizer
 Objective = Literal["auto", "ranking", "cosine", "triplet"]
 
 PAIR_FORMATS = tuple(name for name, known in LABELLED_FORMATS.items() if known.number)
-"""The known sets whose texts are rated pairs."""
+"""The known data sets of rated pairs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,24 +64,24 @@ class SentenceData:
     Arguments:
         train: a TSV, CSV or JSONL file, or several; gzip is recognised.
         validation: the same for validation; held out from the training data if null.
-        validation_share: of the training examples, to be held out.
-        validation_size: so many instead, at most a tenth of all.
-        format: `auto` goes by the file's name; or that of a public set of rated pairs, `stsb`.
-        text, pair: column index, column name or JSON key of the two texts that belong together; where null the usual names (text,
-            pair; sentence1, sentence2; anchor, positive) or the first two columns.
-        negative: the same of a third text, which does not belong to the first; null where there is none.
-        label: the same of a number that says how alike the two are; null where there is none.
-        objective: what is learned. `ranking`: to tell a text's partner from all others in the batch, and from the third texts;
-            `cosine`: that the cosine is the number; `triplet`: that the third text is farther than the second; `auto` is
-            `cosine` where there are numbers, else `ranking`.
-        scale: of the cosines in `ranking`.
-        margin: by how much the third text is to be farther, for `triplet`.
-        lowest, highest: the numbers that mean a cosine of 0 and of 1; where null the least and the largest of the training data.
-        pooling: how the vectors of tokens become one: `mean`, `cls`, `max` and others, or several; `pooler` is the vector of a
-            whole text that the model makes itself. Where null as in the folder that the model starts from, if
-            sentence-transformers made it; of `infersent` and its like their own; else `mean`.
-        normalise: whether vectors are brought to length one; where null likewise, else true.
-        maximum_length: the most tokens of a text, special ones included; longer texts are cut.
+        validation_share: the share of training examples to hold out.
+        validation_size: the number of examples to hold out instead, at most a tenth of all.
+        format: `auto` depends on the file's extension; or a public data set of rated pairs, `stsb`.
+        text, pair: the columns of the two texts of a pair: an index, a name or a JSON key; null for the usual names (text, pair;
+            sentence1, sentence2; anchor, positive) or the first two columns.
+        negative: the column of a third text, a negative for the first one; null if there is none.
+        label: the column of a number, the similarity of the two texts; null if there is none.
+        objective: the loss. `ranking`: find each text's partner among all texts of the batch, negatives included; `cosine`: the
+            cosine should equal the number; `triplet`: the third text should be farther than the second; `auto` is `cosine` if
+            there are numbers, else `ranking`.
+        scale: the factor of the cosines in `ranking`.
+        margin: the margin of `triplet`, by which the third text should be farther.
+        lowest, highest: the numbers for a cosine of 0 and of 1; null for the minimum and the maximum of the training data.
+        pooling: how the vectors of tokens are combined: `mean`, `cls`, `max` and others, or several; `pooler` is the model's own
+            vector of a whole text. null = as in the pretrained folder, if sentence-transformers wrote it; the model's own vector
+            for `infersent` and similar models; else `mean`.
+        normalise: whether to normalise vectors to length one; null = as in the pretrained folder, else true.
+        maximum_length: the maximum number of tokens of a text, special ones included; longer texts are truncated.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -137,12 +137,12 @@ class SentenceData:
 
     @property
     def rated(self) -> bool:
-        """Whether there are numbers."""
+        """Whether the pairs have numbers."""
         return self.label is not None or self.format in PAIR_FORMATS
 
     @property
     def chosen(self) -> Literal["ranking", "cosine", "triplet"]:
-        """The objective, `auto` resolved."""
+        """The objective, with `auto` replaced."""
         if self.objective != "auto":
             return self.objective
         return "cosine" if self.rated else "ranking"
@@ -152,17 +152,17 @@ USUAL = (
     ("anchor", "text", "sentence1", "sentence", "question", "query"),
     ("positive", "pair", "sentence2", "answer", "passage"),
 )
-"""What the columns of the two texts are often called."""
+"""The usual names of the columns of the two texts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentenceExample:
-    """Two texts, or three.
+    """An example of two or three texts.
 
     Arguments:
-        texts: two that belong together, or that are rated; then perhaps one that does not belong to the first.
-        score: how alike the first two are; None where no number says it.
-        file, line: where it was read (lines from 1).
+        texts: a pair that belongs together or is rated; then optionally a negative for the first text.
+        score: the similarity of the first two texts; None if it is not known.
+        file, line: the file and the line (from 1) where it was read.
     """
 
     texts: tuple[str, ...]
@@ -172,7 +172,7 @@ class SentenceExample:
 
     @property
     def where(self) -> str:
-        """As messages call it."""
+        """The file and line of the example, for messages."""
         return f"{self.file}, line {self.line}"
 
 
@@ -180,9 +180,9 @@ WANTED = "two texts, two and a number, or three of which the last does not belon
 
 
 def _row(row: Any, called: str, number: int, data: Any) -> SentenceExample:
-    """(first, second), (first, second, number), or (first, second, one that does not belong).
+    """An example from (first, second), (first, second, number) or (first, second, negative).
 
-    Or a mapping with the names that columns of files usually have, and "negative", "score" or "label".
+    Or from a mapping with the usual names of columns, and "negative", "score" or "label".
     """
     del data
     if isinstance(row, Mapping):
@@ -276,7 +276,7 @@ def _of_table(
     say = "say which columns they are, by name or counted from 0: data.text=0 data.pair=1"
     headed = by_name or has_header(path, sample, say if unnamed else None)
     if unnamed and not by_name and (len(cells) > len(chosen) if headed else is_number_of_rows(sample, 0)):
-        raise InputError(f"{path}: it is not clear which of its columns hold the texts; {say}")
+        raise InputError(f"{path}: it is not clear which of its columns are the texts; {say}")
     columns: list[int | str] = []
     for side, column in enumerate(chosen):
         if column is None:
@@ -321,21 +321,21 @@ def _number(value: object) -> float | None:
 
 
 def check_form(example: SentenceExample, objective: str, texts: int, rated: bool) -> None:
-    """Refuse an example that the objective cannot be learned from, or of another form than the first.
+    """Refuse an example that lacks what the objective needs, or that has another form than the first one.
 
     Raises:
-        InputError: naming where it stands.
+        InputError: naming its file and line.
     """
     if objective == "cosine" and example.score is None:
         raise InputError(f"{example.where}: has no number; the objective cosine needs one for each pair")
     if objective == "triplet" and len(example.texts) < 3:
         raise InputError(f"{example.where}: has two texts; the objective triplet needs a third that does not belong")
     if len(example.texts) != texts or (example.score is not None) != rated:
-        raise InputError(f"{example.where}: is of another form than the first example; all must be of one")
+        raise InputError(f"{example.where}: has another form than the first example; all must have the same form")
 
 
 def range_of(data: SentenceData, examples: Iterable[SentenceExample]) -> tuple[float, float]:
-    """The numbers that mean a cosine of 0 and of 1."""
+    """The numbers for a cosine of 0 and of 1."""
     if data.lowest is not None and data.highest is not None:
         return data.lowest, data.highest
     scores = [example.score for example in examples if example.score is not None]
@@ -343,14 +343,13 @@ def range_of(data: SentenceData, examples: Iterable[SentenceExample]) -> tuple[f
     highest = max(scores, default=1.0) if data.highest is None else data.highest
     if lowest >= highest:
         raise InputError(
-            f"the numbers go from {lowest:g} to {highest:g}; give data.lowest and data.highest, or pairs that are not all "
-            "alike"
+            f"the numbers go from {lowest:g} to {highest:g}; give data.lowest and data.highest, or pairs with different numbers"
         )
     return lowest, highest
 
 
 PAIR, NEGATIVE, SCORE = "pair", "negative", "score"
-"""The columns of a store beside the first text: the tokens of the others; the bits of a float32, of no meaning without scores."""
+"""The additional columns of a store: the tokens of the second and third text, and the bits of the score as a float32."""
 
 Learnt = Literal["ranking", "cosine", "triplet"]
 
@@ -360,10 +359,10 @@ class SentenceBatch:
     """A batch for one step of training.
 
     Arguments:
-        tokens: (P x B, L), the first texts of B examples, then the second, then perhaps the third.
+        tokens: (P x B, L), the first texts of B examples, then the second texts, then the third if P is 3.
         size: B.
-        scores: (B,), how alike the first two are; meaningless where no number says it.
-        same: (B, (P - 1) x B) bool, True = the other text is the row's own partner or the row's own first, word for word.
+        scores: (B,) float32, the similarities of the first two texts; meaningless for other objectives than `cosine`.
+        same: (B, (P - 1) x B) bool, True = the other text equals the partner or the first text of the row, so it is no negative.
     """
 
     tokens: Tokens
@@ -378,21 +377,21 @@ class SentenceBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceEmbeddingTask(EncoderTask):
-    """What makes one vector of a text, and a loss of many.
+    """Turns texts into vectors, and pairs and triples of texts into a loss.
 
         vector = normalise(dense(pool(token vectors)))
 
     Arguments:
         tokenizer: for all texts.
-        maximum_length: the most tokens of a text, special ones included; what is longer is cut.
-        pooling: how the vectors of tokens become one, or several that stand one after another.
-        normalise: whether vectors have length one.
-        lowercase: whether texts are brought to lower case before the tokenizer sees them.
-        sentences: whether a token is between the sentences of a text, for models that distinguish them.
-        prompts: texts by name, to be put before what is read.
-        prompt: the name of the one that is put there unless another is asked for; None for none.
-        dense: linear maps behind the pooling; they are not trained.
-        objective, scale, margin, lowest, highest: what was learned, as in the recipe's `data` section.
+        maximum_length: the maximum number of tokens of a text, special ones included; longer texts are truncated.
+        pooling: how the vectors of tokens are combined; the results of several methods are concatenated.
+        normalise: whether vectors are normalised to length one.
+        lowercase: whether texts are lower-cased before tokenization.
+        sentences: whether to put a separator between the sentences of a text, for models that distinguish sentences.
+        prompts: prompts by name, which can be put before texts.
+        prompt: the name of the default prompt; None for none.
+        dense: linear maps after the pooling; they are not trained.
+        objective, scale, margin, lowest, highest: the loss of the training, as in the recipe's `data` section.
     """
 
     name: ClassVar[str] = "sentence_embedding"
@@ -418,7 +417,7 @@ class SentenceEmbeddingTask(EncoderTask):
 
     @property
     def modules(self) -> SentenceModules:
-        """What stands around the encoder, as sentence-transformers parts it."""
+        """The modules after the encoder, as sentence-transformers divides them."""
         return SentenceModules(
             pooling=self.pooling,
             dense=self.dense,
@@ -432,13 +431,13 @@ class SentenceEmbeddingTask(EncoderTask):
     # --- from texts to vectors ---
 
     def encode(self, texts: Sequence[str], *, maximum: int, prompt: str | None = None) -> list[list[int]]:
-        """The tokens of texts, special ones included, cut to `maximum`.
+        """The tokens of texts, special ones included, truncated to `maximum`.
 
         Arguments:
-            prompt: the name of what is put before each; None = what the model is used to.
+            prompt: the name of the prompt to put before each text; None = the default prompt.
 
         Raises:
-            InputError: for what is no string, or a prompt that the model does not have.
+            InputError: for a text that is not a string, or a prompt that the model does not have.
         """
         before = self._before(prompt)
         if isinstance(texts, str):
@@ -462,17 +461,17 @@ class SentenceEmbeddingTask(EncoderTask):
         return self.prompts[name]
 
     def vectors(self, hidden: Tensor, valid: Tensor | None, pooled: Tensor | None = None) -> Tensor:
-        """One vector of each text, (B, W), in float32.
+        """The vector of each text, (B, W) float32.
 
         Arguments:
             hidden: (B, L, D), the vectors of tokens.
-            valid: (B, L) bool, True = a real token; None = all are.
-            pooled: (B, D), what the model makes of the texts itself, for the pooling `pooler`.
+            valid: (B, L) bool, True = a real token, False = padding; None = all are real.
+            pooled: (B, D), the model's own vectors of the texts, for the pooling `pooler`.
         """
         if self.pooling != POOLER:
             found = pool(hidden, valid, self.pooling)
         elif pooled is None:
-            raise RuntimeError("the pooler's vector is wanted and the model gave none")
+            raise RuntimeError("pooling is pooler, and the model returned no vector of whole texts")
         else:
             found = pooled if pooled.dtype == torch.float64 else pooled.float()
         for dense in self.dense:
@@ -482,7 +481,7 @@ class SentenceEmbeddingTask(EncoderTask):
     # --- training ---
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse inputs that are longer than the model has positions for, and a pooler's vector where it makes none.
+        """Refuse a `maximum_length` above the model's positions, and the pooling `pooler` for a model without it.
 
         Raises:
             InputError: naming the settings.
@@ -491,7 +490,7 @@ class SentenceEmbeddingTask(EncoderTask):
         check_pooling(model, self.pooling)
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """Tokens of each text of an example, (N, texts)."""
+        """The number of tokens of each text of an example, (N, texts)."""
         return np.stack([data.lengths(column) for column in _texts(data)], axis=1)
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> SentenceBatch:
@@ -502,7 +501,7 @@ class SentenceEmbeddingTask(EncoderTask):
         )
 
     def batch(self, texts: Sequence[Sequence[Sequence[int]]], scores: Sequence[float]) -> SentenceBatch:
-        """Token ids of the first texts, the second and perhaps the third, and scores, to a batch."""
+        """A batch of token ids (of the first, the second and optionally the third texts) and scores."""
         every = [ids for column in texts for ids in column]
         size = len(texts[0])
         numbers: dict[tuple[int, ...], int] = {}
@@ -516,7 +515,7 @@ class SentenceEmbeddingTask(EncoderTask):
         )
 
     def loss(self, model: nn.Module, batch: SentenceBatch, *, smoothing: float = 0.0) -> LossSum:
-        """The loss of a batch, summed over its examples; there is nothing to smooth."""
+        """The loss of a batch, summed over its examples; label smoothing does not apply."""
         del smoothing
         nowhere = torch.zeros(0, dtype=torch.int64, device=batch.tokens.ids.device)
         found = model(batch.tokens, None, at=nowhere)
@@ -531,26 +530,25 @@ class SentenceEmbeddingTask(EncoderTask):
             else:
                 others = torch.cat([second, *third])
                 total, right = ranking_loss(first, others, scale=self.scale, same=batch.same)
-            if (
-                found.pooled is not None
-            ):  # a pooler that no vector is made of; workers wait for a gradient of every parameter
+            if found.pooled is not None:
+                # An unused pooler needs a gradient too, because DDP waits for a gradient of every parameter.
                 total = total + 0.0 * found.pooled.sum()
         return LossSum(total, batch.size, right)
 
     def wanted(self, scores: Tensor) -> Tensor:
-        """The cosines that scores stand for."""
+        """The target cosines of scores."""
         return (scores - self.lowest) / (self.highest - self.lowest)
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """The loss; how alike texts are found is among what the model is judged by."""
+        """The mean loss; `validate` computes the other metrics."""
         del right
         return {"loss": loss}
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Examples and vocabulary in a few words."""
+        """The numbers of examples, the pooling and the size of the vocabulary, as one line."""
         form = {"cosine": "rated pairs", "triplet": "triples"}.get(self.objective, "pairs")
         if self.objective == "ranking" and NEGATIVE in train.columns:
-            form = "pairs with a third text that does not belong"
+            form = "pairs with a negative"
         pooling = "the model's own" if self.pooling == POOLER else " and ".join(self.pooling).replace("_", " ")
         return (
             f"{len(train):,} {form} to learn from, {len(validation):,} to validate on; pooling by {pooling}; a vocabulary of "
@@ -560,7 +558,7 @@ class SentenceEmbeddingTask(EncoderTask):
     # --- folders ---
 
     def settings(self) -> dict[str, Any]:
-        """All that prediction needs besides the tokenizer and the linear maps."""
+        """The values for regard.json, which prediction needs besides the tokenizer and the linear maps."""
         return {part.name: getattr(self, part.name) for part in fields(self) if part.name not in ("tokenizer", "dense")}
 
     @classmethod
@@ -582,7 +580,7 @@ class SentenceEmbeddingTask(EncoderTask):
         recipe: Mapping[str, Any],
         metrics: Mapping[str, float],
     ) -> None:
-        """Write all files of a model into an existing folder, in sentence-transformers' layout too where that can tell it."""
+        """Write all files of a model into an existing folder, also in sentence-transformers' layout if that can represent it."""
         EncoderTask.write(self, folder, config, tensors, recipe=recipe, metrics=metrics)
         of_sentence_transformers = not obstacle(self.tokenizer) and MODELS[config.model_type].interface == "encoder"
         if (of_sentence_transformers and self.pooling != POOLER) or self.dense:
@@ -591,7 +589,7 @@ class SentenceEmbeddingTask(EncoderTask):
 
 
 def check_pooling(model: Any, pooling: Sequence[str]) -> None:
-    """Refuse the pooling `pooler` of a model that makes no vector of a whole text.
+    """Refuse the pooling `pooler` for a model that computes no vector of a whole text.
 
     Raises:
         InputError: with what to choose instead.
@@ -602,7 +600,7 @@ def check_pooling(model: Any, pooling: Sequence[str]) -> None:
         and getattr(model, "pooler", None) is None
     ):
         raise InputError(
-            f"pooling is pooler, and this {model.config.model_type} makes no vector of a whole text; choose another, such as "
+            f"pooling is pooler, and this {model.config.model_type} computes no vector of a whole text; choose another, such as "
             "mean"
         )
 

@@ -310,7 +310,7 @@ def test_what_is_prepared_is_what_was_given(tmp_path):
         (
             "multi_output_regression",
             [("a", [1.0, 2.0]), ("a", [1.0, 2.0, 3.0])] * 10,
-            "has 3 numbers where each text has 2",
+            "has 3 numbers instead of 2",
         ),
     ],
 )

@@ -159,7 +159,7 @@ def test_odd_texts_get_an_answer_that_stands_there(random_answerer):
     [
         ([("", "a text")], "question 1: its question is empty"),
         ([("who", "a"), ("who", " \n")], "question 2: its context is empty"),
-        ([("who", "\x01\x02")], "question 1: its context holds nothing that the tokenizer can read"),
+        ([("who", "\x01\x02")], "question 1: its context has no token that the tokenizer knows"),
         ([("who", "a"), ("the " * 6, "a")], "question 2 has 6 tokens and the model reads 5; shorten it"),
         ([("who", None)], "its context is None; give a text"),
         (["who"], r"give \(question, context\)"),

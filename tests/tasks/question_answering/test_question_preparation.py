@@ -223,9 +223,9 @@ def test_long_questions_are_cut_and_the_user_is_told(tmp_path, prepared):
             {"unanswerable": False},
             "question 1: has no answer, and every training question needs one",
         ),
-        ([("who", "one two", "three")], {}, "question 1: its answer 'three' does not stand in the context"),
-        ([("who", "one two", ("two", 3))], {}, "its answer 'two' does not stand at 3 of the context's 7 characters"),
-        ([("who", "one two", ("two", -3))], {}, "does not stand in the context"),
+        ([("who", "one two", "three")], {}, "question 1: its answer 'three' is not in the context"),
+        ([("who", "one two", ("two", 3))], {}, "its answer 'two' is not at 3 of the context's 7 characters"),
+        ([("who", "one two", ("two", -3))], {}, "is not in the context"),
         ([("who", "", "a")], {}, "question 1: its context is ''; give a text"),
         ([("who", "one two")], {}, r"give \(question, context, answer\)"),
         ([("who", "one two", " ")], {}, "its answer is empty"),
@@ -234,12 +234,12 @@ def test_long_questions_are_cut_and_the_user_is_told(tmp_path, prepared):
         (
             [Question(id="1", question="who", context="a b", file="f", number=4)],
             {},
-            "f, question 4: has no answer and is not said to be without one",
+            "f, question 4: has no answer and is not marked as impossible",
         ),
         (
             [Question(id="1", question="who", context="a b", answers=(Answer(text="b", start=0),), file="f", number=4)],
             {},
-            "question 1: its answer 'b' does not stand at 0",
+            "question 1: its answer 'b' is not at 0",
         ),
     ],
 )
