@@ -186,7 +186,7 @@ def test_mistakes_are_told_in_a_sentence(command, names, tmp_path):
     assert not (tmp_path / "o").exists()
     assert "give either" in command("tag", names, "Ann", "-i", ragged).refusal()
     assert "--columns goes with --input" in command("tag", names, "Ann", "--columns").refusal()
-    assert "text 1: holds no word" in command("tag", names, "\x01").refusal()
+    assert "text 1: has no words" in command("tag", names, "\x01").refusal()
     assert "'--format'" in command("tag", names, "Ann", "--format", "xml").refusal()
 
 

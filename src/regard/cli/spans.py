@@ -109,7 +109,7 @@ def tag(
                 if words and not isinstance(text, _Sentence):
                     given[-1] = tuple(text.content.split())
                 elif isinstance(given[-1], str) and not words_of(given[-1]):
-                    raise InputError(f"{text.where}: holds no word; there is nothing to tag")
+                    raise InputError(f"{text.where}: has no words; there is nothing to tag")
             documents = [text.document for text in chunk if isinstance(text, _Sentence)]
             return tagger.tag_batch(
                 given, documents=documents or None, decoding=None if decoding is None else decoding.value

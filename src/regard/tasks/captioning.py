@@ -514,7 +514,7 @@ class _Writing:
         if not rows and self.damaged:
             raise self.damaged[0]
         if len(TokenStore.write(place, columns(self.tokenizer.size), rows)) == 0:
-            raise InputError("no caption is left to learn from: all are longer than data.maximum_tokens; raise it")
+            raise InputError("no caption is left to train on: all are longer than data.maximum_tokens; raise it")
 
     def _usable(self, split: _Split) -> Iterator[tuple[CaptionExample, np.ndarray]]:
         for example in split.examples():

@@ -64,7 +64,7 @@ class Embedding:
     """The vector of a text.
 
     Arguments:
-        text: what was read.
+        text: the text.
         vector: (W,) float32.
     """
 
@@ -73,11 +73,11 @@ class Embedding:
 
 
 class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
-    """A model that gives texts vectors: strings in, an array out. Any encoder can be one.
+    """A model that computes text embeddings, ready to use: strings in, an array out. Any encoder can be one.
 
     Arguments:
-        model: a `TextEncoder` or a `SentenceEncoderModel`; what head it has does not matter.
-        task: tokenizer, pooling and what is behind it.
+        model: a `TextEncoder` or a `SentenceEncoderModel`, with any head.
+        task: the tokenizer, the pooling and the linear maps after it.
         recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
@@ -97,15 +97,15 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
 
     @property
     def width(self) -> int:
-        """W, of the vectors that `embed` gives by default."""
+        """W, the width of the vectors that `embed` returns by default."""
         return self.width_of("last")
 
     def width_of(self, layers: LayerChoice | str | int | Sequence[int]) -> int:
-        """W, of the vectors made of a choice of layers.
+        """W, the width of the vectors for a choice of layers.
 
         Raises:
-            InputError: for a layer that the model does not have, layers that are stacked, and a choice that does not fit the
-                linear maps behind the pooling.
+            InputError: for a layer that the model does not have, stacked layers, and a width that does not fit the linear maps
+                after the pooling.
         """
         choice, dense = self._choice(layers), self.task.dense
         widths = [self._widths[number] for number in choice.numbers(len(self.model.layers))]
@@ -114,20 +114,20 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
             width = self.model.config.width
         if dense and dense[0].weight.shape[1] != width:
             raise InputError(
-                f"the model has a linear map of {dense[0].weight.shape[1]} numbers behind its pooling, and these layers, pooled, "
-                f"give {width}; choose one layer, or a sum, and the model's own pooling"
+                f"the model has a linear map of {dense[0].weight.shape[1]} numbers after its pooling, and these layers, pooled, "
+                f"have {width}; choose one layer, or a sum, and the model's own pooling"
             )
         return int(dense[-1].weight.shape[0]) if dense else width
 
     def pooled(self, modes: Sequence[str] | None = None, *, normalise: bool | None = None) -> SentenceEncoder:
-        """The same model, whose vectors of tokens become one of a text in another way.
+        """The same model with another pooling.
 
         Arguments:
-            modes: such as ("cls",) or ("mean", "max"); the model's own where None.
-            normalise: whether vectors have length one; as the model has it where None.
+            modes: the pooling, such as ("cls",) or ("mean", "max"); None = the model's own.
+            normalise: whether to normalise vectors to length one; None = as the model does.
 
         Raises:
-            InputError: for what is no way to pool, with the nearest.
+            InputError: for an unknown pooling, with the nearest name.
         """
         changes: dict[str, Any] = {} if normalise is None else {"normalise": normalise}
         if modes is not None:
@@ -148,20 +148,20 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
     ) -> NDArray[np.float32]:
         """The text embeddings.
 
-        The vector of an empty text is that of the special tokens alone. A model that is being inspected is run as it is, not as a
-        copy prepared for speed.
+        The vector of an empty text is the vector of the special tokens alone. A model that is being inspected is run itself, not
+        as a copy prepared for speed.
 
         Arguments:
             layers: the layers whose token vectors are used, as for `features`; concatenated layers give longer vectors.
             prompt: the name of the prompt that is put before each text; None = the model's default prompt.
-            precision: to compute in: `float32`, `bfloat16` or `int8`; the model's own where None.
-            batch_tokens: tokens read together by one core. It changes memory and speed.
+            precision: the precision of the computation: `float32`, `bfloat16` or `int8`; None = the model's own.
+            batch_tokens: the number of tokens in one batch of one core. It changes memory and speed.
 
         Returns:
             (N, W) float32, in the order of the texts.
 
         Raises:
-            InputError: for what is no string, an unknown prompt or precision, and layers as `width_of`.
+            InputError: for a text that is not a string, an unknown prompt or precision, and for layers as `width_of`.
         """
         inputs = self.task.encode(texts, maximum=self.maximum_length, prompt=prompt)
         return self._vectors(inputs, precision, batch_tokens, texts, layers)
@@ -169,10 +169,10 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
     def embed_tokens(
         self, inputs: Sequence[Sequence[int]], *, precision: str | None = None, batch_tokens: int = BATCH_TOKENS
     ) -> NDArray[np.float32]:
-        """As `embed`, for token ids as `task.encode` gives them. Watchers of the model are not notified.
+        """As `embed`, for token ids such as from `task.encode`. Observers of the model are not notified.
 
         Arguments:
-            inputs: token ids, special ones included, each at most `maximum_length` of them.
+            inputs: token ids, special ones included, at most `maximum_length` in each.
             precision, batch_tokens: as for `embed`.
         """
         return self._vectors(inputs, precision, batch_tokens)
@@ -185,9 +185,9 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
         precision: str | None = None,
         batch_tokens: int = BATCH_TOKENS,
     ) -> list[Features]:
-        """The vectors of every token of some texts, from any choice of layers.
+        """The vectors of every token of texts, from any choice of layers.
 
-        What is longer than the model reads is read in overlapping windows.
+        Texts longer than the model's positions are read in overlapping windows.
 
         Arguments:
             texts: strings, or lists of words.
@@ -197,7 +197,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
             batch_tokens: as for `embed`.
 
         Raises:
-            InputError: for a text that is empty or no string, and a layer that the model does not have.
+            InputError: for an empty text, a text that is not a string, and a layer that the model does not have.
         """
         return features(
             self._readers.reader(precision),
@@ -212,11 +212,11 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
     def similarity(
         self, first: Sequence[str], second: Sequence[str], *, measure: SimilarityMeasure = "cosine"
     ) -> NDArray[np.float32]:
-        """How alike every first text and every second are.
+        """The similarity of every first text with every second text.
 
         Arguments:
-            measure: the cosine of their vectors; or `angular`, one minus the angle between them in half turns (Cer et al. 2018,
-                equation 1), which distinguishes texts that are very much alike.
+            measure: `cosine`, the cosine of their vectors; or `angular`, 1 - angle / pi (Cer et al. 2018, equation 1), which
+                distinguishes very similar texts better.
 
         Returns:
             (N, M) float32.
@@ -230,10 +230,10 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
         return cosines if measure == "cosine" else angular(cosines)
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """Spearman's and Pearson's correlation of cosines with what they ought to be.
+        """Spearman's and Pearson's correlation of cosines with their targets.
 
-        That is the data's numbers; where it has none, 1 for texts that belong together and 0 for as many that do not: each first
-        text with the third of its example, or else with the second of the next.
+        The targets are the data's numbers. Without numbers they are 1 for the pairs, and 0 for as many negative pairs: each first
+        text with the third of its example, or else with the second of the next example.
         """
         rows = range(min(count, len(data)))
         texts = [column for column in (TEXT, PAIR, NEGATIVE) if column in data.columns]
@@ -253,7 +253,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
             cosines = np.concatenate([cosines, (found[0] * strangers).sum(axis=1)])
             right = np.repeat([1.0, 0.0], len(rows))
         if len(right) < 2:
-            raise InputError("one example has no correlation; give two to validate on")
+            raise InputError("a correlation needs at least two validation examples; give more")
         return {"spearman": _number(spearman(right, cosines)), "pearson": _number(pearson(right, cosines))}
 
     def _vectors(
@@ -264,10 +264,10 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
         texts: Sequence[str] | None = None,
         layers: LayerChoice | str | int | Sequence[int] = "last",
     ) -> NDArray[np.float32]:
-        """The vectors of inputs that are tokens already.
+        """The vectors of tokenized inputs.
 
         Arguments:
-            texts: the texts of the inputs, passed to watchers of the model.
+            texts: the texts of the inputs, for observers of the model.
         """
         choice = self._choice(layers)
         reader = self._readers.plain if self.task.pooling == POOLER else self._readers.reader(precision)
@@ -289,21 +289,21 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
         choice = layer_choice(layers, len(self.model.layers))
         if choice.combine == "stack":
             raise InputError(
-                "one vector of a text is wanted, and the layers chosen are kept apart; sum or concatenate them"
+                "one vector of each text is needed, but the chosen layers are stacked; sum or concatenate them"
             )
         numbers = choice.numbers(len(self.model.layers))
         if self.task.pooling == POOLER and (numbers != (len(self.model.layers),) or choice.weights):
             raise InputError(
-                "the vector of a whole text that the model makes itself is of its last layer; leave the layers out, or choose "
-                "another pooling, such as mean"
+                "the pooling pooler uses the model's own vector, which is computed from its last layer; leave the layers out, or "
+                "choose another pooling, such as mean"
             )
         if choice.combine == "sum" and len({self._widths[number] for number in numbers}) > 1:
-            raise InputError("the layers chosen have vectors of different widths, which have no sum; concatenate them")
+            raise InputError("the chosen layers have vectors of different widths, which cannot be summed; concatenate them")
         return choice
 
     @property
     def _widths(self) -> Sequence[int]:
-        """Of the embedding's vectors and of each layer's."""
+        """The widths of the vectors of the embedding and of each layer."""
         if isinstance(self.model, SentenceEncoderModel):
             return self.model.widths
         return [self.model.config.width] * (1 + len(self.model.layers))
@@ -314,7 +314,7 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
 
 
 def _number(correlation: float) -> float:
-    """A correlation that is not defined, because all cosines are the same, is none."""
+    """A correlation; 0 if it is undefined, because all cosines are equal."""
     return 0.0 if np.isnan(correlation) else correlation
 
 
@@ -327,16 +327,16 @@ def prepare_sentences(
     given: Any = None,
     given_validation: Any = None,
 ) -> Prepared[SentenceEmbeddingTask]:
-    """Read the data for the tokenizer and the range of its numbers, then for the tokens, and leave all in `folder`.
+    """Read the data for the tokenizer and the range of its numbers, then for the tokens, and write all into `folder`.
 
     Arguments:
         folder: where to write them; if they exist already (a resumed run), they are reused.
-        seed: of the choice of held-out examples.
-        given, given_validation: examples in memory instead of what `data` names, as `SENTENCE_PAIRS` takes them: (first, second),
-            (first, second, number), (first, second, one that does not belong).
+        seed: the seed of the choice of held-out examples.
+        given, given_validation: examples in memory instead of those of `data`, in a form that `SENTENCE_PAIRS` accepts:
+            (first, second), (first, second, number) or (first, second, negative).
 
     Raises:
-        InputError: for data that cannot be read, too little of it, or examples of another form than the objective needs.
+        InputError: for data that cannot be read, too little data, or examples of another form than the objective needs.
     """
 
     def write() -> tuple[SentenceEmbeddingTask, list[str]]:
@@ -350,8 +350,8 @@ def prepare_sentences(
         start = _modules(tokenizer)
         if start is not None and start.dense:
             raise InputError(
-                "the model to start from has linear maps behind its pooling, which are not trained; start from another, or from "
-                "its encoder alone"
+                "the pretrained model has linear maps after its pooling, which are not trained; start from another model, or "
+                "from its encoder alone"
             )
         check_form(first, objective, len(first.texts), first.score is not None)
         lowest, highest = range_of(data, splits.train()) if objective == "cosine" else (0.0, 1.0)
@@ -386,7 +386,7 @@ def prepare_sentences(
 
 
 def _modules(tokenizer: EncoderTokenizerSettings) -> SentenceModules | None:
-    """What stands around the encoder that training starts from, where sentence-transformers wrote it down."""
+    """The modules after the encoder of the pretrained model, if sentence-transformers wrote its folder."""
     if tokenizer.path is None:
         return None
     place = located(tokenizer.path)
@@ -396,7 +396,7 @@ def _modules(tokenizer: EncoderTokenizerSettings) -> SentenceModules | None:
 def _write(
     folder: Path, task: SentenceEmbeddingTask, split: str, examples: Iterator[SentenceExample], parts: int
 ) -> int:
-    """Write the store of a split; returns how many texts were cut."""
+    """Write the store of a split; return the number of truncated texts."""
     cut, places = 0, Places()
     form: SentenceExample | None = None
 
@@ -426,16 +426,16 @@ def _write(
 
 
 CHUNK = 1024
-"""Rows of cosines held at once."""
+"""The number of rows of cosines in memory at once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Similarity:
-    """How alike two texts were found.
+    """The similarity of two texts.
 
     Arguments:
         first, second: the texts.
-        cosine: of their vectors.
+        cosine: the cosine of their vectors.
     """
 
     first: str
@@ -445,11 +445,11 @@ class Similarity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentenceEvaluation(Evaluation):
-    """What an evaluation found: `predictions` are `Similarity`s.
+    """The results of an evaluation: `predictions` are `Similarity`s.
 
-    Its metrics are, of rated pairs, `spearman` and `pearson` of cosines with the numbers; of pairs that belong together,
-    `recall_at_1`, `recall_at_10` and `mean_reciprocal_rank` of each partner among all; of triples, `accuracy`, the share in
-    which the third text is farther than the second.
+    Its metrics are, for rated pairs, `spearman` and `pearson` of cosines with the numbers; for pairs without numbers,
+    `recall_at_1`, `recall_at_10` and `mean_reciprocal_rank` of each partner among all second texts; for triples, `accuracy`, the
+    share in which the second text is nearer than the third.
     """
 
 
@@ -457,8 +457,8 @@ def evaluate_sentences(model: SentenceEncoder, examples: Any, *, precision: str 
     """Measure the vectors of a model on examples.
 
     Arguments:
-        examples: `SentenceExample`s, or (first, second, number), (first, second), (first, second, one that does not belong).
-        precision: to compute in; the model's own where None.
+        examples: `SentenceExample`s, or (first, second, number), (first, second), (first, second, negative).
+        precision: the precision of the computation; None = the model's own.
 
     Raises:
         InputError: for an empty list, or examples of different forms.
@@ -467,7 +467,7 @@ def evaluate_sentences(model: SentenceEncoder, examples: Any, *, precision: str 
     form = len(found[0].texts), found[0].score is None
     for example in found:
         if (len(example.texts), example.score is None) != form:
-            raise InputError(f"{example.where}: is of another form than the first example; all must be of one")
+            raise InputError(f"{example.where}: has another form than the first example; all must have the same form")
     vectors = [
         unit(model.embed([example.texts[side] for example in found], precision=precision)) for side in range(form[0])
     ]
@@ -492,14 +492,14 @@ def evaluate_sentences(model: SentenceEncoder, examples: Any, *, precision: str 
 
 
 def similarity_record(task: SentenceEmbeddingTask, example: SentenceExample, said: Similarity) -> dict[str, Any]:
-    """Two texts, how alike they are said to be, and the cosine of their vectors, by name."""
+    """Two texts, their score in the data, and the cosine of their vectors, by name."""
     del task
     score = {} if example.score is None else {"score": example.score}
     return {"first": said.first, "second": said.second, **score, "cosine": said.cosine}
 
 
 def _ranks(first: NDArray[np.float32], second: NDArray[np.float32], texts: Sequence[str]) -> NDArray[np.int64]:
-    """The place of each row's partner among all second texts by cosine, from 1; the same text again does not count."""
+    """The rank of each row's partner among all second texts by cosine, from 1; copies of the partner do not count."""
     numbers: dict[str, int] = {}
     which = np.array([numbers.setdefault(text, len(numbers)) for text in texts])
     _, keep = np.unique(which, return_index=True)
@@ -514,12 +514,12 @@ def _ranks(first: NDArray[np.float32], second: NDArray[np.float32], texts: Seque
 
 
 def encoder_from_hf(folder: Path, config: Any) -> SentenceEmbeddingTask:
-    """The task of a folder: as its `modules.json` has it; without one the mean of all tokens, not normalised.
+    """The task of a folder, from its `modules.json`; without one the mean of all tokens, not normalised.
 
-    Of a model that makes one vector of each text, that one.
+    For a model that computes one vector of each text, this vector is used.
 
     Raises:
-        InputError: for modules that Regard does not have, or where there is no tokenizer.
+        InputError: for modules that Regard does not have, or if there is no tokenizer.
     """
     found = read_modules(folder) or SentenceModules()
     longest = config.maximum_positions

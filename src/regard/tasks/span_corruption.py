@@ -1,4 +1,4 @@
-"""Pre-training by span corruption: tell what was where spans were taken out (Raffel et al. 2020)."""
+"""Pre-training by span corruption: generate the spans that were removed from a text (Raffel et al. 2020)."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from regard.text import Tokenizer
 class SpanTextData(StretchData):
     """The `data` section of a recipe.
 
-    The documents are laid end to end and the stream is cut into stretches of equal length, out of each of which spans are taken.
+    The documents are concatenated and the stream is cut into stretches of equal length, from each of which spans are removed.
 
     Arguments:
         train: a file of plain text, or several; gzip is recognised.
-        validation: likewise; held out from the training files, document by document, where null.
-        validation_share: of the documents, to be held out.
-        validation_size: so many instead, at most a tenth of all.
-        builtin: `python_docs`, the reference text that comes with Python, in addition to the files, or alone; a few of its
-            topics are for validation.
-        documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
-        cleaning: `wikitext` undoes what those sets did to spaces and hyphens, and reads `<unk>` as the unknown token.
-        length: tokens of an input, its sentinels and its end token included; the stretch of text that it is made of has more.
-        density: share of the tokens taken out.
-        mean_span: tokens of a span on average.
-        corruption: `dynamic` takes other spans out in every epoch, `static` the same in each.
+        validation: other files of plain text; if null, documents are held out from the training files.
+        validation_share: the share of documents to hold out.
+        validation_size: the number of documents to hold out instead, at most a tenth of all.
+        builtin: `python_docs`, the reference text that comes with Python, in addition to the files, or alone; some of its
+            topics are used for validation.
+        documents: where a document ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
+        cleaning: `wikitext` restores the spaces and hyphens of the original text, and reads `<unk>` as the unknown token.
+        length: the number of tokens of an input, with its sentinels and end token; the original stretch of text has more.
+        density: the share of the tokens that are removed.
+        mean_span: the mean number of tokens of a span.
+        corruption: `dynamic` removes other spans in every epoch, `static` the same spans in every epoch.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -57,10 +57,10 @@ class SpanTextData(StretchData):
         self.taking_out(0)
 
     def taking_out(self, seed: int) -> SpanCorruption:
-        """How spans are taken out.
+        """How spans are removed.
 
         Raises:
-            InputError: for a density or mean that is none.
+            InputError: for a density or mean out of range.
         """
         return SpanCorruption(
             density=self.density, mean_span=self.mean_span, static=self.corruption == "static", seed=seed
@@ -73,10 +73,11 @@ class SentinelTokenizerSettings(TokenizerSettings):
 
     Arguments:
         kind: `unigram` (as published), `bpe`, `wordpiece`, `word` or `character`.
-        size: the largest vocabulary, sentinels included.
-        lowercase: lowercase the text.
-        path: a folder or tokenizer.json to take instead of training one; that of `model.pretrained` where there is one.
-        sentinels: how many a trained one has, each to stand for a span that was taken out.
+        size: the maximum size of the vocabulary, sentinels included.
+        lowercase: whether to lower-case texts.
+        path: a folder or tokenizer.json to use instead of training a tokenizer; null with `model.pretrained` uses the tokenizer
+            of that model.
+        sentinels: the number of sentinels in a trained tokenizer, one for each removed span.
     """
 
     kind: Literal["unigram", "bpe", "wordpiece", "word", "character"] = "unigram"
@@ -85,13 +86,13 @@ class SentinelTokenizerSettings(TokenizerSettings):
 
 @dataclass(frozen=True, slots=True)
 class SpanCorruptionTask(StretchTask):
-    """What takes spans out of stretches of text, and turns a model's outputs into a loss (Raffel et al. 2020, section 3.1.4).
+    """Removes spans from stretches of text, and turns a model's outputs into a loss (Raffel et al. 2020, section 3.1.4).
 
-        loss = mean over the target's tokens, sentinels and end token included, of -log p(token | those before, input)
+        loss = mean over the target's tokens, sentinels and end token included, of -log p(token | tokens before it, input)
 
     Arguments:
         tokenizer: for input and target; it has sentinels.
-        corruption: how spans are taken out.
+        corruption: how spans are removed.
     """
 
     name: ClassVar[str] = "span_corruption"
@@ -101,31 +102,31 @@ class SpanCorruptionTask(StretchTask):
 
     @property
     def usual(self) -> GenerationSettings:
-        """The most probable tokens, a hundred at most."""
+        """The default decoding settings: greedy search, at most 100 tokens."""
         return FILLING
 
     @property
     def sides(self) -> tuple[Tokenizer, Tokenizer]:
-        """The one tokenizer, twice."""
+        """The tokenizer of source and target, which is the same."""
         return self.tokenizer, self.tokenizer
 
     def corrupted(
         self, texts: Sequence[np.ndarray], rows: Sequence[int], draw: int | None
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """What is left of some stretches, and what was taken out of them."""
+        """The inputs, with sentinels instead of spans, and the targets, the removed spans after their sentinels."""
         found = self.corruption.corrupt(texts, rows, self.tokenizer.sentinels, draw=draw)
         return [each.input.tolist() for each in found], [each.target.tolist() for each in found]
 
     def sizes(self, lengths: np.ndarray) -> np.ndarray:
-        """Tokens of each input and each target, end tokens included, (N, 2)."""
+        """The numbers of tokens of each input and each target, end tokens included, (N, 2)."""
         return self.corruption.lengths(lengths)
 
     def stretch(self, length: int) -> int:
-        """The most tokens a stretch can have for its input to be no longer than `length`."""
+        """The maximum number of tokens of a stretch whose input has at most `length` tokens."""
         return self.corruption.stretch(length)
 
     def check_stretch(self, length: int) -> None:
-        """Refuse stretches that have more spans than there are sentinels.
+        """Refuse stretches with more spans than there are sentinels.
 
         Raises:
             InputError: with both numbers.
@@ -133,17 +134,16 @@ class SpanCorruptionTask(StretchTask):
         self.corruption.check_sentinels(length, self.tokenizer.sentinels)
 
     def noted(self, lengths: np.ndarray) -> str:
-        """How much is taken out."""
+        """The number of removed tokens and spans, for a message."""
         noise, spans = self.corruption.counts(lengths)
         read, written = self.sizes(lengths).mean(axis=0).tolist()
         return (
-            f"of which {noise.sum() / lengths.sum():.1%} are taken out in {spans.sum():,} spans: inputs of {read:.1f} "
-            "tokens, "
+            f"of which {noise.sum() / lengths.sum():.1%} are removed in {spans.sum():,} spans: inputs of {read:.1f} tokens, "
             f"targets of {written:.1f}"
         )
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse stretches that have more spans than there are sentinels, and what the model has too few positions for.
+        """Refuse stretches with more spans than there are sentinels, and sequences longer than the model's positions.
 
         Raises:
             InputError: naming the settings.
@@ -153,11 +153,11 @@ class SpanCorruptionTask(StretchTask):
         PairTask.check(self, model, train, validation)
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Stretches, tokens and vocabulary in a few words."""
-        read, told = self.lengths(train).sum(axis=0).tolist()
+        """The numbers of stretches and tokens and the size of the vocabulary, as one line."""
+        read, predicted = self.lengths(train).sum(axis=0).tolist()
         return (
             f"{len(train):,} stretches to learn from ({int(train.lengths(STRETCH).sum()):,} tokens; {read:,} are read and "
-            f"{told:,} written in an epoch), {len(validation):,} to validate on; a vocabulary of {self.tokenizer.size:,}"
+            f"{predicted:,} predicted in an epoch), {len(validation):,} to validate on; a vocabulary of {self.tokenizer.size:,}"
         )
 
     def save(self, folder: Path) -> dict[str, Any]:
@@ -181,21 +181,21 @@ class SpanCorruptionTask(StretchTask):
         return ['print(model.fill("... <extra_id_0> ...").best)']
 
     def unsupported_reason(self, config: Any) -> str:
-        """Why other programs could not read texts as the tokenizer here does, as half a sentence; empty where they can."""
-        del config  # a model's table may have rows that no token has, as the published T5s have
+        """Why other programs would tokenize texts differently, as half a sentence; empty if they would not."""
+        del config  # the model's table may have more rows than there are tokens, as for the published T5s
         return pair_obstacle(self.tokenizer, self.tokenizer, self.tokenizer.size)
 
     def write_for_others(self, folder: Path, config: Any, opens: bool) -> None:
-        """Write tokenizer_config.json, where other programs open the model."""
+        """Write tokenizer_config.json if other programs open the model."""
         if opens:
             write_pair_tokenizer_config(folder, self.tokenizer, None)
 
 
 def with_sentinels(tokenizer: Tokenizer, where: str) -> Tokenizer:
-    """The tokenizer itself.
+    """Check that a tokenizer has sentinels; return it.
 
     Raises:
-        InputError: where it has no sentinels.
+        InputError: if it has none.
     """
     if not tokenizer.sentinels:
         raise InputError(
@@ -206,19 +206,19 @@ def with_sentinels(tokenizer: Tokenizer, where: str) -> Tokenizer:
 
 
 FILLING = GenerationSettings(maximum_length=100)
-"""The default decoding settings for filling gaps: the most probable token each time, a hundred at most."""
+"""The default decoding settings for filling gaps: greedy search, at most 100 tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FilledSpans:
-    """What a model put in the gaps of a text.
+    """A text whose gaps a model has filled.
 
     Arguments:
-        text: as given, with its sentinels.
+        text: the given text with its sentinels.
         best: the text with each gap filled.
-        spans: what was written for each sentinel, in order; None where the model left it out, and then nothing is put there.
-        tokens: all that was written, the sentinels and the end token included.
-        log_probability: of that, natural log.
+        spans: the generated text of each sentinel, in order; None if the model generated none, then its gap is left empty.
+        tokens: all generated tokens, with sentinels and the end token.
+        log_probability: their log-probability, natural log.
     """
 
     text: str
@@ -229,22 +229,22 @@ class FilledSpans:
 
 
 class SpanFiller(PairPredictor[SpanCorruptionTask]):
-    """A model pre-trained by span corruption: it writes what is to be at each sentinel of a text.
+    """A model pre-trained by span corruption, ready to use: it generates a text for each sentinel.
 
     Arguments:
         model: a `Decoder` with `start` and `step`.
-        task: the tokenizer, and how spans were taken out in training.
+        task: the tokenizer, and how spans were removed in training.
         recipe: how it was trained, as data; empty if unknown.
         metrics: its last evaluation.
     """
 
     def fill(self, text: str, settings: GenerationSettings | None = None) -> FilledSpans:
-        """What is in the gaps of a text, such as "Thank you <extra_id_0> me to your party <extra_id_1> week.".
+        """Fill the gaps of a text such as "Thank you <extra_id_0> me to your party <extra_id_1> week.".
 
         Arguments:
-            text: its sentinels are `<extra_id_0>`, `<extra_id_1>` and so on, in this order. Each stands for any number of whole
-                words; spaces around it are not read.
-            settings: how to decode; `FILLING` where None.
+            text: a text with the sentinels `<extra_id_0>`, `<extra_id_1>` and so on, in this order. Each one is replaced by any
+                number of whole words; spaces around it are ignored.
+            settings: how to decode; None for `FILLING`.
 
         Raises:
             InputError: for a text without sentinels, with others or in another order, or one that is too long.
@@ -254,11 +254,11 @@ class SpanFiller(PairPredictor[SpanCorruptionTask]):
     def fill_batch(
         self, texts: Sequence[str], settings: GenerationSettings | None = None, *, batch_size: int = 64
     ) -> list[FilledSpans]:
-        """The same for many texts; the answers come in the order of the texts.
+        """Fill the gaps of many texts; the results are in the order of the texts.
 
         Arguments:
             settings: as in `fill`.
-            batch_size: texts decoded together. It changes memory and speed, and no answer but what is sampled.
+            batch_size: the number of texts decoded together. It changes memory and speed, and sampled results.
 
         Raises:
             InputError: as `fill`.
@@ -280,10 +280,10 @@ class SpanFiller(PairPredictor[SpanCorruptionTask]):
         """The token ids of a text with sentinels.
 
         Raises:
-            InputError: as `fill`, and for a language or part.
+            InputError: as `fill`, and if `to` is given, because the model has no languages or parts.
         """
         if to is not None:
-            raise InputError(f"to is {to!r}, and the model fills gaps alone; leave it out")
+            raise InputError(f"to is {to!r}, and the model only fills gaps; leave it out")
         return self.encode(text)
 
     def encode_target(self, text: str) -> list[int]:
@@ -292,15 +292,15 @@ class SpanFiller(PairPredictor[SpanCorruptionTask]):
 
     @property
     def never(self) -> tuple[int, ...]:
-        """The unknown token."""
+        """The ids that are never generated: the unknown token."""
         unknown = self.task.tokenizer.unknown_id
         return () if unknown is None else (unknown,)
 
     def encode(self, text: str, number: int = 1) -> list[int]:
-        """The token ids of a text with sentinels, as they would be in a corrupted one.
+        """The token ids of a text with sentinels, as in a corrupted training text.
 
         Arguments:
-            number: of the text, for messages.
+            number: the number of the text in messages.
 
         Raises:
             InputError: for a text without sentinels, or with others, or in another order.
@@ -321,31 +321,30 @@ class SpanFiller(PairPredictor[SpanCorruptionTask]):
             fault = "has no <extra_id_0>" if used == 0 else f"has {stray} out of its place"
             raise InputError(
                 f"text {number} ({text!r:.60}) {fault}; write <extra_id_0>, <extra_id_1> and so on, in this order and each "
-                "once, "
-                "where something is missing"
+                "once, for the gaps"
             )
         return ids
 
     @property
     def _bears_spaces(self) -> bool:
-        """Whether tokens bear the space before them: those at the ends of a text's parts are then the sentinels'."""
+        """Whether tokens include the space before them; then the spaces next to a sentinel belong to the sentinel."""
         return self.task.tokenizer.kind not in ("character", "byte_bpe")
 
     def _encoded(self, part: str) -> list[int]:
-        """The token ids of what is between two sentinels."""
+        """The token ids of the text between two sentinels."""
         kept = part.strip() if self._bears_spaces else part
         return self.task.tokenizer.encode(kept) if kept else []
 
     def _decoded(self, span: Sequence[int]) -> str:
-        """What was written for a sentinel, as a text."""
+        """The generated text of a sentinel."""
         text = self.task.tokenizer.decode(span)
         return text.strip() if self._bears_spaces else text
 
     def _filled(self, text: str, ids: Sequence[int], found: Hypothesis) -> FilledSpans:
         tokenizer = self.task.tokenizer
         used = sum(sentinel in ids for sentinel in tokenizer.sentinels)
-        told = spans_of_target(found.tokens, tokenizer.sentinels)[:used]
-        spans = tuple(None if span is None else self._decoded(span) for span in told)
+        generated = spans_of_target(found.tokens, tokenizer.sentinels)[:used]
+        spans = tuple(None if span is None else self._decoded(span) for span in generated)
         best = text
         for name, span in zip(tokenizer.tokens(tokenizer.sentinels), spans, strict=False):
             best = best.replace(name, span or "")
@@ -367,17 +366,17 @@ def prepare_spans(
     given: Any = None,
     given_validation: Any = None,
 ) -> Prepared[SpanCorruptionTask]:
-    """Read the texts once for the tokenizer and once for the tokens, and leave both in `folder`.
+    """Read the texts once for the tokenizer and once for the tokens, and write both into `folder`.
 
-    Texts may be larger than memory: documents are read, and stretches written, one after another.
+    Texts can be larger than memory: documents are read, and stretches written, one after another.
 
     Arguments:
         folder: where to write them; if they exist already (a resumed run), they are reused.
-        seed: of held-out documents and of the spans that are taken out.
-        given, given_validation: documents in memory instead of what `data` names, as `DOCUMENTS` takes them.
+        seed: the seed of the choice of held-out documents and of removed spans.
+        given, given_validation: documents in memory instead of those of `data`, in a form that `DOCUMENTS` accepts.
 
     Raises:
-        InputError: for data that cannot be read or too little of it, or a tokenizer without sentinels.
+        InputError: for data that cannot be read, too little data, or a tokenizer without sentinels.
     """
     corruption = data.taking_out(seed)
     return prepare_stretches(
@@ -393,13 +392,13 @@ def prepare_spans(
 
 
 def spans_from_hf(folder: Path, config: Any) -> SpanCorruptionTask:
-    """The task of a folder that another program wrote: its tokenizer, and spans as published.
+    """The task of a folder that another program wrote: its tokenizer, with the published density and length of spans.
 
     Arguments:
-        config: of the model in it.
+        config: the config of the model in the folder.
 
     Raises:
-        InputError: where there is no tokenizer.json, it and config.json do not belong together, or it has no sentinels.
+        InputError: if there is no tokenizer.json, if it does not match config.json, or if it has no sentinels.
     """
     return SpanCorruptionTask(with_sentinels(foreign_pair_tokenizer(folder, config)[0], str(folder)))
 

@@ -1,7 +1,7 @@
-"""`TaskSpec`: what a task is to recipes, training, folders and the command line; and `TASKS`, which names every task.
+"""`TaskSpec`, what recipes, training, folders and the command line need of a task; and `TASKS`, which names every task.
 
-A task is imported when it is asked for by its name. To find the task of a model that another program wrote, none is imported:
-`MODELS_OF` says of each task which models are for it.
+A task is imported when it is looked up by its name. Finding the task of a model that another program wrote imports none:
+`MODELS_OF` defines which models are for which task.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
 class TaskSpec:
     """All that recipes, training, folders and commands need to know of one task.
 
-    It is at the end of the task's own file, and `TASKS` names it there.
+    It is at the end of the task's own file, and `TASKS` has its name.
 
     Arguments:
-        task: what holds tokenizers and settings.
-        predictor: what a trained model of it becomes.
-        interface: what it asks of a model; whatever serves it will do.
-        sections: what a recipe says besides model and training, section by section.
-        prepare: from those sections, by name, to token ids in a folder; takes `folder`, `seed`, and examples in memory instead of
+        task: the class of tokenizers and settings.
+        predictor: the class of a trained model that is ready to use.
+        interface: the interface that the task needs of a model; every family with it can be used.
+        sections: the sections of a recipe besides model and training, as dataclasses by name.
+        prepare: makes token ids in a folder; takes these sections by name, `folder`, `seed`, and examples in memory instead of
             files as `given` and `given_validation`.
-        evaluate: measures a predictor on examples; what it returns has `metrics`, `count` and, for tasks of encoders,
-            `predictions`.
-        derived_config: what the task decides of a model's config, not the recipe, each with a value that is always allowed.
-        derived_if_present: what it decides likewise of those models that have such a setting, by name.
-        examples: where its examples come from: rows in memory, or the files of its `data` section.
-        read: the examples that `train` names in a `data` section, to be evaluated: those of `examples`, unless a task reads them
-            otherwise. Where there is neither, the command line has its own way.
-        record: of the task, one of those examples and what was predicted of it: what was read, the right answer and the predicted
-            one, by name; the prediction's own fields where None.
-        fits: of a task of your own, whether a model is one for it, by its config; asked of folders that another program wrote.
-            `MODELS_OF` says it of the package's tasks.
-        problems: of a task of your own, what `problem_type` has to be in such a folder's config.json, None where it is absent; ()
-            for whatever it is.
-        from_hf: the task in such a folder, by the folder and the model's config; None where no other program writes any.
+        evaluate: evaluates a predictor on examples; its result has `metrics`, `count` and, for tasks of encoders, `predictions`.
+        derived_config: the fields of a model's config that follow from the task and not from the recipe, each with a value that
+            is always valid.
+        derived_if_present: further such fields, which only some models have, by name.
+        examples: the source of its examples: rows in memory, or the files of its `data` section.
+        read: reads the examples that `train` of a `data` section names, for evaluation; by default with `examples`. If both are
+            None, the command line reads them in its own way.
+        record: makes a mapping from (the task, an example, its prediction) with the input, the correct answer and the predicted
+            one; None = the fields of the prediction.
+        fits: for your own task, returns whether a config is of a model for it, for folders that another program wrote. For the
+            package's tasks this is in `MODELS_OF`.
+        problems: for your own task, the accepted values of `problem_type` in config.json of such a folder, None = absent; () for
+            any value.
+        from_hf: makes the task of such a folder from the folder and the model's config; None if no other program writes any.
     """
 
     task: type[Task]
@@ -78,17 +78,17 @@ class TaskSpec:
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The metrics of a model's own answers: the predictor's, and those of the user's own for the task."""
+        """The names of the metrics of predictions: those of the predictor, and the user's own for the task."""
         own = own_metrics(self.task.name) if self.predictor.takes_own_metrics else ()
         return (*self.predictor.metric_names, *own)
 
 
 OF_SENTENCE_ENCODERS = ("texts", "boundary_ids")
-"""Settings of sentence encoders set by the task: how many texts the head reads, and which ids separate sentences."""
+"""Settings of sentence encoders that follow from the task: the number of texts that the head reads, and the separator ids."""
 
 
 def encoder_config(head: HeadKind, outputs: int) -> dict[str, Any]:
-    """What every task of an encoder decides of its config: `derived_config` of a head with so many outputs."""
+    """The `derived_config` of a task of encoders, with a head of this kind and number of outputs."""
     return {"vocabulary": 1, "padding_id": 0, "head": head, "outputs": outputs}
 
 
@@ -121,7 +121,7 @@ TASKS: WithOwn[TaskSpec] = WithOwn(
     ),
     lambda part: part.value,
 )
-"""By name: the package's, each imported when it is asked for, and after them those of the user's own (`regard.parts.task`)."""
+"""The tasks by name: those of the package, each imported when it is looked up, then the user's own (`regard.parts.task`)."""
 
 
 OUTPUTS: Mapping[str, Callable[[int], bool]] = {
@@ -133,14 +133,14 @@ OUTPUTS: Mapping[str, Callable[[int], bool]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelsOf:
-    """Which models that other programs wrote are for a task, by their config.
+    """The models of other programs that are for a task, by their config.
 
     Arguments:
-        families: by `model_type`; of any where empty.
-        heads: what the head gives; of any where empty.
-        outputs: how many numbers a head gives: `one`, `several`, or `some`, not none; any count where None.
-        vectors: whether the model has to make text embeddings or of their tokens.
-        problems: what `problem_type` has to be in config.json, None where it is absent; () for whatever it is.
+        families: the accepted values of `model_type`; empty for any.
+        heads: the accepted heads; empty for any.
+        outputs: the accepted number of outputs: `one`, `several` (above 1) or `some` (above 0); None for any.
+        vectors: whether the model must compute vectors of texts or of tokens.
+        problems: the accepted values of `problem_type` in config.json, None = absent; () for any.
     """
 
     families: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ class ModelsOf:
     problems: tuple[str | None, ...] = ()
 
     def fits(self, config: Any) -> bool:
-        """Whether a model of this config is one of them."""
+        """Whether a model with this config is for the task."""
         if self.families and config.model_type not in self.families:
             return False
         if self.heads and getattr(config, "head", None) not in self.heads:
@@ -177,23 +177,23 @@ MODELS_OF: Mapping[str, ModelsOf] = {
     "image_classification": ModelsOf(families=("vit",), outputs="some"),
     "sentence_embedding": ModelsOf(vectors=True),
 }
-"""Of the package's tasks, as far as other programs write models for them; asked in the order of `TASKS`."""
+"""The models of other programs for the package's tasks, as far as there are any; tried in the order of `TASKS`."""
 
 
 def models_of(name: str) -> ModelsOf | TaskSpec | None:
-    """What tells, by `fits` and `problems`, which models of other programs are for a task; None where none is."""
+    """The object whose `fits` and `problems` define which models of other programs are for a task; None if there are none."""
     return MODELS_OF.get(name) if name in TASKS.packaged else TASKS[name]
 
 
 def task_for(config: Any, where: str, problem: str | None = None) -> str:
-    """The name of the task that a model which another program wrote is for.
+    """The name of the task of a model that another program wrote.
 
     Arguments:
-        where: what messages call its folder.
-        problem: the `problem_type` of its config.json; None where there is none.
+        where: the name of its folder in messages.
+        problem: the `problem_type` of its config.json; None if it has none.
 
     Raises:
-        InputError: where it is for none of them.
+        InputError: if it is for no task.
     """
     unfit = []
     for name in TASKS:
@@ -205,7 +205,7 @@ def task_for(config: Any, where: str, problem: str | None = None) -> str:
         unfit += [each for each in models.problems if each is not None]
     if unfit:
         raise InputError(
-            f"{where}: config.json has the problem_type {problem!r}, and the model {config.outputs} outputs; "
+            f"{where}: config.json has the problem_type {problem!r}, and the model has {config.outputs} outputs; "
             f"{nearest(str(problem), sorted(set(unfit)))}, or name a task to load it for"
         )
     raise InputError(f"{where}: a {config.model_type} without a head is for no task by itself; name one to load it for")
@@ -215,7 +215,7 @@ def spec_of(name: str, where: str = "task") -> TaskSpec:
     """The `TaskSpec` of a task by its name.
 
     Raises:
-        InputError: where there is none of that name, with the nearest.
+        InputError: for an unknown name, with the nearest one.
     """
     if name not in TASKS:
         raise InputError(f"{where} is {name!r}; {nearest(name, list(TASKS))}{own_hint('task')}")

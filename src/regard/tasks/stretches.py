@@ -1,4 +1,4 @@
-"""What tasks share that pre-train an encoder-decoder on stretches of text: their data, batches, preparation, evaluation."""
+"""The common part of tasks that pre-train an encoder-decoder on stretches of text: data, batches, preparation, evaluation."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ STRETCH = "stretch"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StretchData:
-    """What the `data` sections have in common.
+    """The common settings of the `data` sections.
 
-    The documents are laid end to end and the stream is cut into stretches of equal length.
+    The documents are concatenated and the stream is cut into stretches of equal length.
 
     Arguments:
         train: a file of plain text, or several; gzip is recognised.
-        validation: likewise; held out from the training files, document by document, where null.
-        validation_share: of the documents, to be held out.
-        validation_size: so many instead, at most a tenth of all.
-        builtin: `python_docs`, the reference text that comes with Python, in addition to the files, or alone; a few of its
-            topics are for validation.
-        documents: where one ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
-        cleaning: `wikitext` undoes what those sets did to spaces and hyphens, and reads `<unk>` as the unknown token.
-        length: tokens of an input, those around it included.
+        validation: other files of plain text; if null, documents are held out from the training files.
+        validation_share: the share of documents to hold out.
+        validation_size: the number of documents to hold out instead, at most a tenth of all.
+        builtin: `python_docs`, the reference text that comes with Python, in addition to the files, or alone; some of its
+            topics are used for validation.
+        documents: where a document ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
+        cleaning: `wikitext` restores the spaces and hyphens of the original text, and reads `<unk>` as the unknown token.
+        length: the number of tokens of an input, with its start and end token.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -71,55 +71,55 @@ class StretchData:
 
     @property
     def sentences(self) -> Literal["line"]:
-        """Text is read line by line: sentences are not needed."""
+        """`line`: text is read line by line, because sentences are not needed."""
         return "line"
 
 
 class StretchTask(PairTask):
-    """What makes an input and a target of each stretch of text: an objective of pre-training."""
+    """The base class of tasks that make an input and a target from each stretch of text for pre-training."""
 
     @abstractmethod
     def corrupted(
         self, texts: Sequence[np.ndarray], rows: Sequence[int], draw: int | None
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """The inputs and targets of some stretches, without what stands around them.
+        """The inputs and targets of stretches, without start and end tokens.
 
         Arguments:
-            texts: the ids of each.
-            rows: a number for each, of which chances are a function.
+            texts: the token ids of each stretch.
+            rows: a number for each stretch, which determines the random choices.
             draw: a number that differs from epoch to epoch; None in evaluation.
         """
 
     @abstractmethod
     def sizes(self, lengths: np.ndarray) -> np.ndarray:
-        """The most tokens of each input and each target, those around them included, (N, 2).
+        """The maximum numbers of tokens of each input and each target, start and end tokens included, (N, 2).
 
         Arguments:
-            lengths: (N,), tokens of each stretch.
+            lengths: (N,), the number of tokens of each stretch.
         """
 
     @abstractmethod
     def stretch(self, length: int) -> int:
-        """The most tokens a stretch can have for its input to be no longer than `length`."""
+        """The maximum number of tokens of a stretch whose input has at most `length` tokens."""
 
     @abstractmethod
     def noted(self, lengths: np.ndarray) -> str:
-        """What becomes of stretches of these lengths, as the end of a sentence about them."""
+        """The corruption of stretches of these lengths, as the end of a message about them."""
 
     def check_stretch(self, length: int) -> None:
-        """Refuse stretches of so many tokens where the tokenizer does not do for them."""
+        """Refuse stretches of `length` tokens if the tokenizer is not sufficient for them."""
         del length
 
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """Tokens of input and target, those around them included, (N, 2)."""
+        """The numbers of tokens of input and target, start and end tokens included, (N, 2)."""
         return self.sizes(data.lengths(STRETCH))
 
     def read_batch(self, data: TokenStore, rows: Sequence[int]) -> PairBatch:
-        """The stretches of these rows as a batch; each is corrupted alike at every call."""
+        """The stretches of these rows as a batch; the corruption is the same at every call."""
         return self._read(data, rows, None)
 
     def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> PairBatch:
-        """The stretches of these rows as a batch; how each is corrupted is a function of the seed, `draw` and the row."""
+        """The stretches of these rows as a batch; the corruption is a function of the seed, `draw` and the row."""
         return self._read(data, rows, draw)
 
     def _read(self, data: TokenStore, rows: Sequence[int], draw: int | None) -> PairBatch:
@@ -127,7 +127,7 @@ class StretchTask(PairTask):
         return self.batch(*self.corrupted(texts, rows, draw))
 
     def shorter(self, split: str, limit: int) -> str:
-        """How stretches become shorter."""
+        """The setting that makes stretches shorter, for messages."""
         del split
         return f"lower data.length, to {limit} at most"
 
@@ -146,19 +146,19 @@ def prepare_stretches(
     given: Any = None,
     given_validation: Any = None,
 ) -> Prepared[T]:
-    """Read the texts once for the tokenizer and once for the tokens, and leave both in `folder`.
+    """Read the texts once for the tokenizer and once for the tokens, and write both into `folder`.
 
-    Texts may be larger than memory: documents are read, and stretches written, one after another.
+    Texts can be larger than memory: documents are read, and stretches written, one after another.
 
     Arguments:
         kind: the type of the task.
-        make: the task of a tokenizer; the second argument is what messages call that.
+        make: makes the task from a tokenizer and the name of the tokenizer in messages.
         folder: where to write them; if they exist already (a resumed run), they are reused.
-        seed: of held-out documents.
-        given, given_validation: documents in memory instead of what `data` names, as `DOCUMENTS` takes them.
+        seed: the seed of the choice of held-out documents.
+        given, given_validation: documents in memory instead of those of `data`, in a form that `DOCUMENTS` accepts.
 
     Raises:
-        InputError: for data that cannot be read or too little of it, or a tokenizer that does not do.
+        InputError: for data that cannot be read, too little data, or a tokenizer that the task cannot use.
     """
 
     def again() -> T:
@@ -182,7 +182,7 @@ def prepare_stretches(
 
 
 ONE_DOCUMENT = (
-    "the training text is one document, and none can be held out for validation; name data.validation, or cut the text "
+    "the training text is one document, so none can be held out for validation; name data.validation, or split the text "
     "into documents with data.documents"
 )
 
@@ -190,7 +190,7 @@ ONE_DOCUMENT = (
 def _write(
     folder: Path, split: str, documents: Iterable[Document], data: StretchData, task: StretchTask, length: int
 ) -> str:
-    """Write the stretches of one split; returns a sentence about them."""
+    """Write the stretches of one split; return a message about them."""
     counts: list[int] = []
     tokenizer = task.sides[0]
 
@@ -209,9 +209,9 @@ def _write(
 
 
 def stretches(documents: Iterable[list[list[int]]], length: int) -> Iterator[np.ndarray]:
-    """The stream of all documents, cut after every `length` tokens; what is left at the end, if 2 tokens or more.
+    """The stream of all documents, cut after every `length` tokens; the last stretch is kept if it has at least 2 tokens.
 
-    Nothing is between two documents, as in the authors' code.
+    There is no separator between documents, as in the authors' code.
     """
     waiting = np.zeros(0, dtype=np.int64)
     for document in documents:
@@ -225,13 +225,13 @@ def stretches(documents: Iterable[list[list[int]]], length: int) -> Iterator[np.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StretchEvaluation(Evaluation):
-    """What an evaluation found; there are no predictions, because nothing is written.
+    """The results of an evaluation; there are no predictions, because no text is generated.
 
     Its metrics are `loss`, the mean of -log p over the tokens of targets, natural log; `perplexity`, exp of it; and
     `token_accuracy`, the share of tokens that were the most probable one. Special tokens count.
 
     Arguments:
-        tokens: of their targets.
+        tokens: the number of tokens of the targets.
     """
 
     tokens: int
@@ -240,15 +240,16 @@ class StretchEvaluation(Evaluation):
 def evaluate_stretches(
     model: PairPredictor[Any], documents: Any, *, length: int | None = None, batch_tokens: int = 16_384
 ) -> StretchEvaluation:
-    """Corrupt texts, alike at every call, and ask the model for each token of the targets.
+    """Corrupt texts, in the same way at every call, and measure how well the model predicts each token of the targets.
 
     Arguments:
-        documents: as `DOCUMENTS` takes them.
-        length: tokens of an input, as in training; the recipe's where None.
-        batch_tokens: tokens computed together, of input and target, padding included; the numbers are the same for any.
+        documents: documents in a form that `DOCUMENTS` accepts.
+        length: the number of tokens of an input; None = as in the recipe.
+        batch_tokens: the number of tokens in one batch, of input and target, padding included; it changes memory and speed, and
+            results only by rounding.
 
     Raises:
-        InputError: for an empty list, or less than two tokens.
+        InputError: for an empty list, or fewer than two tokens.
     """
     given = DOCUMENTS.to_measure(documents)
     task: StretchTask = model.task
@@ -256,7 +257,7 @@ def evaluate_stretches(
     room = task.stretch(length or int(data.get("length", 512)))
     texts = list(stretches(encoded_documents(given, task.sides[0], unknown=data.get("cleaning") == "wikitext"), room))
     if not texts:
-        raise InputError("there is nothing to evaluate; the texts have less than two tokens")
+        raise InputError("there is nothing to evaluate; the texts have fewer than two tokens")
     sizes = task.sizes(np.array([len(text) for text in texts]))
 
     def batches() -> Iterator[PairBatch]:

@@ -63,8 +63,8 @@ from regard.tasks.tagging_data import (
 from regard.tasks.task import LossSum
 
 PLACE, TAG, GOES_ON = "place", "tag", "goes_on"
-"""The columns of a store: the positions of the words' first pieces, the numbers of their tags, and 1 where a window belongs to
-the same sentence as the one before it."""
+"""The columns of a store: the positions of the words' first pieces, the numbers of their tags, and 1 if a window belongs to the
+same sentence as the one before it."""
 
 NO_TAG = -1
 
@@ -79,12 +79,13 @@ class TaggingTask(EncoderTask):
 
     Arguments:
         tokenizer: for all texts.
-        maximum_length: the most tokens read at once, special ones included; longer sentences are read in overlapping windows.
+        maximum_length: the maximum number of tokens of a window, special ones included; longer sentences are read in overlapping
+            windows.
         tags: names of the tags, in the order of the model's outputs.
-        scheme: how tags mark spans, as in `regard.data.tags`; None where they mark none, such as parts of speech.
-        context: the most tokens of the preceding sentences, and of the following ones, that are read with a sentence.
-        decoding: `constrained` takes the most probable sequence of tags that follows the scheme's rules (Viterbi), `greedy` the
-            most probable tag of each word.
+        scheme: how tags mark spans, as in `regard.data.tags`; None if they mark no spans, such as parts of speech.
+        context: the maximum number of tokens of the sentences before, and of those after, that are read with a sentence.
+        decoding: `constrained` predicts the most probable sequence of tags that follows the scheme's rules (Viterbi), `greedy`
+            the most probable tag of each word.
     """
 
     name: ClassVar[str] = "tagging"
@@ -108,12 +109,12 @@ class TaggingTask(EncoderTask):
 
     @property
     def outputs(self) -> int:
-        """One for each tag."""
+        """The number of the model's outputs: one for each tag."""
         return len(self.tags)
 
     @property
     def transitions(self) -> Transitions:
-        """Which tag may follow which."""
+        """The rules of the scheme: which tag may follow which."""
         return Transitions(self.tags, self.scheme)
 
     def number_of(self, tag: str, where: str) -> int:
@@ -126,11 +127,11 @@ class TaggingTask(EncoderTask):
             InputError: for a tag that the model does not have.
         """
         if tag not in self.tags:
-            raise InputError(f"{where} has the tag {tag!r}, which is none of the model's; {nearest(tag, self.tags)}")
+            raise InputError(f"{where} has the tag {tag!r}, which the model does not have; {nearest(tag, self.tags)}")
         return self.tags.index(tag)
 
     def spans(self, tags: Sequence[str]) -> list[Span]:
-        """The spans that tags mark; where tags mark none, each word is a span."""
+        """The spans that tags mark; if tags mark no spans, each word is a span."""
         if self.scheme is None:
             return [Span(tag, place, place + 1) for place, tag in enumerate(tags)]
         return spans_of(tags, self.scheme)
@@ -165,7 +166,7 @@ class TaggingTask(EncoderTask):
         return {"loss": loss}
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Sentences, tags and vocabulary in a few words."""
+        """The numbers of words and tags and the size of the vocabulary, as one line."""
         counts = [int((data.lengths(TAG)).sum()) for data in (train, validation)]
         return (
             f"{counts[0]:,} words to learn from, {counts[1]:,} to validate on; {len(self.tags)} tags "
@@ -193,10 +194,10 @@ class Entity:
     """A span of words that the tags mark.
 
     Arguments:
-        type: such as `PER`.
-        text: as it stands.
-        start, end: where, in characters of the text, end excluded.
-        probability: the product of those of its words' tags.
+        type: the type, such as `PER`.
+        text: the text of the span.
+        start, end: its position in characters of the text, end excluded.
+        probability: the product of the probabilities of its words' tags.
     """
 
     type: str
@@ -211,12 +212,12 @@ class Tagging:
     """The prediction of a tagger for one text.
 
     Arguments:
-        text: the text; where a list of words was given, the words with a space between.
+        text: the text; for a list of words, the words joined by spaces.
         words: the words of the text.
         tags: one for each word.
-        probabilities: the probability of each tag by itself, without regard to the neighbouring tags.
-        spans: where each word is in the text: (start, end) in characters, end excluded.
-        entities: the spans that the tags mark, in order; empty where tags mark no spans, such as parts of speech.
+        probabilities: the probability of each tag, regardless of the neighbouring tags.
+        spans: the position of each word in the text: (start, end) in characters, end excluded.
+        entities: the spans that the tags mark, in order; empty if tags mark no spans, such as parts of speech.
     """
 
     text: str
@@ -243,8 +244,8 @@ class Tagger(EncoderPredictor[TaggingTask]):
         """The tags of one text, or of the words of one sentence.
 
         Arguments:
-            text: a string, which is cut into words as `regard.data.tagged.words_of` says; or a list of words.
-            decoding: `constrained` or `greedy`, as `TaggingTask`; the task's own where None.
+            text: a string, which is divided into words by `regard.data.tagged.words_of`; or a list of words.
+            decoding: `constrained` or `greedy`, as for `TaggingTask`; None = the task's own.
 
         Raises:
             InputError: for a text without a word, or something that is not a text.
@@ -265,7 +266,7 @@ class Tagger(EncoderPredictor[TaggingTask]):
                 `data.context` reads each text with its neighbours in the document; without `documents` each text is read alone.
 
         Raises:
-            InputError: as `tag`; where there are not as many documents as texts.
+            InputError: as `tag`; if there are not as many documents as texts.
         """
         if isinstance(texts, str):
             raise InputError("a single string was given instead of a list of texts; put it in a list")
@@ -288,8 +289,8 @@ class Tagger(EncoderPredictor[TaggingTask]):
         """The log-probabilities of all tags at each word, (words, tags) float32 for each sentence.
 
         Arguments:
-            sentences: the words of each.
-            documents: as `tag_batch`.
+            sentences: the words of each sentence.
+            documents: as for `tag_batch`.
         """
         task = self.task
         parts = list(
@@ -347,9 +348,9 @@ class Tagger(EncoderPredictor[TaggingTask]):
         )
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """Precision, recall and F1 of spans as conlleval counts them, and the share of words with the right tag.
+        """Precision, recall and F1 of spans as conlleval counts them, and the share of words with the correct tag.
 
-        Where tags mark no spans each word is a span, and all four numbers are the same.
+        If tags mark no spans, each word is a span, and all four numbers are equal.
         """
         rows = range(min(count, len(data)))
         scores = self.window_scores(read_windows(data, rows))
@@ -388,12 +389,12 @@ def _cut(text: str | Sequence[str], number: int) -> tuple[str, list[Extent]]:
     """A text and the positions of its words in it; a list of words is joined by spaces.
 
     Raises:
-        InputError: where there is no word.
+        InputError: if there is no word.
     """
     if isinstance(text, str):
         spans = words_of(text)
         if not spans:
-            raise InputError(f"text {number} holds no word; there is nothing to tag")
+            raise InputError(f"text {number} has no words; there is nothing to tag")
         return text, spans
     if not isinstance(text, Sequence):
         raise InputError(f"text {number} is {text!r:.80}; give a string, or a list of words")
@@ -406,7 +407,7 @@ def _cut(text: str | Sequence[str], number: int) -> tuple[str, list[Extent]]:
         spans.append((start, start + len(word)))
         start += len(word) + 1
     if not spans:
-        raise InputError(f"text {number} holds no word; there is nothing to tag")
+        raise InputError(f"text {number} has no words; there is nothing to tag")
     return " ".join(text), spans
 
 
@@ -419,12 +420,12 @@ def prepare_tags(
     given: Any = None,
     given_validation: Any = None,
 ) -> Prepared[TaggingTask]:
-    """Read the data for its scheme, the tags and the tokenizer, then for the tokens, and leave all in `folder`.
+    """Read the data for its scheme, the tags and the tokenizer, then for the tokens, and write all into `folder`.
 
     Arguments:
         folder: where to write them; if they exist already (a resumed run), they are reused.
-        seed: of the choice of held-out sentences.
-        given, given_validation: sentences in memory instead of what `data` names, as `SENTENCES` takes them.
+        seed: the seed of the choice of held-out sentences.
+        given, given_validation: sentences in memory instead of those of `data`, in a form that `SENTENCES` accepts.
 
     Raises:
         InputError: for data that cannot be read, too little data, or a tag that is not in the training data.
@@ -443,7 +444,7 @@ def prepare_tags(
         parted = _write(folder, task, splits, source)
         notes = splits.notes
         if scheme is not None and source != scheme:
-            notes.append(f"The data's tags are {source} and the model's {scheme}.")
+            notes.append(f"The tags of the data are {source}; they are converted to {scheme}.")
         if parted:
             notes.append(
                 f"{parted:,} sentences were longer than data.maximum_length = {task.maximum_length} tokens and are read in "
@@ -455,10 +456,10 @@ def prepare_tags(
 
 
 def numbers_of(task: TaggingTask, sentence: TaggedSentence, source: str | None) -> list[int]:
-    """The numbers of a sentence's tags, as the model writes them.
+    """The numbers of a sentence's tags in the model's scheme.
 
     Arguments:
-        source: the scheme they are in.
+        source: the scheme of the given tags.
 
     Raises:
         InputError: for a tag that the scheme or the model does not have, naming file and line.
@@ -476,7 +477,7 @@ def numbers_of(task: TaggingTask, sentence: TaggedSentence, source: str | None) 
 
 
 def _write(folder: Path, task: TaggingTask, splits: Splits[TaggedSentence], source: str | None) -> int:
-    """Write the stores of both splits; returns how many sentences take more than one window."""
+    """Write the stores of both splits; return the number of sentences with more than one window."""
     parted, places = 0, Places()
 
     def rows(sentences: Iterator[TaggedSentence]) -> Iterator[Sequence[Sequence[int]]]:
@@ -509,12 +510,12 @@ class TaggingEvaluation(Evaluation):
     """The results of an evaluation: `predictions` are `Tagging`s.
 
     Its metrics are `precision`, `recall` and `f1` of spans as conlleval counts them, and `accuracy`, the share of words with the
-    right tag; `accuracy` alone where tags mark no spans.
+    correct tag; only `accuracy` if tags mark no spans.
 
     Arguments:
         words: the number of words in all sentences.
-        classes: the same metrics for the spans of each type; for each tag where tags mark no spans.
-        note: what a reader of the numbers has to know; may be empty.
+        classes: the same metrics for the spans of each type; for each tag if tags mark no spans.
+        note: a remark about the metrics; may be empty.
     """
 
     words: int
@@ -530,10 +531,11 @@ def evaluate_tags(model: Tagger, sentences: Any, *, decoding: Decoding | None = 
 
     Arguments:
         sentences: `TaggedSentence`s, or (words, tags).
-        decoding: as `Tagger.tag`.
+        decoding: as for `Tagger.tag`.
 
     Raises:
-        InputError: for an empty list, tags that do not match the words in number, or where the model has none of the tags.
+        InputError: for an empty list, a number of tags that differs from the number of words, or if the model has none of the
+            tags.
     """
     given = SENTENCES.to_measure(sentences)
     right, unknown = _right(model, given)
@@ -564,7 +566,7 @@ def evaluate_tags(model: Tagger, sentences: Any, *, decoding: Decoding | None = 
 
 
 def _right(model: Tagger, sentences: Sequence[TaggedSentence]) -> tuple[list[tuple[str, ...]], list[str]]:
-    """The tags of sentences in the model's scheme, and which types, or tags, the model does not have."""
+    """The tags of sentences in the model's scheme, and the types, or tags, that the model does not have."""
     scheme, tags = model.task.scheme, [sentence.tags for sentence in sentences]
     if scheme is None:
         theirs, own = set(chain.from_iterable(tags)), set(model.task.tags)
@@ -589,11 +591,11 @@ def tags_record(task: TaggingTask, sentence: TaggedSentence, said: Tagging) -> d
 def tagger_from_hf(folder: Path, config: Any) -> TaggingTask:
     """The task of a tagger's folder: its tokenizer, and its tags as config.json names them.
 
-    Names with B- and I- alone do not distinguish BIO from IOB1, whose rules differ, so no rule is imposed on them: spans are
-    then read as conlleval reads them. The names of BIOES and BILOU identify their schemes.
+    Names with only B- and I- do not distinguish BIO from IOB1, whose rules differ, so no rules are applied to them, and spans are
+    read as conlleval reads them. The names of BIOES and BILOU identify their schemes.
 
     Raises:
-        InputError: where there is not one name for each output, or there is no tokenizer.
+        InputError: if there is not one name for each output, or there is no tokenizer.
     """
     tags = names_of(folder, config.outputs)
     scheme = _scheme(tags)

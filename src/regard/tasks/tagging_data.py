@@ -1,4 +1,4 @@
-"""Tagged words: the `data` section, rows and files, schemes, overlapping windows, and tags that make sense together (Viterbi)."""
+"""Tagged words: the `data` section, rows and files, schemes, overlapping windows, and consistent tags (Viterbi)."""
 
 from __future__ import annotations
 
@@ -31,17 +31,19 @@ class TaggedData:
     Arguments:
         train: a file of tagged words, or several: CoNLL's columns or JSONL; gzip is recognised.
         validation: the same for validation; held out from the training data if null.
-        validation_share: of the training sentences, to be held out.
-        validation_size: so many instead, at most a tenth of all.
-        format: `columns`, `jsonl`, or `auto`: by the first line.
-        word, tag: the columns of words and tags, from 0, or from the last as -1; in JSONL their keys. Null: the first and the
-            last; `words` or `tokens`, and `tags` or `labels`.
-        scheme: how the model writes spans of words as tags: `bio` or `bioes`, into which the data's are turned from whatever
-            scheme they are in; `as_given`, in theirs; `none` where tags are no spans, such as parts of speech; `auto` is `bio`
-            where the data's tags are of a scheme, else `none`.
-        tags: the model's tags in their order; found in the training data where null.
-        context: the most tokens of the sentences before, and of those after, in the same document that are read with a sentence.
-        maximum_length: the most tokens read at once, special ones included; longer sentences are read in overlapping windows.
+        validation_share: the share of training sentences to hold out.
+        validation_size: the number of sentences to hold out instead, at most a tenth of all.
+        format: `columns`, `jsonl`, or `auto` to recognise it from the first line.
+        word, tag: the columns of words and tags, from 0, or from the last as -1; in JSONL their keys. null = the first and the
+            last column; the keys `words` or `tokens`, and `tags` or `labels`.
+        scheme: how the model's tags mark spans of words: `bio` or `bioes`, to which the data's tags are converted from any
+            scheme; `as_given`, the scheme of the data; `none` if tags mark no spans, such as parts of speech; `auto` is `bio` if
+            the data's tags are in a scheme, else `none`.
+        tags: the model's tags in their order; null to find them in the training data.
+        context: the maximum number of tokens of the preceding sentences, and of the following ones, in the same document that are
+            read with a sentence.
+        maximum_length: the maximum number of tokens of a window, special ones included; longer sentences are read in overlapping
+            windows.
 
     Raises:
         InputError: naming the field, its value and what is allowed.
@@ -76,7 +78,7 @@ class TaggedData:
 
 
 def where_of(sentence: TaggedSentence) -> str:
-    """How a message calls a sentence."""
+    """The file and line of a sentence, for messages."""
     return f"{sentence.file}, the sentence in line {sentence.line}"
 
 
@@ -88,9 +90,9 @@ def _row(row: Any, called: str, number: int, data: Any) -> TaggedSentence:
 
 def _texts(given: object, called: str) -> tuple[str, ...]:
     if isinstance(given, list | tuple):
-        given = [str(text) if type(text) is int else text for text in given]  # the library `datasets` numbers its tags
+        given = [str(text) if type(text) is int else text for text in given]  # the library `datasets` has numbers as tags
     if not isinstance(given, list) or not all(isinstance(text, str) and text for text in given):
-        raise InputError(f"{called}: {given!r:.80} is no list of words or tags; give (words, tags), two lists")
+        raise InputError(f"{called}: {given!r:.80} is not a list of words or tags; give (words, tags), two lists")
     return tuple(given)
 
 
@@ -101,7 +103,7 @@ def _check(sentence: TaggedSentence, called: str) -> None:
             f"{where_of(sentence)}: {len(sentence.words)} words and {len(sentence.tags)} tags; give each word one tag"
         )
     if not sentence.words:
-        raise InputError(f"{where_of(sentence)}: holds no word; leave it out")
+        raise InputError(f"{where_of(sentence)}: has no words; leave it out")
 
 
 SENTENCES = Examples(
@@ -118,32 +120,32 @@ SENTENCES = Examples(
 
 
 MANY = 1_000
-"""More tags than this are taken for a mistake, such as the column of words."""
+"""The maximum number of tags; with more, the column is probably wrong, such as the column of words, which is an error."""
 
 TOGETHER = 1_024
-"""Sentences that are read at once."""
+"""The number of sentences that are read at once."""
 
 
 def documents_of(sentences: Iterable[TaggedSentence]) -> Iterator[int]:
     """The number of each sentence's document.
 
-    A document ends with its file, and wherever more than one empty line parts two sentences: there a -DOCSTART- line stood, a
-    sentence was malformed, or was held out.
+    A document ends at the end of its file, and where more than one empty line is between two sentences: a -DOCSTART- line, or a
+    sentence that was malformed or held out, was between them.
     """
     number, before = 0, None
     for sentence in sentences:
         if before is not None:
-            steps = sentence.line - before.line  # in JSONL and in memory each sentence is a line, in columns each word
+            steps = sentence.line - before.line  # a sentence is one line in JSONL and in memory, a line per word in columns
             number += sentence.file != before.file or steps not in (1, len(before.words) + 1)
         before = sentence
         yield number
 
 
 def schemes_of(data: TaggedData, sentences: Iterator[TaggedSentence]) -> tuple[str | None, str | None]:
-    """The scheme of the data's tags and that of the model's; None where tags are no spans.
+    """The scheme of the data's tags and that of the model's; None if tags mark no spans.
 
     Raises:
-        InputError: where the recipe asks for spans and the tags are none.
+        InputError: if the recipe sets a scheme and the tags are in none.
     """
     if data.scheme == "none":
         return None, None
@@ -159,7 +161,7 @@ def schemes_of(data: TaggedData, sentences: Iterator[TaggedSentence]) -> tuple[s
 def tags_in(
     data: TaggedData, sentences: Iterator[TaggedSentence], source: str | None, scheme: str | None
 ) -> tuple[str, ...]:
-    """The model's tags: those that the recipe names, else those of the training data, the outside tag first."""
+    """The model's tags: those that the recipe names, else those of the training data, with the outside tag O first."""
     if data.tags is not None:
         return data.tags
     if source is None or scheme is None:
@@ -183,7 +185,7 @@ def tags_in(
 
 
 def all_tags(type: str, scheme: str) -> list[str]:
-    """Every tag that a scheme has for a type.
+    """All tags of a scheme for a type.
 
     >>> all_tags("PER", "BIOES")
     ['B-PER', 'I-PER', 'E-PER', 'S-PER']
@@ -192,7 +194,7 @@ def all_tags(type: str, scheme: str) -> list[str]:
 
 
 def chunks_of(sentences: Iterator[TaggedSentence], context: int) -> Iterator[list[TaggedSentence]]:
-    """Sentences to be read together: with context whole documents, of which none is taken for longer than `TOGETHER`."""
+    """Groups of sentences that are read together: with `context` whole documents, which are cut after `TOGETHER` sentences."""
     if not context:
         while chunk := list(itertools.islice(sentences, TOGETHER)):
             yield chunk
@@ -209,11 +211,11 @@ Pieces = list[list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What the model reads at once.
+    """One input of the model: a sentence or a part of it, with context.
 
     Arguments:
-        ids: special tokens included.
-        places: where in `ids` the first pieces of those words stand whose tags are taken from this window.
+        ids: the token ids, special tokens included.
+        places: the indices in `ids` of the first pieces of the words whose tags are predicted from this window.
     """
 
     ids: list[int]
@@ -221,15 +223,15 @@ class Window:
 
     @property
     def joined(self) -> Joined:
-        """The tokens of it."""
+        """The window as an input of an encoder."""
         return Joined(self.ids)
 
 
 def pieces_of(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]]) -> list[Pieces]:
-    """The token ids of each word of each sentence; a word of which nothing is left is one unknown token.
+    """The token ids of each word of each sentence; a word that the tokenizer drops completely becomes one unknown token.
 
     Raises:
-        InputError: where a word is no text.
+        InputError: if a word is not a string.
     """
     pieces = iter(tokenizer.encode_words(list(chain.from_iterable(sentences))))
     nothing = tokenizer.end_id if tokenizer.unknown_id is None else tokenizer.unknown_id
@@ -241,14 +243,14 @@ def windows_of(
 ) -> list[Window]:
     """The windows of one sentence, which together tag every word once, in order.
 
-    Where the sentence fits into one, as much as fits of the text around it is read with it, evenly on both sides. Where it does
-    not, windows overlap by half; each begins and ends between words, and a word is tagged in that window in which it stands
-    farther from the nearer end.
+    If the sentence fits into one window, as much of the surrounding text as fits is read with it, evenly on both sides. If not,
+    windows overlap by half; each begins and ends between words, and a word is tagged in the window in which its distance from the
+    nearer end is larger.
 
     Arguments:
-        words: none empty; of a word that alone is longer than a window the end is cut.
-        maximum: the most tokens of a window, special ones included.
-        before, after: tokens of the text around.
+        words: the token ids of each word, none empty; a word longer than a window is truncated.
+        maximum: the maximum number of tokens of a window, special ones included.
+        before, after: the tokens of the surrounding text.
 
     >>> tokenizer = Tokenizer.train(["a b c d e"], kind="bert", size=30)
     >>> words = tokenizer.encode_words(["a", "b", "c", "d", "e"])
@@ -267,7 +269,7 @@ def windows_of(
         return [Window(ids, (offsets[:-1] + 1 + left).tolist())]
     edges = _edges(offsets, room)
     borders = [offsets[start] + offsets[stop] for (_, stop), (start, _) in pairwise(edges)]
-    owners = np.searchsorted(borders, offsets[:-1] + offsets[1:])  # twice the middle of each word, and of each overlap
+    owners = np.searchsorted(borders, offsets[:-1] + offsets[1:])  # both are twice the middle: of an overlap, and of a word
     found = []
     for number, (first, last) in enumerate(edges):
         own = np.arange(np.searchsorted(owners, number), np.searchsorted(owners, number, side="right"))
@@ -278,7 +280,7 @@ def windows_of(
 
 
 def _shared(room: int, left: int, right: int) -> tuple[int, int]:
-    """How much is taken of what is on both sides, where not all of it fits."""
+    """How many tokens of context to use on the left and on the right, if there is room for `room` tokens."""
     if left + right <= room:
         return left, right
     half = room // 2
@@ -288,12 +290,12 @@ def _shared(room: int, left: int, right: int) -> tuple[int, int]:
 
 
 def _edges(offsets: np.ndarray, room: int) -> list[tuple[int, int]]:
-    """First word and word after the last of each window over words that begin at `offsets`, the last of which is the end."""
+    """The first word and the word after the last one of each window; words begin at `offsets`, whose last entry is the end."""
     count, size = len(offsets) - 1, int(offsets[-1])
     edges: list[tuple[int, int]] = []
     first = 0
     while True:
-        if size - int(offsets[first]) <= room:  # the last one is filled with what is before
+        if size - int(offsets[first]) <= room:  # the last window is filled with words before it
             return [*edges, (int(np.searchsorted(offsets, size - room)), count)]
         last = int(np.searchsorted(offsets, offsets[first] + room, side="right")) - 1
         edges.append((first, last))
@@ -302,7 +304,7 @@ def _edges(offsets: np.ndarray, room: int) -> list[tuple[int, int]]:
 
 
 def around(sentences: Sequence[Pieces], number: int, most: int) -> tuple[list[int], list[int]]:
-    """The last tokens before a sentence of a document, and the first after it, at most so many of each."""
+    """The last tokens before a sentence of a document, and the first tokens after it, at most `most` of each."""
     before: list[int] = []
     for place in range(number - 1, -1, -1):
         if len(before) >= most:
@@ -327,10 +329,10 @@ def read_sentences(
     """The windows of each sentence.
 
     Arguments:
-        sentences: the words of each.
-        maximum: the most tokens of a window.
-        context: the most tokens of the sentences before, and of those after, that are read with one.
-        documents: which document each sentence is of; the sentences of one stand together. None: each is alone.
+        sentences: the words of each sentence.
+        maximum: the maximum number of tokens of a window.
+        context: the maximum number of tokens of the sentences before, and of those after, that are read with a sentence.
+        documents: the number of each sentence's document; sentences of one document are consecutive. None = no documents.
     """
     pieces = pieces_of(tokenizer, sentences)
     start = 0
@@ -344,24 +346,24 @@ def read_sentences(
         start = stop
 
 
-# From what a model says of each word to tags that make sense together.
+# From log-probabilities of tags to consistent sequences of tags.
 
 
 Decoding = Literal["constrained", "greedy"]
 
-_ROLES = {"L": "E", "U": "S"}  # BILOU's letters in those of BIOES
+_ROLES = {"L": "E", "U": "S"}  # the letters of BILOU as those of BIOES
 
 
 class Transitions:
-    """Which tag may follow which, by the rules of a scheme; nothing is learned.
+    """The rules of a scheme about which tag may follow which; nothing is learned.
 
         BIO           I-X follows B-X or I-X
         IOB1          B-X follows B-X or I-X
-        BIOES, BILOU  I-X and E-X follow B-X or I-X, and nothing else follows those two
+        BIOES, BILOU  I-X and E-X follow B-X or I-X, and no other tags follow B-X or I-X
 
     Arguments:
-        tags: in the model's order.
-        scheme: as in `regard.data.tags`; None for tags that may be in any order.
+        tags: the tags in the model's order.
+        scheme: the scheme, as in `regard.data.tags`; None for no rules.
 
     >>> rules = Transitions(["O", "B-PER", "I-PER"], "BIO")
     >>> rules.first.tolist(), rules.follows[0].tolist()
@@ -383,25 +385,25 @@ class Transitions:
             self.last = ~opens
 
     def allows(self, tags: Sequence[int] | np.ndarray) -> bool:
-        """Whether a sequence of tags, by number, keeps the rules."""
+        """Whether a sequence of tags, by number, follows the rules."""
         path = np.asarray(tags)
         if not len(path):
             return True
         return bool(self.first[path[0]] and self.last[path[-1]] and self.follows[path[:-1], path[1:]].all())
 
     def best(self, scores: np.ndarray) -> np.ndarray:
-        """The tags, by number, whose scores have the highest sum among all sequences that keep the rules (Viterbi 1967).
+        """The sequence of tags with the highest sum of scores among all that follow the rules (Viterbi 1967).
 
-        Where no sequence does, because a tag that the rules need is missing, the best of each word.
+        If no sequence does, because a tag that the rules need is missing, the best tag of each word.
 
         Arguments:
-            scores: (L, T), of each tag at each word, such as log-probabilities.
+            scores: (L, T), the score of each tag at each word, such as log-probabilities.
 
         Returns:
-            (L,) int64.
+            (L,) int64, the numbers of the tags.
         """
         greedy = scores.argmax(axis=1)
-        # What is best without rules, and keeps them, is best with them.
+        # If the best sequence without rules follows them, it is also the best one with them.
         if self.allows(greedy):
             return greedy
         forbidden = np.where(self.follows, 0.0, -np.inf)

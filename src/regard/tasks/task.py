@@ -1,4 +1,4 @@
-"""What a task is to training and to folders, whatever it is about."""
+"""The base class of tasks: what training and folders need of a task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from regard.text import Tokenizer
 
 
 class Batch(Protocol):
-    """What one step of training reads."""
+    """A batch for one step of training."""
 
     def to(self, device: torch.device) -> Self:
         """The same batch on another device."""
@@ -31,7 +31,7 @@ class Batch(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorBatch:
-    """A `Batch` whose fields are tensors, or hold some."""
+    """A `Batch` whose fields are tensors, or objects with a method `to`."""
 
     def to(self, device: torch.device) -> Self:
         """The same batch on another device."""
@@ -44,14 +44,14 @@ class TensorBatch:
 @renamed(beside="auxiliary")
 @dataclass(frozen=True, slots=True, eq=False)
 class LossSum:
-    """A loss summed over labels, so that sums of several batches add up before they are divided.
+    """A loss summed over labels, so that sums of several batches can be added before they are divided.
 
     Arguments:
         total: the sum, a scalar with a gradient.
-        tokens: how many labels it is over.
-        correct: how many of them had the highest logit, alone.
-        auxiliary: further losses by name, each over labels of its own, as `Task.auxiliary_labels` counts them. What is learned
-            from is the sum of the means.
+        tokens: the number of labels in the sum.
+        correct: the number of labels whose logit was larger than every other.
+        auxiliary: auxiliary losses by name, each with its own labels, which `Task.auxiliary_labels` counts. Training minimises
+            the sum of the means of all losses.
     """
 
     total: Tensor
@@ -62,56 +62,56 @@ class LossSum:
 
 @old_members(beside="auxiliary_labels", metrics_beside="auxiliary_metrics")
 class Task(ABC):
-    """Turns strings into a model's tensors, and its outputs into a loss.
+    """Turns examples into a model's tensors, and its outputs into a loss.
 
-    One object holds all that prediction needs besides the model, and is saved in its folder. The training loop and the folders
-    know of a task only what stands here.
+    The object has all that prediction needs besides the model, and is saved in the model's folder. The training loop and the
+    folders use only the methods of this class.
     """
 
     name: ClassVar[str]
 
     unit: ClassVar[str] = "tokens"
-    """What `labels` counts, and with it a run's `tokens`: for texts with one prediction each it is `examples`."""
+    """What `labels` and a run's `tokens` count, such as `tokens`, or `examples` for texts with one prediction each."""
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Classes, labels or numbers that are judged one by one; none unless a task says so."""
+        """The classes, labels or outputs with metrics of their own; empty by default."""
         return ()
 
     def metric_words(self) -> dict[str, str]:
-        """What to call metrics, where it is otherwise than usual; nothing unless a task says so."""
+        """Names of metrics for reports that differ from the usual ones; empty by default."""
         return {}
 
     @property
     @abstractmethod
     def tokenizers(self) -> Mapping[str, Tokenizer]:
-        """The tokenizers by what they read; one that is used twice once."""
+        """The tokenizers by what they read, such as `source`; a shared one appears once."""
 
     @abstractmethod
     def model_settings(self) -> dict[str, Any]:
-        """What the task decides of a model's config, such as the sizes of its vocabularies."""
+        """The settings of a model's config that follow from the task, such as the sizes of its vocabularies."""
 
     def settings_of_some(self) -> dict[str, Any]:
-        """What the task decides of the config of those models that have such a setting; nothing unless a task says so."""
+        """The settings of a model's config that follow from the task and that only some models have; empty by default."""
         return {}
 
     @abstractmethod
     def lengths(self, data: TokenStore) -> np.ndarray:
-        """The tokens that each example takes of a batch, (N, columns) int64: what examples are bucketed by."""
+        """The number of tokens of each example, (N, columns) int64, by which examples are grouped into batches."""
 
     @abstractmethod
     def labels(self, data: TokenStore) -> np.ndarray:
-        """Over how many labels the loss of each example is summed, (N,) int64."""
+        """The number of labels in the loss of each example, (N,) int64."""
 
     def auxiliary_labels(self, data: TokenStore) -> Mapping[str, np.ndarray]:
-        """Over how many labels each further loss of an example is summed, (N,) int64 by its name; none unless a task says so."""
+        """The number of labels in each auxiliary loss of each example, (N,) int64 by name; empty by default."""
         del data
         return {}
 
     def epoch_rows(self, data: TokenStore) -> Callable[[int], np.ndarray] | None:
-        """By the number of an epoch the rows that it learns from; None where that is all of them, as it is unless a task says so.
+        """A function from the number of an epoch to its rows; None if every epoch has all rows, as by default.
 
-        The rows of an epoch are a function of its number, so that a run that is resumed takes the same.
+        The rows of an epoch must be a function of its number, so that a resumed run uses the same ones.
         """
         del data
         return None
@@ -121,11 +121,11 @@ class Task(ABC):
         """The examples of these rows as a `Batch`."""
 
     def training_batch(self, data: TokenStore, rows: Sequence[int], draw: int) -> Any:
-        """The same to learn from: what `read_batch` gives, unless a task samples something again each time, such as masks.
+        """The batch for training: that of `read_batch`, unless a task samples something in every epoch, such as masks.
 
         Arguments:
-            draw: a number that differs from epoch to epoch. All that is sampled is a function of it and the row, so that a run
-                that is resumed samples the same.
+            draw: a number that differs from epoch to epoch. All samples must be a function of it and the row, so that a resumed
+                run has the same ones.
         """
         del draw
         return self.read_batch(data, rows)
@@ -140,37 +140,37 @@ class Task(ABC):
 
     @abstractmethod
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Data and vocabularies in a few words, for the user."""
+        """The sizes of data and vocabularies as one line, for the user."""
 
     @abstractmethod
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
-        """Refuse, before training starts, a model that cannot do what it will be asked for.
+        """Refuse, before training starts, a model that does not fit the data.
 
         Raises:
-            InputError: such as for examples that are longer than the model has positions for.
+            InputError: such as for examples longer than the model's positions.
         """
 
     def metrics_of(self, loss: float, right: float) -> dict[str, float]:
-        """What a validation says, `loss` among it.
+        """The metrics of a validation, including `loss`.
 
         Arguments:
-            loss: the mean over labels.
+            loss: the mean loss over labels.
             right: the share of labels that had the highest logit.
         """
         return {"loss": loss, "perplexity": math.exp(min(50.0, loss)), "token_accuracy": right}
 
     def auxiliary_metrics(self, name: str, loss: float, right: float) -> dict[str, float]:
-        """What a validation says of a further loss; it has been added to `loss` already."""
+        """The metrics of an auxiliary loss in a validation; the caller has added it to `loss` already."""
         return {f"{name}_loss": loss, f"{name}_accuracy": right}
 
     def counts(self, data: TokenStore) -> dict[str, int]:
-        """How many examples are of each of `named`; nothing unless a task says so."""
+        """The number of examples for each of `named`; empty by default."""
         del data
         return {}
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """Of the groups of examples that validation distinguishes; none unless a task says so."""
+        """The names of the groups of examples that validation distinguishes; empty by default."""
         return ()
 
     def groups(self, data: TokenStore) -> Mapping[str, Sequence[int]]:
@@ -180,42 +180,42 @@ class Task(ABC):
 
     @abstractmethod
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the tokenizers into `folder`; return what regard.json has to hold of the task, `name` among it."""
+        """Write the tokenizers into `folder`; return the task's values for regard.json, including `name`."""
 
     @classmethod
     @abstractmethod
     def load(cls, folder: Path, values: Mapping[str, Any]) -> Self:
-        """The task that `save` wrote into `folder`, `values` being what it returned."""
+        """The task that `save` wrote into `folder`; `values` are those that it returned."""
 
     @property
     def use(self) -> Sequence[str]:
-        """Lines of Python for the model card, which show what `model` does."""
+        """Lines of Python for the model card, which show how to use `model`."""
         return ()
 
     def unsupported_reason(self, config: Any) -> str:
-        """Why other programs cannot read the tokenizers, as half a sentence; empty where they can.
+        """Why other programs would tokenize texts differently, as half a sentence; empty if they would not.
 
         Arguments:
-            config: of the model.
+            config: the config of the model.
         """
         del config
         return ""
 
     def hf_fields(self) -> dict[str, Any]:
-        """What config.json says of the task to other programs, such as the names of classes; nothing unless a task says so."""
+        """The fields of config.json about the task for other programs, such as the names of classes; empty by default."""
         return {}
 
     def hf_token_ids(self, config: Any) -> dict[str, int]:
-        """Ids of the tokenizer that config.json repeats for other programs; none unless a task says so.
+        """Ids of the tokenizer that config.json repeats for other programs; empty by default.
 
         Arguments:
-            config: of the model.
+            config: the config of the model.
         """
         del config
         return {}
 
     def write_for_others(self, folder: Path, config: Any, opens: bool) -> None:  # noqa: B027  # mostly nothing
-        """Write further files of other programs, such as tokenizer_config.json; none unless a task says so.
+        """Write further files for other programs, such as tokenizer_config.json; none by default.
 
         Arguments:
             opens: whether other programs open the folder's config and weights.

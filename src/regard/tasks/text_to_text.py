@@ -1,4 +1,4 @@
-"""Text to text: pairs of a text to read and a text to write, perhaps of several tasks with a prefix each (Raffel et al. 2020)."""
+"""Text to text: pairs of a source text and a target text, optionally of several tasks with prefixes (Raffel et al. 2020)."""
 
 from __future__ import annotations
 
@@ -45,27 +45,28 @@ from regard.text import Tokenizer
 from regard.text.tokenizer import warn_of_unknown
 
 OF_ALL = ("parts", "limit", "temperature", "maximum_source", "maximum_target")
-"""What is said once, of all parts together."""
+"""The settings that apply to all parts together."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextToTextData:
-    """The `data` section of a recipe: one set of pairs of texts, or several with a name each.
+    """The `data` section of a recipe: one set of pairs of texts, or several named sets (parts).
 
     Arguments:
         train: a TSV, CSV or JSONL file, two parallel files, or `hub:owner/name`; gzip is recognised.
         validation: the same for validation; held out from the training data if null.
         validation_size: number of pairs to hold out, at most a tenth of all.
         validation_share: the share to hold out, instead of a number.
-        prefix: what is in front of every source, such as "summarize: "; with the space that ends it.
+        prefix: a text that is put before every source, such as "summarize: ", including the space at its end.
         source, target: column index, column name or JSON key of the two texts.
         format: `tsv`, `csv`, `jsonl`, or `auto`; or `questions`: SQuAD's JSON, or JSONL of questions with contexts, each read as
             "question: ... context: ..." and answered by the text of its first answer.
         on_error: for a malformed row: `skip` counts and reports it, `stop` is an error.
-        parts: a mixture: each part's name with a section like this one.
-        limit: the most examples that a part of a mixture counts for; null = all it has.
-        temperature: 1 mixes by size, and the larger the more alike the parts become.
-        maximum_source: tokens that are read of a source, its end token included; of a longer one the beginning. Null = all.
+        parts: a mixture: the name of each part with a section like this one.
+        limit: the maximum number of examples for which a part counts in the proportions of a mixture; null = all of its examples.
+        temperature: with 1 the parts are mixed in proportion to their sizes; larger values make the proportions more equal.
+        maximum_source: the maximum number of tokens of a source, its end token included; longer sources are truncated. null = no
+            limit.
         maximum_target: pairs with a longer target are left out of training and counted; null keeps all.
 
     Raises:
@@ -111,35 +112,36 @@ class TextToTextData:
             for own in dataclasses.fields(self):
                 if own.name in OF_ALL and getattr(part, own.name) != own.default:
                     raise InputError(
-                        f"data.parts.{name}.{own.name} is given, and it is said of all parts together; give data.{own.name}"
+                        f"data.parts.{name}.{own.name} is given, but it applies to all parts together; give data.{own.name}"
                     )
         for own in dataclasses.fields(self):
             if own.name not in OF_ALL and getattr(self, own.name) != own.default:
                 raise InputError(
-                    f"data.{own.name} is given beside data.parts; say it of each part, such as "
+                    f"data.{own.name} and data.parts are both given; set it for each part, such as "
                     f"data.parts.{next(iter(parts))}.{own.name}"
                 )
 
     @property
     def named(self) -> dict[str, TextToTextData]:
-        """The parts by name; one alone has none."""
+        """The parts by name; data without parts have the empty name."""
         return {"": self} if self.parts is None else self.parts
 
     def mixing(self, seed: int) -> Mixing:
-        """In which proportion the parts are learned from.
+        """The proportions of the parts in training.
 
         Raises:
-            InputError: for a limit or temperature that is none.
+            InputError: for a limit or temperature out of range.
         """
         return Mixing(limit=self.limit, temperature=self.temperature, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A text to read, without prefix, and the texts that may be written, the first of which is learned from.
+    """A source text and its target texts, the first of which is used in training.
 
     Arguments:
-        targets: one at least.
+        source: the source, without prefix.
+        targets: the correct targets, at least one.
         where: the file and line, for messages.
     """
 
@@ -172,7 +174,7 @@ def _read(data: TextToTextData, path: str | list[str], malformed: MalformedRows)
 
 
 def _questions(path: str | list[str], data: TextToTextData, malformed: MalformedRows) -> Iterator[Example]:
-    """The questions that have an answer; the others are left out."""
+    """The questions with an answer as examples; the others are left out."""
     for question in read_questions(path, on_error=data.on_error, malformed=malformed):
         if question.answers:
             targets = tuple(dict.fromkeys(answer.text for answer in question.answers))
@@ -193,22 +195,22 @@ EXAMPLES: Examples[Example] = Examples(
 
 
 PART = "part"
-"""Column of a store: the number of the part that a pair belongs to."""
+"""The column of a store with the number of a pair's part."""
 
 LONGEST = 512
-"""The limit that is written for other programs where a model has none."""
+"""The length limit that is written for other programs if a model has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextToTextTask(PairTask):
-    """What turns texts into an encoder-decoder's tensors, and its outputs into texts (Raffel et al. 2020, section 2.4).
+    """Turns texts into an encoder-decoder's tensors, and its outputs into texts (Raffel et al. 2020, section 2.4).
 
     Arguments:
         tokenizer: for all texts.
         generation: the default decoding settings.
-        prefixes: what is in front of the sources of each part, by its name; of a model of one part, under the empty name.
-        maximum_source: tokens that were read of a source in training, its end token included; None for any number.
-        mixing: in which proportion the parts are learned from.
+        prefixes: the prefix of the sources of each part, by its name; under the empty name for a model without parts.
+        maximum_source: the maximum number of tokens of a source in training, its end token included; None for no limit.
+        mixing: the proportions of the parts in training.
     """
 
     name: ClassVar[str] = "text_to_text"
@@ -221,12 +223,12 @@ class TextToTextTask(PairTask):
 
     @property
     def usual(self) -> GenerationSettings:
-        """The folder's own settings."""
+        """The default decoding settings."""
         return self.generation
 
     @property
     def sides(self) -> tuple[Tokenizer, Tokenizer]:
-        """The one tokenizer, twice."""
+        """The tokenizer of source and target, which is the same."""
         return self.tokenizer, self.tokenizer
 
     @property
@@ -235,10 +237,10 @@ class TextToTextTask(PairTask):
         return tuple(name for name in self.prefixes if name)
 
     def prefix_of(self, part: str | None) -> str:
-        """What is in front of a source.
+        """The prefix of a source.
 
         Arguments:
-            part: its name; None for the one part of a model that has one, and for a text that says itself what is wanted.
+            part: the name of the part; None for a model without parts, and for a text that already has a prefix.
 
         Raises:
             InputError: for a part that the model does not have.
@@ -258,19 +260,19 @@ class TextToTextTask(PairTask):
         return {name: np.flatnonzero(numbers == i).tolist() for i, name in enumerate(self.prefixes)}
 
     def epoch_rows(self, data: TokenStore) -> Callable[[int], np.ndarray] | None:
-        """The rows of an epoch, the parts in their proportion."""
+        """A function from the number of an epoch to its rows, with the parts in their proportions."""
         if not self.group_names or (self.mixing.limit is None and self.mixing.temperature == 1):
             return None
         sizes = np.bincount(data.numbers(PART), minlength=len(self.prefixes))
         return lambda epoch: self.mixing.rows(sizes, epoch)
 
     def shorter(self, split: str, limit: int) -> str:
-        """How pairs become shorter."""
+        """The settings that make pairs shorter, for messages."""
         targets = "leave long pairs out" if split == "training" else "shorten them"
-        return f"read less of sources (data.maximum_source={limit}); if it is a target, {targets} (data.maximum_target)"
+        return f"truncate sources (data.maximum_source={limit}); if it is a target, {targets} (data.maximum_target)"
 
     def texts(self, data: TokenStore, rows: Sequence[int]) -> list[tuple[list[int], str]]:
-        """Pairs of a token store: the ids of each source, and its target as a text again."""
+        """Pairs of a token store: the ids of each source, and its target decoded to text."""
         source, target = COLUMNS
         return [
             (data.sequence(source, row).tolist(), self.tokenizer.decode(data.sequence(target, row).tolist()))
@@ -278,7 +280,7 @@ class TextToTextTask(PairTask):
         ]
 
     def describe(self, train: TokenStore, validation: TokenStore) -> str:
-        """Pairs and vocabulary in a few words."""
+        """The numbers of pairs and the size of the vocabulary, as one line."""
         return (
             f"{len(train):,} pairs to learn from, {len(validation):,} to validate on; a vocabulary of "
             f"{self.tokenizer.size:,} tokens"
@@ -314,12 +316,12 @@ class TextToTextTask(PairTask):
         return [f'print(model.generate("..."{asked}).text)']
 
     def unsupported_reason(self, config: Any) -> str:
-        """Why other programs could not read texts as the tokenizer here does, as half a sentence; empty where they can."""
-        del config  # a model's table may have rows that no token has, as the published T5s have
+        """Why other programs would tokenize texts differently, as half a sentence; empty if they would not."""
+        del config  # the model's table may have more rows than there are tokens, as for the published T5s
         return pair_obstacle(self.tokenizer, self.tokenizer, self.tokenizer.size)
 
     def write_for_others(self, folder: Path, config: Any, opens: bool) -> None:
-        """Write tokenizer_config.json and generation_config.json, where other programs open the model."""
+        """Write tokenizer_config.json and generation_config.json if other programs open the model."""
         if opens:
             maximum = getattr(config, "maximum_positions", None) or self.maximum_source or LONGEST
             never = self.tokenizer.sentinels
@@ -329,7 +331,7 @@ class TextToTextTask(PairTask):
 
 
 class TextToText(PairPredictor[TextToTextTask]):
-    """A text-to-text model ready to use: texts in, texts out; what is wanted is in front of a text.
+    """A text-to-text model ready to use: texts in, texts out; the prefix of a text defines its task.
 
     Arguments:
         model: a `Decoder` with `start` and `step`.
@@ -342,17 +344,17 @@ class TextToText(PairPredictor[TextToTextTask]):
 
     @property
     def longest(self) -> int | None:
-        """The most tokens that are read of a text, prefix and end token included; None for any number."""
+        """The maximum number of tokens of a source, prefix and end token included; None for no limit."""
         limits = [each for each in (self.model.maximum_source_length, self.task.maximum_source) if each is not None]
         return min(limits, default=None)
 
     def encode_source(self, text: str, to: str | None = None) -> list[int]:
-        """The token ids of a text, the prefix of the part wanted in front."""
+        """The token ids of a text with the prefix of the part `to`."""
         return self.encode([text], part=to)[0]
 
     @property
     def never(self) -> tuple[int, ...]:
-        """Sentinels and the unknown token, which say nothing to whoever reads the answer."""
+        """The ids that are never generated: sentinels and the unknown token."""
         tokenizer = self.task.tokenizer
         unknown = () if tokenizer.unknown_id in (None, tokenizer.end_id) else (tokenizer.unknown_id,)
         return (*tokenizer.sentinels, *unknown)
@@ -368,23 +370,23 @@ class TextToText(PairPredictor[TextToTextTask]):
         batch_size: int = 64,
         cut: bool = False,
     ) -> Any:
-        """What the model writes for a text, or for each of several.
+        """Generate the target of a text, or of several texts.
 
         Arguments:
             texts: one text, or several, none empty.
             settings: how to decode; None for the settings of the model's folder.
-            part: the part of a mixture whose prefix is put in front. None puts that of a model of one part; of a mixture none,
-                and the text says itself what is wanted.
-            prefix: what to put in front instead.
-            stop: strings that end an answer and are not part of it.
-            batch_size: texts decoded together. It changes memory and speed, and no answer but what is sampled.
-            cut: read the beginning of a text that is longer than `longest`, as in training, instead of refusing it.
+            part: the part of a mixture whose prefix is put before the texts. None: the prefix of a model without parts; for a
+                mixture no prefix, the texts must already have one.
+            prefix: a prefix to put before the texts instead.
+            stop: strings that end a generated text and are not part of it.
+            batch_size: the number of texts decoded together. It changes memory and speed, and sampled results.
+            cut: whether to truncate a text longer than `longest`, as in training, instead of refusing it.
 
         Returns:
             A `Written`, or a list of them.
 
         Raises:
-            InputError: for an empty text, one that is too long, a part that is not there, and stops in beam search.
+            InputError: for an empty text, one that is too long, an unknown part, and stop strings in beam search.
         """
         if isinstance(texts, str):
             return self.generate([texts], settings, part=part, prefix=prefix, stop=stop, cut=cut)[0]
@@ -394,7 +396,7 @@ class TextToText(PairPredictor[TextToTextTask]):
     def encode(
         self, texts: Sequence[str], *, part: str | None = None, prefix: str | None = None, cut: bool = False
     ) -> list[list[int]]:
-        """The token ids of texts with what is put in front, without the end token.
+        """The token ids of texts with their prefix, without the end token.
 
         Raises:
             InputError: as `generate`.
@@ -411,21 +413,20 @@ class TextToText(PairPredictor[TextToTextTask]):
         if too_long is not None and not cut:
             raise InputError(
                 f"text {too_long + 1} has {len(encoded[too_long]) + 1} tokens and the model reads {limit}; shorten it, or "
-                "have "
-                "its beginning read (cut), or piece after piece (pieces_of)"
+                "truncate it (cut), or divide it into pieces (pieces_of)"
             )
         return [ids[: limit - 1] for ids in encoded]
 
     def pieces_of(self, text: str, *, part: str | None = None, prefix: str | None = None) -> list[str]:
-        """A text in as few pieces as the model can read, each of whole sentences; itself where it fits.
+        """Divide a text into pieces of whole sentences that the model can read, as few as possible; one piece if it fits.
 
-        A sentence that alone is too long is cut between words.
+        A sentence that is too long alone is divided between words.
 
         Arguments:
-            part, prefix: what is to be put in front of each, as in `generate`.
+            part, prefix: the prefix of each piece, as in `generate`.
 
         Raises:
-            InputError: for a part that is not there.
+            InputError: for an unknown part.
         """
         before = self.task.prefix_of(part) if prefix is None else prefix
         limit = self.longest
@@ -447,7 +448,7 @@ class TextToText(PairPredictor[TextToTextTask]):
         return pieces
 
     def validate(self, data: TokenStore, count: int) -> dict[str, float]:
-        """Metrics of what is written for about `count` validation pairs, the first of each part."""
+        """Metrics of generated texts for about `count` validation pairs, the first of each part."""
         rows = self.task.groups(data) or {"": range(len(data))}
         share = -(-count // len(rows))
         found: dict[str, float] = {}
@@ -475,7 +476,7 @@ class TextToText(PairPredictor[TextToTextTask]):
         stop: Sequence[str],
         batch_size: int,
     ) -> list[Written]:
-        """What is written for sources of token ids; `texts` is what they were made of."""
+        """The generated texts for sources of token ids; `texts` are the original sources."""
         tokenizer = self.task.tokenizer
         ends = StopText(tokenizer, stop) if stop else None
 
@@ -514,15 +515,15 @@ def prepare_texts(
     given: Any = None,
     given_validation: Any = None,
 ) -> Prepared[TextToTextTask]:
-    """Read the data once for the tokenizer and once for the tokens, and leave both in `folder`.
+    """Read the data once for the tokenizer and once for the tokens, and write both into `folder`.
 
     Arguments:
         folder: where to write them; if they exist already (a resumed run), they are reused.
-        seed: of held-out pairs and of the order in which parts are mixed.
-        given, given_validation: pairs of texts in memory instead of what `data` names, as `EXAMPLES` takes them.
+        seed: the seed of the choice of held-out pairs and of the mixing.
+        given, given_validation: pairs of texts in memory instead of those of `data`, in a form that `EXAMPLES` accepts.
 
     Raises:
-        InputError: for data that cannot be read, or too little of it.
+        InputError: for data that cannot be read, or too little data.
     """
 
     def again() -> TextToTextTask:
@@ -551,7 +552,7 @@ def prepare_texts(
             write_store(folder, split, columns, itertools.chain.from_iterable(rows))
         for part in parts:
             if not part.kept:
-                raise InputError(f"no pair of {part.name} is left to learn from; raise data.maximum_target")
+                raise InputError(f"no pair of {part.name} is left to train on; raise data.maximum_target")
         notes = [note for part in parts for note in part.notes(*_too_long(part, data))]
         return again(), notes + _proportions(parts, data)
 
@@ -559,7 +560,7 @@ def prepare_texts(
 
 
 def _parts(data: TextToTextData, seed: int, given: Any, given_validation: Any) -> list[MixturePart]:
-    """The examples of each part of a mixture; the only part is called `data`."""
+    """The examples of each part of a mixture; data without parts are called `data`."""
     if data.parts is not None and (given is not None or given_validation is not None):
         raise InputError("pairs in memory belong to no part; name files under data.parts")
     sections = {f"data.parts.{name}" if name else "data": part for name, part in data.named.items()}
@@ -574,7 +575,7 @@ def _parts(data: TextToTextData, seed: int, given: Any, given_validation: Any) -
 
 
 def _rows(part: MixturePart, number: int, split: str, data: TextToTextData, tokenizer: Tokenizer) -> Iterator[Row]:
-    """Token ids of the examples of a split, prefix in front, cut where they are too long, and the part's number."""
+    """The rows of a split: token ids of source (with prefix, truncated) and target, and the number of the part."""
     room = None if data.maximum_source is None else data.maximum_source - 1
     for chunk in in_chunks(part.splits.train() if split == TRAIN else part.splits.validation()):
         sources = tokenizer.encode_batch([part.data.prefix + each.source for each in chunk])
@@ -590,7 +591,7 @@ def _rows(part: MixturePart, number: int, split: str, data: TextToTextData, toke
 
 
 def _too_long(part: MixturePart, data: TextToTextData) -> Iterator[str]:
-    """What was cut or left out because it is too long, in sentences."""
+    """Messages about sources that were truncated and pairs that were left out because they are too long."""
     if part.cut:
         yield (
             f"of {part.cut} of {part.kept} sources the first {data.maximum_source} tokens are read (data.maximum_source)."
@@ -600,7 +601,7 @@ def _too_long(part: MixturePart, data: TextToTextData) -> Iterator[str]:
 
 
 def _proportions(parts: Sequence[MixturePart], data: TextToTextData) -> list[str]:
-    """How much of an epoch each part of a mixture has, in words."""
+    """A message about the share of each part of a mixture in an epoch."""
     if len(parts) < 2:
         return []
     counts = data.mixing(0).counts(np.array([part.kept for part in parts]))
@@ -613,16 +614,16 @@ def _proportions(parts: Sequence[MixturePart], data: TextToTextData) -> list[str
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextToTextEvaluation(Evaluation):
-    """What an evaluation found: `predictions` are what was written for each.
+    """The results of an evaluation: `predictions` are the generated texts.
 
     Its metrics are `exact_match`, `normalized_match`, `f1`, `position_accuracy` in [0, 1]; `bleu`, `chrf`, `rouge1`, `rouge2`,
-    `rougeL` in [0, 100]; `length_ratio`. Which of them says something depends on the texts: BLEU of translations, ROUGE of
-    summaries, matches and F1 of answers.
+    `rougeL` in [0, 100]; `length_ratio`. Which of them are useful depends on the texts: BLEU for translations, ROUGE for
+    summaries, matches and F1 for answers.
 
     Arguments:
-        signatures: what sacreBLEU says of how it computed each.
-        cut: sources of which only the beginning was read.
-        note: what could not be computed and why; empty where all was.
+        signatures: sacreBLEU's signature of each metric.
+        cut: the number of truncated sources.
+        note: what could not be computed and why; may be empty.
     """
 
     signatures: dict[str, str]
@@ -638,16 +639,16 @@ def evaluate_text_to_text(
     part: str | None = None,
     batch_size: int = 64,
 ) -> TextToTextEvaluation:
-    """Write for each source and compare with the targets.
+    """Generate a text for each source and compare it with the targets.
 
     Arguments:
-        examples: (source, target), or (source, several right targets), as `EXAMPLES` takes them.
+        examples: (source, target), or (source, several correct targets), in a form that `EXAMPLES` accepts.
         settings: how to decode; None for the settings of the model's folder.
-        part: the part of a mixture whose prefix is put in front, as in `TextToText.generate`.
-        batch_size: texts decoded together.
+        part: the part of a mixture whose prefix is put before the sources, as in `TextToText.generate`.
+        batch_size: the number of texts decoded together.
 
     Raises:
-        InputError: for an empty list, or a part that is not there.
+        InputError: for an empty list, or an unknown part.
     """
     read = EXAMPLES.to_measure(examples)
     sources = [each.source for each in read]
@@ -666,7 +667,7 @@ def evaluate_text_to_text(
 
 
 def _cut(model: TextToText, sources: Sequence[str], part: str | None) -> int:
-    """How many sources are longer than what is read of them."""
+    """The number of sources that are truncated."""
     before, limit = model.task.prefix_of(part), model.longest
     if limit is None:
         return 0
@@ -675,24 +676,24 @@ def _cut(model: TextToText, sources: Sequence[str], part: str | None) -> int:
 
 CONFIG = "config.json"
 TASKS_THERE, PREFIX = "task_specific_params", "prefix"
-"""Where a config.json has the tasks that a T5 was trained for, and of each what is in front of its sources."""
+"""The keys in config.json of the tasks that a T5 was trained for, and of the prefix of each task."""
 
 
 def text_to_text_from_hf(folder: Path, config: Any) -> TextToTextTask:
     """The task of a folder that another program wrote: its tokenizer, decoding settings, and the prefixes it knows.
 
     Arguments:
-        config: of the model in it.
+        config: the config of the model in the folder.
 
     Raises:
-        InputError: where there is no tokenizer.json, or it and config.json do not belong together.
+        InputError: if there is no tokenizer.json, or it does not match config.json.
     """
     tokenizer, generation = foreign_pair_tokenizer(folder, config)
     return TextToTextTask(tokenizer, generation, prefixes={"": "", **_prefixes(folder)}, maximum_source=LONGEST)
 
 
 def _prefixes(folder: Path) -> dict[str, str]:
-    """By the name of each task its prefix; none where the config.json tells none."""
+    """The prefixes in config.json by the name of their task; empty if it has none."""
     tasks = read_json_object(folder / CONFIG, "copy the file again").get(TASKS_THERE)
     found = (
         {} if not isinstance(tasks, dict) else {name: task for name, task in tasks.items() if isinstance(task, dict)}

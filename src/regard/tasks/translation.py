@@ -226,7 +226,7 @@ class Translation:
     Arguments:
         text: the best translation.
         score: the score by which hypotheses were ranked: log-probability / length penalty + coverage penalty.
-        log_probability: of the text given the source, natural log.
+        log_probability: the log-probability of the text given the source, natural log.
         source: the source text.
         source_tokens, target_tokens: the tokens of source and translation, with end tokens.
         alternatives: the further hypotheses of an n-best search as (text, score), best first.
@@ -281,7 +281,7 @@ class Translator(PairPredictor[TranslationTask]):
         """Translate one text.
 
         Arguments:
-            text: in the source language, not empty.
+            text: a text in the source language, not empty.
             settings: how to decode; None = the settings of the folder.
             to: the target language, for a model with several.
 
@@ -302,7 +302,7 @@ class Translator(PairPredictor[TranslationTask]):
         """Translate many texts, in batches of similar length; the results are in the order of the texts.
 
         Arguments:
-            texts: in the source language, none empty.
+            texts: texts in the source language, none empty.
             settings: how to decode; None = the settings of the folder.
             to: the target language, for a model with several.
             batch_size: texts per batch; it affects memory and speed, but not the results.
@@ -383,12 +383,12 @@ def prepare_pairs(
     """Read the data once for the tokenizers and once for the tokens, and write both to `folder`.
 
     Arguments:
-        folder: of tokenizers and token stores; existing ones are reused (in a resumed run).
-        seed: of builtin data, and of the choice of held-out pairs.
+        folder: the folder of tokenizers and token stores; existing ones are reused (in a resumed run).
+        seed: the seed of builtin data, and of the choice of held-out pairs.
         given, given_validation: pairs of texts in memory, instead of the files in `data`.
 
     Raises:
-        InputError: for data that cannot be read, or too little of it.
+        InputError: for data that cannot be read, or too little data.
     """
 
     def around(source: Tokenizer, target: Tokenizer) -> bool:
@@ -398,7 +398,7 @@ def prepare_pairs(
     def write() -> tuple[TranslationTask, list[str]]:
         (folder / "tokenizer.json").unlink(
             missing_ok=True
-        )  # of a preparation that was killed, as the folders of the two
+        )  # a preparation that was killed may have left a shared tokenizer, which must not replace the two of this one
         for side in SIDES:
             shutil.rmtree(folder / side, ignore_errors=True)
         parts = _parts(data, seed, given, given_validation)
@@ -456,7 +456,7 @@ def _builtin(data: TranslationData, seed: int) -> tuple[Reader[Pair], Reader[Pai
         return None
 
     def reader(split: str, size: int) -> Reader[Pair]:
-        builtin.pairs(split, size, seed)  # refuses what there is not enough of now, not after the other split was read
+        builtin.pairs(split, size, seed)  # raises an error for too little data now, not after the other split was read
         return lambda _: (
             Pair(source=source, target=target, file=split, line=line)
             for line, (source, target) in enumerate(builtin.pairs(split, size, seed), start=1)
@@ -478,7 +478,7 @@ def _tokenizers(
                 both = (pair.source, pair.target)
                 yield from (both[side] for side in sides)
             alphabet = part.data.builtin.alphabet() if part.data.builtin is not None else None
-            if alphabet is not None:  # a small or unlucky sample may lack a symbol
+            if alphabet is not None:  # a small sample may not contain all symbols
                 yield from (alphabet[side] for side in sides)
 
     def trained(*sides: int) -> Tokenizer:
@@ -631,7 +631,7 @@ def evaluate(
     are left out.
 
     Arguments:
-        pairs: of source and reference.
+        pairs: pairs of source and reference.
         settings: how to decode; None = the settings of the folder.
         to: the language of the references, for a model with several.
         bins: increasing numbers of words, such as [10, 15, 20], for metrics of pairs whose source has 1 to 10 words, 11 to 15,
@@ -670,14 +670,13 @@ def teacher_forced(
     There is no label smoothing, as in validation during training.
 
     Arguments:
-        pairs: of source and reference.
+        pairs: pairs of source and reference.
         to: the language of the references, for a model with several.
         batch_tokens: source and target tokens per batch, with padding; it does not affect the results.
 
     Raises:
         InputError: for an empty list, a text longer than the model's positions, or a language that is missing or that the model
-        does
-            not have.
+            does not have.
     """
     given, task = PAIRS.to_measure(pairs), translator.task
     sources = task.encode_sources([pair.source for pair in given], to)

@@ -1,4 +1,4 @@
-"""What a translator learns from: builtin pairs, and the `data` and `tokenizer` sections of a recipe."""
+"""The data of translation: builtin pairs, and the `data` and `tokenizer` sections of a recipe."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from regard.tasks.preparation import TokenizerSettings
 
 
 class BuiltinData(Protocol):
-    """Pairs of texts that anyone can make again from a few numbers."""
+    """Generated pairs of texts, which depend only on a few settings and a seed."""
 
     @property
     def size(self) -> int:
-        """Pairs to train on."""
+        """The number of training pairs."""
         ...
 
     @property
     def validation_size(self) -> int:
-        """Pairs to validate on."""
+        """The number of validation pairs."""
         ...
 
     def pairs(self, split: str, size: int, seed: int) -> Iterator[tuple[str, str]]:
@@ -37,7 +37,7 @@ class BuiltinData(Protocol):
         ...
 
     def alphabet(self) -> tuple[str, str] | None:
-        """Texts with every word of source and target in them, for a vocabulary to cover; None where texts are open."""
+        """Texts with every word of source and of target, which the vocabulary must cover; None if the words are not limited."""
         ...
 
 
@@ -65,7 +65,7 @@ class DatesData:
         return ((example.source, example.target) for example in dates)
 
     def alphabet(self) -> None:
-        """None: names of months are as open as any text."""
+        """None, because names of months can be any words."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,8 +75,8 @@ class SequencesData:
     Arguments:
         kind: `copy`, `reversal`, `sorting`, `dictionary` (word for word), `reversed_dictionary`, `recall` (of the first
             symbol) or `association` (the value next to a key).
-        symbols: number of different symbols, keys or values.
-        shortest, longest: symbols of a source, both included; for `recall` those after the first, for `association` pairs.
+        symbols: the number of different symbols, keys or values.
+        shortest, longest: the range of the number of symbols of a source; of `recall` without the first, of `association` pairs.
         size, validation_size: number of pairs for training and validation; no source is in both.
 
     Raises:
@@ -94,7 +94,7 @@ class SequencesData:
         for name in ("size", "validation_size"):
             value = getattr(self, name)
             check(value > 0, f"data.sequences.{name}", value, "above 0", "raise it")
-        self._problems("train", 0, 0)  # whether there are as many as wanted is asked when they are
+        self._problems("train", 0, 0)  # checks the settings; the number of pairs is checked when they are generated
 
     def pairs(self, split: str, size: int, seed: int) -> Iterator[tuple[str, str]]:
         """The texts of one split."""
@@ -128,7 +128,7 @@ class TranslationData:
         validation_share: the share to hold out, instead of a number.
         dates: builtin dates instead of files.
         sequences: builtin sequence problems instead of files.
-        targets: for a multilingual model: each target language's name with a section like this one.
+        targets: for a multilingual model: the name of each target language with a section like this one.
         source, target: column index, column name or JSON key of the two texts.
         format: `tsv`, `csv`, `jsonl`, or `auto`.
         on_error: for a malformed row: `skip` counts and reports it, `stop` is an error.
@@ -163,7 +163,7 @@ class TranslationData:
                 self.builtin is None or value is None,
                 f"data.{place}",
                 value,
-                f"left out beside data.{name}",
+                f"left out if data.{name} is given",
                 f"choose builtin {name} or your own files",
             )
         check_amount(self)
@@ -182,23 +182,23 @@ class TranslationData:
             )
             if data.targets is not None:
                 raise InputError(
-                    f"data.targets.{language}.targets is given, and a language has no others; leave it out"
+                    f"data.targets.{language}.targets is given, but a language has no target languages; leave it out"
                 )
         for part in dataclasses.fields(self):
             if part.name != "targets" and getattr(self, part.name) != part.default:
                 raise InputError(
-                    f"data.{part.name} is given beside data.targets; say it for each language, such as "
+                    f"data.{part.name} and data.targets are both given; set it for each language, such as "
                     f"data.targets.{next(iter(targets))}.{part.name}"
                 )
 
     @property
     def builtin(self) -> BuiltinData | None:
-        """The builtin data named here; None where there are files."""
+        """The builtin data of this section; None if the data are files."""
         return self.dates if self.dates is not None else self.sequences
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages that a model of this data translates into, by name; empty for one without a name."""
+        """The names of the target languages; empty if there is only one."""
         return tuple(self.targets or ())
 
 
@@ -209,7 +209,7 @@ def columns_of(data: Any) -> list[list[str]]:
 
 
 def pairs_in(data: Any, path: str | list[str], malformed: MalformedRows) -> Iterator[Pair]:
-    """The pairs of files, as a `data` section says how they are read."""
+    """The pairs of files, read as set in a `data` section."""
     return read_pairs(
         path,
         format=data.format,
@@ -241,14 +241,14 @@ class PairTokenizerSettings(TokenizerSettings):
     """The `tokenizer` section of a recipe.
 
     Arguments:
-        kind: `auto`, `bpe`, `wordpiece`, `bert` (BERT's own WordPiece), `unigram`, `word` or `character`. `auto` reads the texts
-            and takes characters for numbers, codes, names and single words, else BPE, for source and target apart unless
-            `shared`; training says what it chose.
-        size: the largest vocabulary.
-        lowercase: lowercase the text.
+        kind: `auto`, `bpe`, `wordpiece`, `bert` (BERT's own WordPiece), `unigram`, `word` or `character`. `auto` chooses from the
+            texts: characters for numbers, codes, names and single words, else BPE; for source and target separately unless
+            `shared`. Training reports the choice.
+        size: the maximum size of the vocabulary.
+        lowercase: whether to lower-case texts.
         path: a folder, tokenizer.json or vocab.txt to load instead of training a tokenizer.
-        sentinels: number of T5's sentinels in a trained tokenizer, one for each removed span; T5 has 100.
-        shared: one vocabulary for source and target.
+        sentinels: the number of T5's sentinels in a trained tokenizer, one for each removed span; T5 has 100.
+        shared: whether source and target share one vocabulary.
     """
 
     kind: Literal[  # pyright: ignore[reportIncompatibleVariableOverride]  # of all tasks, translation alone chooses
@@ -260,16 +260,16 @@ class PairTokenizerSettings(TokenizerSettings):
 def builtin_pairs(
     data: TranslationData | Mapping[str, Any], split: str, size: int, seed: int = 0
 ) -> list[tuple[str, str]]:
-    """`size` pairs of builtin data, to judge a model on, perhaps of other lengths than it was trained on.
+    """`size` pairs of builtin data for an evaluation, which can have other lengths than those in training.
 
     Arguments:
-        data: the `data` section of a recipe, or a mapping with the entries to differ from the defaults.
-        split: `train`, `validation` or `test`; a source is in one of them only, whatever seed, size and lengths.
-        size: how many.
-        seed: another seed samples others.
+        data: the `data` section of a recipe, or a mapping with the entries that differ from the defaults.
+        split: `train`, `validation` or `test`; no source is in two of them, for any seed, size and lengths.
+        size: the number of pairs.
+        seed: the seed of the samples.
 
     Raises:
-        InputError: for data that is not builtin, or has fewer different sources than asked for.
+        InputError: for data that is not builtin, or has fewer than `size` different sources.
 
     >>> builtin_pairs({"sequences": {"kind": "reversal", "shortest": 3, "longest": 3}}, "test", size=1)
     [('s15 s17 s20', 's20 s17 s15')]

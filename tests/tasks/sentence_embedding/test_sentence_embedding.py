@@ -252,7 +252,7 @@ def test_what_stands_behind_the_pooling_is_kept(encoder_folders, tmp_path, gener
     assert ids == regard.load(encoder_folders("ranking")).task.encode(["old ship bird"], maximum=16)
     with pytest.raises(InputError, match="did you mean 'query'"):
         found.embed(["bird"], prompt="qery")
-    with pytest.raises(InputError, match="linear maps behind its pooling"):
+    with pytest.raises(InputError, match="linear maps after its pooling"):
         prepare_sentences(
             SentenceData(),
             EncoderTokenizerSettings(path=str(folder)),
@@ -341,7 +341,7 @@ def test_malformed_rows_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("given", "data", "message"),
     [
-        ([("a", "b"), ("c", "d", 3.0), ("a", "b"), ("a", "b")], {}, "of another form"),
+        ([("a", "b"), ("c", "d", 3.0), ("a", "b"), ("a", "b")], {}, "has another form"),
         ([("a", "b")] * 4, {"objective": "triplet", "negative": 2}, "needs a third"),
         ([("a", "b")] * 4, {"objective": "cosine", "label": 2}, "needs one for each pair"),
         ([("a", "b", 2.0)] * 4, {}, "give data.lowest"),
@@ -398,5 +398,5 @@ def test_partners_are_found_among_all(encoder, sentence_examples):
     assert found.predictions[0].cosine == pytest.approx(1.0, abs=1e-5)
     with pytest.raises(InputError, match="at least one"):
         regard.evaluate(encoder, [])
-    with pytest.raises(InputError, match="of another form"):
+    with pytest.raises(InputError, match="has another form"):
         regard.evaluate(encoder, [("a", "b"), ("a", "b", 1.0)])

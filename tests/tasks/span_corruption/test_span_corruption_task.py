@@ -131,7 +131,7 @@ def test_what_is_said_of_the_data_is_so(tmp_path):
     note = next(each for each in found.notes if each.startswith("train: "))
     assert f"{len(found.train):,} stretches" in note
     assert f"in {spans.sum():,} spans" in note
-    assert f"{noise.sum() / found.train.lengths(STRETCH).sum():.1%} are taken out" in note
+    assert f"{noise.sum() / found.train.lengths(STRETCH).sum():.1%} are removed" in note
 
 
 def test_a_batch_is_what_is_left_and_what_was_taken_out(tmp_path):

@@ -151,7 +151,7 @@ def test_bfloat16_says_nearly_the_same(tagger, tmp_path):
     [
         ("", "text 1 is empty; there is nothing to tag"),
         (" \n", "text 1 is empty; there is nothing to tag"),
-        ("\x00", "text 1 holds no word"),
+        ("\x00", "text 1 has no words"),
         ([], "text 1 is empty; there is nothing to tag"),
         (["x", ""], "text 1, word 2 is empty"),
         (["x", 3], "text 1, word 2 is 3; give strings"),

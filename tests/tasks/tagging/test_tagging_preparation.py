@@ -75,7 +75,7 @@ def test_iob1_becomes_bio(prepared):
         ["B-PER", "O", "B-LOC"],
     ]
     assert words_in(found, 1)[0][0] == "p"
-    assert "The data's tags are IOB1 and the model's BIO." in found.notes
+    assert "The tags of the data are IOB1; they are converted to BIO." in found.notes
 
 
 def test_the_model_may_write_bioes(prepared):
@@ -127,7 +127,7 @@ def test_sentences_in_memory(tmp_path):
     ("given", "sentence"),
     [
         ([(["Ann", "ran"], ["O"])], "sentences, the sentence in line 1: 2 words and 1 tags"),
-        ([([], [])], "holds no word"),
+        ([([], [])], "has no words"),
         ([("Ann ran", ["O", "O"])], "sentence 1: 'Ann ran' is no list"),
         ([(["Ann", ""], ["O", "O"])], "sentence 1"),
         ([3], "sentence 1 is 3; give"),

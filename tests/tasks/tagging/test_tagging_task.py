@@ -70,6 +70,6 @@ def test_the_names_of_tags_are_told_to_other_programs(task):
 def test_an_unknown_tag_names_the_word_and_the_nearest(task):
     assert task.number_of("I-X", "here") == 2
     with pytest.raises(
-        InputError, match=r"a.conll, line 3: the word 'x' has the tag 'I-Y', which is none of the model's"
+        InputError, match=r"a.conll, line 3: the word 'x' has the tag 'I-Y', which the model does not have"
     ):
         task.number_of("I-Y", "a.conll, line 3: the word 'x'")

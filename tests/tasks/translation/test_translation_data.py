@@ -35,12 +35,12 @@ def test_languages_in_the_order_of_the_recipe():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"sequences": {}, "train": "a.tsv"}, r"data\.train is 'a\.tsv' but must be left out beside data\.sequences"),
+        ({"sequences": {}, "train": "a.tsv"}, r"data\.train is 'a\.tsv' but must be left out if data\.sequences is given"),
         (
             {"dates": {}, "train": "a.tsv"},
-            r"data\.train .* left out beside data\.dates; choose builtin dates or your own",
+            r"data\.train .* left out if data\.dates is given; choose builtin dates or your own",
         ),
-        ({"dates": {}, "validation": "a.tsv"}, r"data\.validation .* left out beside data\.dates"),
+        ({"dates": {}, "validation": "a.tsv"}, r"data\.validation .* left out if data\.dates is given"),
         ({"dates": {}, "sequences": {}}, r"data\.dates and data\.sequences are both given"),
         ({"sequences": {"kind": "mirror"}}, r"data\.sequences\.kind is 'mirror'; choose 'copy' or 'reversal'"),
         ({"sequences": {"lenght": 3}}, r"data\.sequences: unknown key 'lenght'"),
@@ -59,11 +59,11 @@ def test_languages_in_the_order_of_the_recipe():
         ({"targets": "de"}, r"data\.targets is 'de'"),
         (
             {"targets": {"de": FILES, "fr": {"targets": {"a": FILES, "b": FILES}}}},
-            r"data\.targets\.fr\.targets is given, and a language has no others",
+            r"data\.targets\.fr\.targets is given, but a language has no target languages",
         ),
         (
             {"targets": {"de": FILES, "fr": FILES}, "on_error": "stop"},
-            r"data\.on_error is given beside data\.targets; say it for each language, such as data\.targets\.de\.on_error",
+            r"data\.on_error and data\.targets are both given; set it for each language, such as data\.targets\.de\.on_error",
         ),
     ],
 )
