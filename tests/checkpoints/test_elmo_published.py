@@ -201,7 +201,7 @@ def _changed(folder: Path, change: Any) -> None:
         (lambda options: options.update(bidirectional=False), "in one direction"),
         (lambda options: options["char_cnn"].update(n_characters=100), "n_characters is 100"),
         (lambda options: options["char_cnn"].update(activation="gelu"), "options.json: activation"),
-        (lambda options: options["lstm"].update(dim=6), r"W_0 has the shape \(6, 20\) where the options say \(6, 24\)"),
+        (lambda options: options["lstm"].update(dim=6), r"W_0 has the shape \(6, 20\) and the options need \(6, 24\)"),
         (lambda options: options["lstm"].update(n_layers=3), "holds no RNN_0.*Cell2"),
         (
             lambda options: options["lstm"].update(n_layers=1),
@@ -218,7 +218,7 @@ def test_options_that_do_not_fit_are_told(folder, change, said):
 def test_damaged_files_are_told(folder):
     weights = folder / "elmo_small_weights.hdf5"
     weights.write_bytes(weights.read_bytes()[:300])
-    with pytest.raises(InputError, match="is no HDF5 file that can be read"):
+    with pytest.raises(InputError, match="cannot be read as an HDF5 file"):
         regard.load(folder)
     (folder / "elmo_small_options.json").write_text("{")
     with pytest.raises(InputError, match="is not JSON"):

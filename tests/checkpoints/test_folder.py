@@ -204,7 +204,7 @@ DAMAGES = {
     ),
     "card with a list": (
         lambda f: change_json(f / "regard.json", lambda v: v.update(task=[])),
-        ("regard.json", "task is missing or no object"),
+        ("regard.json", "task is missing or not an object"),
     ),
     "later card": (
         lambda f: change_json(f / "regard.json", lambda v: v.update(format_version=2)),

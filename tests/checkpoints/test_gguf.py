@@ -232,7 +232,7 @@ def test_what_stands_in_the_file_is_followed_or_named(tmp_path):
         ),
         ({"llama__rope.scaling.type": "yarn"}, "with the factor None"),
         ({"general__architecture": ["llama"]}, "general.architecture is"),
-        ({"llama__rope.dimension_count": 8}, "turns whole heads"),
+        ({"llama__rope.dimension_count": 8}, "rotates whole heads"),
         ({"tokenizer.ggml__pre": "tekken"}, "tokenizer.ggml.pre is 'tekken'"),
         ({"tokenizer.ggml__model": "bert"}, "tokenizer.ggml.model is 'bert'"),
         ({"tokenizer.ggml__eos_token_id": 99_999}, "its eos_token is 99999"),

@@ -128,7 +128,7 @@ def test_a_path_never_goes_to_the_hub(place, hub, tmp_path):
 
 @pytest.mark.parametrize("place", ["hub:", "hub:../x", "hub:a/b/c", "hub:https://x", "hub:/etc"])
 def test_what_is_no_name_is_not_asked_for(place, hub):
-    with pytest.raises(InputError, match=r"no name of a model on the Hugging Face hub; write hub:owner/name"):
+    with pytest.raises(InputError, match=r"is not a name of a model on the Hugging Face hub; write hub:owner/name"):
         located(place)
     assert hub.asked == []
 
@@ -161,7 +161,7 @@ def test_what_another_program_left_there_in_part_is_completed(hub):
 def test_weights_that_are_a_pickle_alone_are_told_so(hub):
     hub.online["old"] = ("config.json", "vocab.txt")
     with pytest.raises(
-        InputError, match=r"^hub:old: the Hugging Face hub has its weights as a pickle alone, which is never read"
+        InputError, match=r"^hub:old: the Hugging Face hub has its weights only as a pickle, which is never read"
     ):
         located("hub:old")
 
@@ -171,14 +171,14 @@ def test_weights_that_are_a_pickle_alone_are_told_so(hub):
     [
         (
             None,
-            r"^hub:no-such-model: the Hugging Face hub shows none of that name; check the name, or log in",
+            r"^hub:no-such-model: the Hugging Face hub has no model of that name; check the name, or log in",
         ),
-        (GatedRepoError("403"), r"its owner on the Hugging Face hub wants to be asked first; ask there, then log in"),
+        (GatedRepoError("403"), r"its owner on the Hugging Face hub must give you access; request it there, then log in"),
         (
             ConnectionError("[Errno -2] Name or service not known\nmore"),
-            r"could not be asked for one \(ConnectionError: \[Errno -2\] Name or service not known\); check the name and",
+            r"could not be reached \(ConnectionError: \[Errno -2\] Name or service not known\); check the name and",
         ),
-        (TimeoutError(), r"could not be asked for one \(TimeoutError\); check the name and the connection$"),
+        (TimeoutError(), r"could not be reached \(TimeoutError\); check the name and the connection$"),
     ],
 )
 def test_what_keeps_a_model_from_being_had_is_one_sentence(fault, sentence, hub):
@@ -278,7 +278,7 @@ def test_a_large_model_is_uploaded_in_shards(api):
 
 @pytest.mark.parametrize("place", ["", "a/b/c", "my model", "./folder", "hub:/x"])
 def test_nothing_is_uploaded_to_what_is_no_repository(place, api, tmp_path):
-    with pytest.raises(InputError, match="no name of a model on the Hugging Face hub; write owner/name"):
+    with pytest.raises(InputError, match="is not a name of a model on the Hugging Face hub; write owner/name"):
         push_folder(tmp_path, place)
     assert not api.calls
 
@@ -286,7 +286,7 @@ def test_nothing_is_uploaded_to_what_is_no_repository(place, api, tmp_path):
 def test_without_a_token_nothing_is_asked(api, tmp_path):
     sys.modules["huggingface_hub"].get_token = lambda: None  # type: ignore[attr-defined]
     with pytest.raises(
-        InputError, match=r"^me/small: uploading .* needs a token that may write; log in with `hf auth login`"
+        InputError, match=r"^me/small: uploading .* needs a token with permission to write; log in with `hf auth login`"
     ):
         push_folder(tmp_path, "me/small")
     assert not api.calls
@@ -296,7 +296,7 @@ def test_without_a_token_nothing_is_asked(api, tmp_path):
     ("fault", "status", "sentence"),
     [
         (HubError("401 Client Error."), 401, "needs a token that may write"),
-        (HubError("403 Forbidden."), 403, "the token may not write there; take one with the right to write"),
+        (HubError("403 Forbidden."), 403, "the token has no permission to write there; use one that has"),
         (
             HubError("500 Server Error\nmore"),
             500,
@@ -321,7 +321,7 @@ def test_what_keeps_an_upload_from_the_hub_is_one_sentence(fault, status, senten
 def test_uploading_without_the_library_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(
-        InputError, match=r"^me/small: models of .* are uploaded by its own library; pip install 'regard\[hub\]'$"
+        InputError, match=r"^me/small: models of .* are uploaded with its own library; pip install 'regard\[hub\]'$"
     ):
         push_folder(tmp_path, "me/small")
 

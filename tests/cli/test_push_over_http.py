@@ -174,7 +174,7 @@ def test_exactly_the_files_of_the_folder_are_committed(hub, push, tmp_path):
 def test_without_a_token_one_sentence_and_nothing_is_asked(hub, push):
     done = push(GPT2, "me/small", token=None)
     assert done.returncode != 0
-    assert done.stderr.strip().endswith("needs a token that may write; log in with `hf auth login`, or set HF_TOKEN")
+    assert done.stderr.strip().endswith("needs a token with permission to write; log in with `hf auth login`, or set HF_TOKEN")
     assert len(done.stderr.strip().splitlines()) <= 2  # a sentence, perhaps wrapped
     assert hub.asked == []
 
@@ -183,6 +183,6 @@ def test_a_token_without_the_right_to_write_is_one_sentence(hub, push):
     hub.refuses = True
     done = push(GPT2, "me/small")
     assert done.returncode != 0
-    assert "the token may not write there; take one with the right to write" in " ".join(done.stderr.split())
+    assert "the token has no permission to write there; use one that has" in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     assert hub.commit == []

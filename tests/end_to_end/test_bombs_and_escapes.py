@@ -196,7 +196,7 @@ def test_a_list_of_hdf5_that_the_library_walks_for_ever_is_told(tmp_path):
     write_published(tmp_path, config, parameters_of(ELMo(config)))
     content = (tmp_path / "weights.hdf5").read_bytes()
     (tmp_path / "weights.hdf5").write_bytes(content[:112] + content[112:144] * 2 + content[112:])
-    with pytest.raises(InputError, match="is no HDF5 file that can be read"):
+    with pytest.raises(InputError, match="cannot be read as an HDF5 file"):
         read_published(tmp_path / "options.json", tmp_path / "weights.hdf5")
 
 

@@ -1,4 +1,4 @@
-"""Folders in and out: safetensors, JSON, reversible name tables."""
+"""Reading and writing of model folders: safetensors, JSON, and reversible tables of names."""
 
 from regard.checkpoints.folder import (
     Card,

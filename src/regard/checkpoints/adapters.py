@@ -1,10 +1,11 @@
-"""Low-rank adapters next to a model's weights, in the layout of the `peft` library where that can name them.
+"""Low-rank adapters next to a model's weights, in the layout of the `peft` library if it can represent them.
 
     adapter/adapter_config.json, adapter/adapter_model.safetensors    as peft writes them
-    adapter/regard.json                                               what they are to us, and a digest of each tensor
+    adapter/regard.json                                               names and settings in Regard, and a digest of each tensor
 
-The weights in model.safetensors are those from before. Another library's matrix may hold several of ours, as GPT-2's does query,
-key and value: adapters of rank r on k of them are one of rank k r there, whose second matrix has zeros where parts do not meet.
+The weights in model.safetensors are those without the adapters. A matrix of another library can contain several matrices of ours,
+such as query, key and value of GPT-2: adapters of rank r on k of them become one adapter of rank k r, whose second matrix is
+block diagonal.
 """
 
 from __future__ import annotations
@@ -26,27 +27,27 @@ from regard.reading import read_json_object
 from regard.structure import from_mapping
 
 ADAPTER = "adapter"
-"""Where in a model's folder they are."""
+"""The name of the adapters' folder in a model's folder."""
 
 CONFIG, WEIGHTS, CARD = "adapter_config.json", "adapter_model.safetensors", "regard.json"
 DOWN, UP = ".down", ".up"
 PREFIX = "base_model.model."
 UNNAMED = "regard"
-"""The layout of adapters that no other library can name."""
+"""The name of the layout of adapters that peft cannot represent."""
 
 MARK = 5
-"""By how much the tensors by which a layout is asked are wider than high; more than the parts of any matrix."""
+"""The ratio of width to height of the tensors with which a layout is probed; larger than the number of parts of any matrix."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdapterCard:
-    """What adapter/regard.json says.
+    """The content of adapter/regard.json.
 
     Arguments:
-        format_version: of the file.
+        format_version: the version of the file's format.
         rank, alpha, dropout: as in `layers.blocks.LowRankLinear`.
-        maps: the full names of the maps that have an adapter.
-        layout: `peft`, or `regard` where the tensors have our own names.
+        maps: the full names of the linear maps with an adapter.
+        layout: `peft`, or `regard` if the tensors have our own names.
         digests: the SHA-256 of every tensor.
     """
 
@@ -61,10 +62,10 @@ class AdapterCard:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """One of another library's matrices, and those of ours that it is made of, in their order.
+    """A matrix of another library, and the matrices of ours that are its parts, in order.
 
     Arguments:
-        heads: it has a head's rows of all parts before those of the next; 1 where it has all rows of each part before the next's.
+        heads: the number of heads if its rows are ordered by head and then by part; 1 if they are ordered by part only.
     """
 
     name: str
@@ -74,7 +75,7 @@ class _Place:
 
 
 def split(model: nn.Module, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """A model's tensors parted into those it had before and those of its adapters."""
+    """Divide a model's tensors into those of the original model and those of its adapters."""
     own = {
         f"{name}{end}" for name, each in model.named_modules() if isinstance(each, LowRankLinear) for end in (DOWN, UP)
     }
@@ -88,10 +89,10 @@ def write_adapters(
     """Write adapters into a model's folder.
 
     Arguments:
-        config: of the model.
-        tensors: `NAME.down` and `NAME.up` of each.
-        alpha, dropout: of all of them.
-        base: the model that they adapt, for peft's `base_model_name_or_path`.
+        config: the config of the model.
+        tensors: the tensors `NAME.down` and `NAME.up` of each adapter.
+        alpha, dropout: the settings of all adapters.
+        base: the original model, for peft's `base_model_name_or_path`.
     """
     maps = tuple(name.removesuffix(DOWN) for name in tensors if name.endswith(DOWN))
     rank = tensors[maps[0] + DOWN].shape[0]
@@ -122,7 +123,7 @@ def read_adapters(folder: Path, config: Any) -> tuple[AdapterCard, dict[str, Ten
     """The adapters in a model's folder, under our names.
 
     Raises:
-        InputError: for what is missing, damaged or of another model.
+        InputError: for files that are missing, damaged or of another model.
     """
     path = folder / ADAPTER / CARD
     card = from_mapping(AdapterCard, read_json_object(path, "copy the folder again"), str(path))
@@ -131,7 +132,7 @@ def read_adapters(folder: Path, config: Any) -> tuple[AdapterCard, dict[str, Ten
     file = folder / ADAPTER / WEIGHTS
     stored = read_tensors(file, card.digests)
     if stored.keys() != card.digests.keys():
-        raise InputError(f"{file}: its tensors are not those that {CARD} beside it tells of; copy the folder again")
+        raise InputError(f"{file}: its tensors are not those listed in {CARD}; copy the folder again")
     if card.layout == UNNAMED:
         return card, stored
     places = _places(config, card.maps)
@@ -153,14 +154,14 @@ def with_adapters(folder: Path, config: Any, tensors: Mapping[str, Tensor]) -> d
     for name in card.maps:
         weight = f"{name}.weight"
         if weight not in found or f"{name}{UP}" not in adapters:
-            raise InputError(f"{folder / ADAPTER / CARD}: {name} is no map of this model; copy the folder again")
+            raise InputError(f"{folder / ADAPTER / CARD}: {name} is not a linear map of this model; copy the folder again")
         down, up = adapters[name + DOWN], adapters[name + UP]
         found[weight] = merged_weight(found[weight], down, up, card.alpha / card.rank)
     return found
 
 
 def _places(config: Any, maps: tuple[str, ...]) -> list[_Place] | None:
-    """Where another library has these maps; None where it has not, or orders their channels otherwise."""
+    """The matrices of another library with these maps; None if it has none, or if the order of their channels differs."""
     written_as, _ = format_of(config)
     if written_as is None or any(rule.channels for rule in written_as.name_table(config).rules):
         return None
@@ -179,7 +180,7 @@ def _places(config: Any, maps: tuple[str, ...]) -> list[_Place] | None:
 
 
 def _siblings(name: str) -> list[str]:
-    """The maps that a layout may hold in one matrix with this one."""
+    """The maps that a layout can have in one matrix with this one."""
     parent, _, own = name.rpartition(".")
     together = ("query", "key", "value")
     return [f"{parent}.{other}" for other in together] if own in together else []
@@ -216,7 +217,7 @@ def _from_peft(stored: Mapping[str, Tensor], places: list[_Place], card: Adapter
 def _peft_config(
     places: list[_Place] | None, maps: tuple[str, ...], rank: int, alpha: float, dropout: float, base: str
 ) -> dict[str, Any]:
-    """What peft's `LoraConfig` reads; matrices of several parts have a rank and an alpha of their own."""
+    """The values of peft's `LoraConfig`; matrices of several parts have their own rank and alpha."""
     many = {}
     for place in places or ():
         count = sum(part in maps for part in place.parts)

@@ -1,4 +1,4 @@
-"""Hugging Face's layouts of language models: GPT, GPT-2 (and our GPT-3 as one) and the Reformer."""
+"""Hugging Face's layouts of language models: GPT, GPT-2 (also for our GPT-3) and the Reformer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.models.reformer import ReformerConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GPTExtra:
-    """What their config.json cannot say."""
+    """The settings that Hugging Face's config.json does not have."""
 
     family: str | None = None
     padding_id: int | None = None
@@ -33,12 +33,12 @@ def _gpt_extra(config: Any) -> dict[str, Any]:
 
 
 def _gpt_tokens_to_hf(config: Any) -> dict[str, Any]:
-    """A text begins with the token that ends one."""
+    """The end token is also the first token of a text."""
     return {"bos_token_id": config.end_id, "eos_token_id": config.end_id, "pad_token_id": config.padding_id}
 
 
 def _gpt_tokens_from_hf(reading: Reading) -> dict[str, Any]:
-    """Where no end is named: GPT's one special token, <unk>, is the first, GPT-2's the last."""
+    """The ids of end and padding token; if the config has no end token, it is the first id for GPT (<unk>), the last for GPT-2."""
     vocabulary = reading.settings.get("vocabulary")
     last = 0 if reading.values["model_type"] == "openai-gpt" or not isinstance(vocabulary, int) else vocabulary - 1
     end = _first(reading.extra.end_id, reading.values.get("eos_token_id"), last)
@@ -48,12 +48,12 @@ def _gpt_tokens_from_hf(reading: Reading) -> dict[str, Any]:
 
 
 def _first(*values: Any) -> Any:
-    """The first that is not None."""
+    """The first value that is not None."""
     return next((value for value in values if value is not None), None)
 
 
 def _gpt_width_from_hf(reading: Reading) -> dict[str, Any]:
-    """The feed-forward nets are four times as wide unless GPT-2's config says otherwise."""
+    """The width of the feed-forward networks: four times the model's width unless GPT-2's config sets it."""
     width = reading.settings.get("width")
     return {"feedforward_width": reading.values.get("n_inner") or 4 * width} if isinstance(width, int) else {}
 
@@ -61,7 +61,7 @@ def _gpt_width_from_hf(reading: Reading) -> dict[str, Any]:
 def _gpt_wide_enough(config: GPTConfig) -> str:
     if config.feedforward_width == 4 * config.width:
         return ""
-    return f"the feed-forward nets are {config.feedforward_width} wide, where it has four times the width"
+    return f"the feed-forward networks have the width {config.feedforward_width}, and this layout four times the model's width"
 
 
 GPT_FIELDS = {
@@ -91,18 +91,18 @@ GPT_NOT_OURS = {
 GPT_IGNORED = {
     **dict.fromkeys(
         ("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"),
-        "the second head of a class that we do not read",
+        "settings of the second head of a class that is not read",
     ),
-    "reorder_and_upcast_attn": "the order of a product in half precision",
+    "reorder_and_upcast_attn": "the order of a multiplication in half precision",
     "n_ctx": "another name of n_positions in old files",
-    "predict_special_tokens": "a setting of old programs that no model reads",
+    "predict_special_tokens": "a setting of old programs that no model uses",
 }
 GPT_MASKS = ("{*}.attn.bias", "{*}.attn.masked_bias", "transformer.position_ids")
-"""The causal mask of every block and the numbers from 0 on, which old files hold."""
+"""Tensors of old files that are not parameters: the causal mask of every block, and the position numbers."""
 
 
 def matrix_behind(name: str) -> HFTensor:
-    """A matrix that is behind what it multiplies, and its bias."""
+    """A matrix that is stored transposed, because the input is on its left, and its bias."""
     return HFTensor(name, transposed=True)
 
 
@@ -119,7 +119,7 @@ GPT = HFFormat(
     configs=(GPTConfig,),
     architecture="OpenAIGPTLMHeadModel",
     fields={**GPT_FIELDS, "activation": "afn"},
-    # What GPT's own code calls gelu is the approximation.
+    # `gelu` in GPT's own code is the tanh approximation.
     activations={"gelu_tanh": ("gelu",), "relu": ("relu",), "swish": ("silu", "swish")},
     common_names=GPT_COMMON_NAMES,
     must_be=GPT_NOT_OURS,
@@ -181,7 +181,7 @@ GPT2 = HFFormat(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReformerExtra:
-    """What their config.json cannot say."""
+    """The settings that Hugging Face's config.json does not have."""
 
     padding_id: int | None = None
     end_id: int | None = None
@@ -201,8 +201,8 @@ def _buckets_from_hf(reading: Reading) -> dict[str, Any]:
     buckets = reading.values.get("num_buckets")
     if buckets is None and "lsh" in reading.values.get("attn_layers", ("lsh",)):
         raise InputError(
-            f"{reading.where}.num_buckets is null, and transformers then takes a number that depends on the first text it reads; "
-            "write the number that the model was trained with, a power of two near twice the length over the chunk length"
+            f"{reading.where}.num_buckets is null, and transformers then uses a number that depends on the first text that it "
+            "reads; write the number of the model's training, a power of two near twice the length over the chunk length"
         )
     if buckets is None or reading.extra.usual_buckets:
         return {}
@@ -210,7 +210,7 @@ def _buckets_from_hf(reading: Reading) -> dict[str, Any]:
 
 
 def _axes_to_hf(config: ReformerConfig) -> dict[str, Any]:
-    """A row's vector next to a column's, or a vector for each position."""
+    """The settings of axial positions (the vectors of a row and a column are concatenated), or of one vector per position."""
     if not config.axial_shape:
         return {"axial_pos_embds": False}
     shape, widths = list(config.axial_shape), list(config.axial_widths)
@@ -242,7 +242,7 @@ REFORMER_BIAS = "lm_head.bias"
 
 
 def _bias_from_hf(reading: Reading) -> dict[str, Any]:
-    """Where a model of ours has no bias of the output it is zero in theirs."""
+    """Whether the output has a bias; for a model of ours without one, theirs is zero."""
     bias = reading.tensors.get(REFORMER_BIAS)
     return {"output_bias": bias is not None and bool(bias.any())}
 
@@ -252,7 +252,7 @@ def _reformer_constants(config: ReformerConfig) -> dict[str, Constant]:
 
 
 def _reformer_tensors(config: ReformerConfig) -> TensorTable:
-    """A block hashes, and then its queries are its keys, or looks nearby."""
+    """The names of the attention's tensors: blocks with hashing have one matrix for queries and keys, local blocks have two."""
     parts = {
         "lsh": {"query": "query_key", "value": "value"},
         "local": {"query": "query", "key": "key", "value": "value"},
@@ -290,7 +290,7 @@ REFORMER_NOT_OURS: Mapping[str, Any] = {
     "local_num_chunks_after": 0,
     "tie_word_embeddings": False,
 }
-"""What their config can say otherwise, and our model, which reads from the left, cannot be."""
+"""Settings that must have these values, because our model only attends to the left."""
 
 REFORMER = HFFormat(
     model_type="reformer",
@@ -334,13 +334,13 @@ REFORMER = HFFormat(
     ignored={
         "axial_pos_embds": "whether positions have two axes, which is followed",
         "num_hidden_layers": "as many as attn_layers names",
-        "chunk_size_lm_head": "how many places pass at a time",
+        "chunk_size_lm_head": "how many positions are computed at a time",
     },
     extra=ReformerExtra,
     to_hf=(_buckets_to_hf, _axes_to_hf, _reformer_tokens_to_hf),
     from_hf=(_buckets_from_hf, _axes_from_hf, _bias_from_hf, _reformer_tokens_from_hf),
     extra_metadata=_reformer_extra,
     tensors=_reformer_tensors,
-    ignored_tensors=("lm_head.decoder.bias",),  # old files hold the bias twice
+    ignored_tensors=("lm_head.decoder.bias",),  # old files have the bias twice
     constants=_reformer_constants,
 )

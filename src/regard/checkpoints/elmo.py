@@ -1,13 +1,13 @@
-"""ELMo as its authors publish it: options in JSON and weights in HDF5 (allenai/bilm-tf, as AllenNLP reads them).
+"""The published files of ELMo: options in JSON and weights in HDF5 (allenai/bilm-tf, as AllenNLP reads them).
 
     char_embed                                                    (261, d)
     CNN/W_cnn_{i}, CNN/b_cnn_{i}                                  (1, width, d, n), (n,)
-    CNN_high_{i}/W_carry, b_carry, W_transform, b_transform       (N, N), (N,): behind what they multiply
+    CNN_high_{i}/W_carry, b_carry, W_transform, b_transform       (N, N), (N,): transposed, with the input on the left
     CNN_proj/W_proj, b_proj                                       (N, P), (P,)
     RNN_{way}/RNN/MultiRNNCell/Cell{j}/LSTMCell/W_0, B, W_P_0     (2 P, 4 n), (4 n,), (n, P); way 0 is forward, 1 backward
 
-The gates of an LSTM are there as input, candidate, forget, output, ours as input, forget, candidate, output; and their forget
-gate adds 1 to its bias when it computes, which ours has in it. What tells words is not published.
+The order of an LSTM's gates there is input, candidate, forget, output; ours is input, forget, candidate, output. Their code adds
+1 to the bias of the forget gate when it computes; our bias includes it. The output layer over words is not published.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from regard.models.elmo import ELMoConfig
 from regard.reading import check_regular, read_json_object
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
-"""What the names of the two files end in."""
+"""The ends of the names of the two files."""
 
 BARE_SYMBOLS = 261
-"""Of the letters; options count one more, for what is masked."""
+"""The number of characters; options count one more, for masking."""
 
 
 def published_files(folder: str | os.PathLike[str]) -> tuple[Path, Path] | None:
-    """Options and weights in a folder that holds one of each, and no config.json; None in another."""
+    """The options and the weights in a folder with one of each and no config.json; None for another folder."""
     place = Path(folder)
     if not place.is_dir() or (place / "config.json").exists():
         return None
@@ -48,7 +48,7 @@ def published_files(folder: str | os.PathLike[str]) -> tuple[Path, Path] | None:
 def read_published(
     options: str | os.PathLike[str], weights: str | os.PathLike[str]
 ) -> tuple[ELMoConfig, dict[str, Tensor]]:
-    """The config and the tensors, under our names, of a published ELMo; it tells no words.
+    """The config and the tensors, under our names, of a published ELMo, which has no word prediction.
 
     Raises:
         InputError: for files that are missing, damaged or of another model, or without h5py.
@@ -62,16 +62,16 @@ def config_of_options(path: str | os.PathLike[str]) -> ELMoConfig:
     """The config that published options describe.
 
     Raises:
-        InputError: for a file that cannot be read, options that are missing, and what is no ELMo of letters in both directions.
+        InputError: for a file that cannot be read, missing options, and a model that is not a bidirectional ELMo of characters.
     """
     values = _read_json(Path(path))
     letters, lstm = values.get("char_cnn"), values.get("lstm")
     if not isinstance(letters, dict) or not isinstance(lstm, dict):
         raise InputError(
-            f"{path}: has no char_cnn or no lstm, and only models that read letters are read; choose another"
+            f"{path}: has no char_cnn or no lstm, and only models that read characters are supported; choose another"
         )
     if values.get("bidirectional") is False:
-        raise InputError(f"{path}: is of a model in one direction; give one of both")
+        raise InputError(f"{path}: is of a model in one direction; give a bidirectional one")
     try:
         symbols = int(letters.get("n_characters", BARE_SYMBOLS))
         settings: dict[str, Any] = {
@@ -91,7 +91,7 @@ def config_of_options(path: str | os.PathLike[str]) -> ELMoConfig:
         raise InputError(f"{path}: lacks an option or has one of another kind ({error}); copy the file again") from None
     if symbols not in (BARE_SYMBOLS, BARE_SYMBOLS + 1):
         raise InputError(
-            f"{path}: n_characters is {symbols}, where the letters are {BARE_SYMBOLS}; it is of another model"
+            f"{path}: n_characters is {symbols}, and ELMo has {BARE_SYMBOLS} characters; it is of another model"
         )
     try:
         return ELMoConfig(**settings)
@@ -103,10 +103,10 @@ def write_published(folder: str | os.PathLike[str], config: ELMoConfig, tensors:
     """Write options.json and weights.hdf5 into an existing folder, as AllenNLP reads them. Heads are left out.
 
     Arguments:
-        tensors: as `regard.checkpoints.parameters_of` gives them.
+        tensors: the tensors, as from `regard.checkpoints.parameters_of`.
 
     Raises:
-        InputError: for a place that cannot be written to, or without h5py.
+        InputError: for a folder that cannot be written to, or without h5py.
     """
     h5py = _h5py()
     options = {
@@ -127,7 +127,7 @@ def write_published(folder: str | os.PathLike[str], config: ELMoConfig, tensors:
             "n_highway": config.highways,
         },
     }
-    content = io.BytesIO()  # the library reads what it writes
+    content = io.BytesIO()  # in memory, because the library also reads the file that it writes
     with h5py.File(content, "w") as file:
         for name, array in _to_theirs(config, tensors).items():
             file.create_dataset(name, data=array)
@@ -145,7 +145,7 @@ def _to_ours(config: ELMoConfig, arrays: Mapping[str, Any], where: str) -> dict[
         array = left.pop(name)
         if array.shape != shape:
             raise InputError(
-                f"{where}: {name} has the shape {array.shape} where the options say {shape}; they do not belong together"
+                f"{where}: {name} has the shape {array.shape} and the options need {shape}; they do not belong together"
             )
         return torch.from_numpy(np.array(array[...], dtype=np.float32))
 
@@ -161,7 +161,7 @@ def _to_ours(config: ELMoConfig, arrays: Mapping[str, Any], where: str) -> dict[
             matrix = take(f"CNN_high_{number}/W_{name}", total, total)
             ours[f"embedding.highways.{number}.{part}.weight"] = matrix.t().contiguous()
             ours[f"embedding.highways.{number}.{part}.bias"] = take(f"CNN_high_{number}/b_{name}", total)
-    if total == width and "CNN_proj/W_proj" not in left:  # then their code has no projection
+    if total == width and "CNN_proj/W_proj" not in left:  # in this case their code has no projection
         ours["embedding.projection.weight"], ours["embedding.projection.bias"] = torch.eye(width), torch.zeros(width)
     else:
         ours["embedding.projection.weight"] = take("CNN_proj/W_proj", total, width).t().contiguous()
@@ -215,7 +215,7 @@ def _cell(way: int, layer: int) -> str:
 
 
 def _gates(stacked: Tensor) -> Tensor:
-    """The second and third of four parts in each other's place."""
+    """Swap the second and the third of four parts (forget gate and candidate)."""
     first, second, third, fourth = stacked.chunk(4)
     return torch.cat((first, third, second, fourth))
 
@@ -225,17 +225,17 @@ def _limit(value: Any) -> float | None:
 
 
 MOST_PARTS, DEEPEST = 1000, 10
-"""Of a group, and of groups within one another."""
+"""The maximum number of items in a group, and the maximum depth of groups."""
 MOST_PACKED = 64
-"""How many times its size in the file a dataset may be in memory; numbers that were learned hardly shrink."""
+"""The maximum ratio of a dataset's size in memory to the size of the file; learned numbers hardly compress."""
 
 
 @contextlib.contextmanager
 def _datasets(path: Path) -> Iterator[dict[str, Any]]:
-    """The datasets of an HDF5 file by name, to be read in the block; none that is in another file, or would unpack to very much.
+    """A context with the datasets of an HDF5 file by name; datasets in other files, or that unpack to far more, are refused.
 
     Raises:
-        InputError: for no such file, and whatever the library says of it while the block lasts.
+        InputError: for a missing file, and for any error of the library in the context.
     """
     check_regular(path, "give the published weights")
     h5py = _h5py()
@@ -245,19 +245,19 @@ def _datasets(path: Path) -> Iterator[dict[str, Any]]:
         if not isinstance(part, h5py.Dataset):
             return
         if part.external or part.is_virtual:
-            raise InputError(f"{path}: says that {name} is in another file, which is not read; write it into one file")
+            raise InputError(f"{path}: {name} is in another file, which is not read; write it into one file")
         if part.nbytes > MOST_PACKED * (part.id.get_storage_size() + 4096):
             raise InputError(
-                f"{path}: {name} would unpack to {part.nbytes:,} bytes, which the file does not hold; copy it again"
+                f"{path}: {name} would unpack to {part.nbytes:,} bytes, far more than the file; copy it again"
             )
         found[name] = part
 
     def walk(group: Any, place: str, depth: int) -> None:
-        # The library's own walk (`visititems`) goes round and round in some damaged files, which to count first tells.
+        # The library's `visititems` does not end in some damaged files, so the items are counted.
         if len(group) > MOST_PARTS or depth > DEEPEST:
-            raise InputError(f"{path}: holds more than any ELMo does; copy it again")
+            raise InputError(f"{path}: has more datasets than any ELMo; copy it again")
         for name in group:
-            if isinstance(group.get(name, getlink=True), h5py.HardLink):  # another kind may lead into another file
+            if isinstance(group.get(name, getlink=True), h5py.HardLink):  # other kinds of links can point to another file
                 part = group[name]
                 take(f"{place}{name}", part)
                 if isinstance(part, h5py.Group):
@@ -269,9 +269,9 @@ def _datasets(path: Path) -> Iterator[dict[str, Any]]:
             yield found
     except InputError:
         raise
-    except Exception as error:  # the library raises whatever its own checks, or a wrong type, come to
+    except Exception as error:  # the library can raise any error for a damaged file
         said = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path}: is no HDF5 file that can be read ({said:.300}); copy it again") from None
+        raise InputError(f"{path}: cannot be read as an HDF5 file ({said:.300}); copy it again") from None
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Hugging Face's layouts of encoders of texts: BERT and DistilBERT.
+"""Hugging Face's layouts of text encoders: BERT and DistilBERT.
 
-Every tensor is the same there; names differ, the oldest files call a norm's gain and bias gamma and beta, and what is on the
-encoder is told by `architectures` and by the names of the tensors.
+All tensors are equal, only their names differ; the oldest files call the gain and the bias of a norm gamma and beta. The head is
+found from the names of the tensors and from `architectures`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,20 @@ ARCHITECTURES: Mapping[HeadKind, str] = {
     "spans": "ForQuestionAnswering",
     "choice": "ForMultipleChoice",
 }
-"""What follows `Bert` or `DistilBert` in the name of their class with that head."""
+"""The part of the name of a class with this head after `Bert` or `DistilBert`."""
 
 NOT_OURS = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute"}
-"""What their config can say otherwise, and our models cannot be."""
+"""Settings that must have these values, because our models support no others."""
 
 
-# --- which head, from the names of the tensors ------------------------------------------------------------------
+# --- the head, from the names of the tensors --------------------------------------------------------------------
 
 
 def head_from_hf(reading: Reading) -> dict[str, Any]:
-    """What is on the encoder, and how many numbers it gives.
-
-    Its tensors say it, and where they leave it open the architecture does.
+    """The head and its number of outputs, from the names of the tensors, or from the architecture if those are not sufficient.
 
     Raises:
-        InputError: for an architecture that is not a list of names, and an output that has no table.
+        InputError: for an architecture that is not a list of names, and an output over the vocabulary without a table.
     """
     values, tensors, where = reading.values, reading.tensors, reading.where
     architectures = values.get("architectures") or []
@@ -54,18 +52,18 @@ def head_from_hf(reading: Reading) -> dict[str, Any]:
 
 
 def refuse_untied(reading: Reading, *tables: str) -> None:
-    """Refuse an output over the vocabulary whose table is neither the embedding's nor in the file.
+    """Refuse an output over the vocabulary whose table is neither tied to the embedding nor in the file.
 
     Arguments:
-        tables: what the output's table may be called; one that is there is compared with the embedding's later.
+        tables: possible names of the output's table; if it is there, it is compared with the embedding later.
 
     Raises:
-        InputError: saying that the file lacks it.
+        InputError: if the file lacks it.
     """
     if reading.values.get("tie_word_embeddings") is False and not set(tables) & reading.tensors.keys():
         raise InputError(
-            f"{reading.where}.tie_word_embeddings is False, and the weights have no table for the output; Regard's model has one "
-            "table for both"
+            f"{reading.where}.tie_word_embeddings is False, and the weights have no table for the output; in Regard's model the "
+            "output has the table of the embedding"
         )
 
 
@@ -88,7 +86,7 @@ def _head(tensors: Mapping[str, Any], architecture: str) -> HeadKind:
 
 
 def labels_to_hf(config: Any) -> dict[str, Any]:
-    """Names of the outputs, as many as there are; a task puts its own in their place."""
+    """Default names of the outputs, which a task replaces by its own."""
     if config.head not in ("sequence", "tokens"):
         return {}
     names = [f"LABEL_{index}" for index in range(config.outputs)]
@@ -98,11 +96,11 @@ def labels_to_hf(config: Any) -> dict[str, Any]:
     }
 
 
-# --- heads of the attention that were taken out -----------------------------------------------------------------
+# --- pruned attention heads -------------------------------------------------------------------------------------
 
 
 def pruned_heads_to_hf(config: Any) -> dict[str, Any]:
-    """A mapping from layers to heads."""
+    """The pruned heads as a mapping from layers to lists of heads."""
     pruned: dict[str, list[int]] = {}
     for layer, head in sorted(config.pruned_heads):
         pruned.setdefault(str(layer), []).append(head)
@@ -110,10 +108,10 @@ def pruned_heads_to_hf(config: Any) -> dict[str, Any]:
 
 
 def pruned_heads_from_hf(reading: Reading) -> dict[str, Any]:
-    """Pairs of a layer and a head.
+    """The pruned heads as pairs (layer, head).
 
     Raises:
-        InputError: for what is no mapping from layers to heads.
+        InputError: for a value that is not a mapping from layers to lists of heads.
     """
     value = reading.values.get("pruned_heads") or {}
     try:
@@ -127,7 +125,7 @@ def pruned_heads_from_hf(reading: Reading) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BertExtra:
-    """What their config.json cannot say of every head."""
+    """The settings that Hugging Face's config.json does not have for every head."""
 
     head_dropout: float | None = None
     pooler: bool = True
@@ -170,18 +168,18 @@ BERT_HEADS: Mapping[HeadKind, TensorTable] = {
 
 
 def bert_dropout(reading: Reading) -> dict[str, Any]:
-    """The dropout in front of the head."""
+    """The dropout before the head."""
     return {"head_dropout": reading.values.get("classifier_dropout")} if reading.foreign else {}
 
 
 def _bert_pooler(reading: Reading) -> dict[str, Any]:
-    """Without a head the tensors say whether there is a pooler."""
+    """Whether a model without a head has a pooler, from its tensors."""
     headless = reading.settings["head"] == "none"
     return {"pooler": "bert.pooler.dense.weight" in reading.tensors} if headless else {}
 
 
 def bert_extra(config: Any) -> dict[str, Any]:
-    """What config.json cannot say: with a head, whether the model has a pooler without it."""
+    """The settings that config.json does not have: the head's dropout, and whether the model has a pooler without the head."""
     kept = {"head_dropout": config.head_dropout}
     return kept if config.head == "none" else {**kept, "pooler": config.pooler}
 
@@ -241,7 +239,7 @@ BERT = HFFormat(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DistilBertExtra:
-    """What their config.json cannot say of every head."""
+    """The settings that Hugging Face's config.json does not have for every head."""
 
     head_dropout: float | None = None
     pooler: bool = True
@@ -275,7 +273,7 @@ DISTILBERT_HEADS: Mapping[HeadKind, TensorTable] = {
 
 
 def _distilbert_dropout_field(head: HeadKind) -> str:
-    """What they call the dropout in front of a head; empty where no field says it."""
+    """The field of the dropout before a head; empty if there is none."""
     return "seq_classif_dropout" if head in POOLED else "qa_dropout" if head == "spans" else ""
 
 

@@ -1,7 +1,7 @@
 """A model's folder: config.json, model.safetensors, tokenizer files, regard.json, README.md. No pickle is ever read.
 
-It is on this machine, or on the Hugging Face hub and fetched once. The network is used only where `hub:` is before a
-name, and by `push_folder`.
+It is on this machine, or on the Hugging Face hub, from where it is downloaded once. The network is used only for names that begin
+with `hub:`, and by `push_folder`.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from regard.reading import read_json_object
 from regard.structure import finite
 
 PATTERNS = ("*.json", "*.safetensors", "vocab.txt", "merges.txt", "README.md")
-"""What is fetched of a repository. Pickles are not."""
+"""The files of a repository that are downloaded; pickles are not."""
 
 PREFIX = "hub:"
-"""What is before the id of a repository."""
+"""The prefix of the id of a repository."""
 
 
 PATIENCE = 5.0
-"""Seconds to wait for the hub's first answer: the library itself would wait for ever."""
+"""The seconds to wait for the hub's first answer; without it the library waits for ever."""
 
 
 def located(place: str | os.PathLike[str]) -> Path:
-    """The folder itself, or for `hub:name` and `hub:owner/name` that of a repository of the hub.
+    """The folder itself, or for `hub:name` and `hub:owner/name` the downloaded folder of a repository of the hub.
 
-    Without `hub:` in front the network is never asked. What an earlier call has left in the hub's cache is taken from there.
+    Without the prefix `hub:` the network is never used. A repository in the hub's cache is not downloaded again.
 
     Raises:
-        InputError: where the hub cannot be asked or has nothing of that name, and for a name that is no repository's.
+        InputError: if the hub cannot be reached or has no such repository, and for an invalid name of a repository.
     """
     text = os.fspath(place)
     if not text.startswith(PREFIX):
         return Path(place)
     name = text.removeprefix(PREFIX)
     if not re.fullmatch(HUB_NAME, name):
-        raise InputError(f"{text}: no name of a model on the Hugging Face hub; write hub:owner/name")
+        raise InputError(f"{text}: is not a name of a model on the Hugging Face hub; write hub:owner/name")
     hub = _library(text, "fetched")
     kept = _kept(hub, name)
     if kept is not None and _is_whole(kept):
@@ -65,13 +65,13 @@ def located(place: str | os.PathLike[str]) -> Path:
     try:
         hub.model_info(name, timeout=PATIENCE)
         fetched = Path(hub.snapshot_download(name, allow_patterns=list(PATTERNS)))
-    except Exception as error:  # the library passes on whatever the network or the hub raised
-        if kept is not None:  # another program may have left a tokenizer alone there, which may be all that is wanted
+    except Exception as error:  # the library passes on any error of the network or the hub
+        if kept is not None:  # the cache may have only a tokenizer from another program, which can be sufficient
             return kept
         raise InputError(f"{text}: {_said(error)}") from error
     if (fetched / "config.json").is_file() and not _is_whole(fetched):
         raise InputError(
-            f"{text}: the Hugging Face hub has its weights as a pickle alone, which is never read; choose a model that has "
+            f"{text}: the Hugging Face hub has its weights only as a pickle, which is never read; choose a model with "
             "safetensors, or convert it with transformers"
         )
     return fetched
@@ -85,26 +85,27 @@ def push_folder(
     token: str | None = None,
     message: str = "",
 ) -> str:
-    """Upload a model's folder to a repository of the hub, which is made where there is none.
+    """Upload a model's folder to a repository of the hub, which is created if it does not exist.
 
-    Weights that are there are replaced: files of them that the folder does not have are removed in the same commit.
+    Existing weights are replaced: weight files that the folder does not have are removed in the same commit.
 
     Arguments:
-        folder: of a model.
-        place: the repository, `owner/name`, or `name` for one's own; `hub:` may be before it.
-        private: whether a new repository is private; None for what the owner's settings say. One that is there stays as it is.
-        token: that may write; None for that of `hf auth login` or of the variable HF_TOKEN.
-        message: of the commit.
+        folder: the folder of a model.
+        place: the repository, `owner/name`, or `name` for your own; the prefix `hub:` is optional.
+        private: whether a new repository is private; None for the owner's default. An existing repository is not changed.
+        token: a token with permission to write; None for that of `hf auth login` or of the variable HF_TOKEN.
+        message: the message of the commit.
 
     Returns:
-        The address of the commit.
+        The URL of the commit.
 
     Raises:
-        InputError: for a name that is no repository's, without a token or its right to write, and where the hub cannot be asked.
+        InputError: for an invalid name of a repository, without a token with permission to write, and if the hub cannot be
+            reached.
     """
     name = place.removeprefix(PREFIX)
     if not re.fullmatch(HUB_NAME, name):
-        raise InputError(f"{place}: no name of a model on the Hugging Face hub; write owner/name")
+        raise InputError(f"{place}: is not a name of a model on the Hugging Face hub; write owner/name")
     hub = _library(place, "uploaded")
     if token is None and hub.get_token() is None:
         raise InputError(f"{place}: {LOG_IN}")
@@ -117,14 +118,14 @@ def push_folder(
             commit_message=message or "Upload a model of Regard",
             delete_patterns=list(OLD_WEIGHTS),
         )
-    except Exception as error:  # the library passes on whatever the network or the hub raised
+    except Exception as error:  # the library passes on any error of the network or the hub
         raise InputError(f"{place}: {_refused(error)}") from error
     return str(commit.commit_url)
 
 
-LOG_IN = "uploading to the Hugging Face hub needs a token that may write; log in with `hf auth login`, or set HF_TOKEN"
+LOG_IN = "uploading to the Hugging Face hub needs a token with permission to write; log in with `hf auth login`, or set HF_TOKEN"
 OLD_WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
-"""What an upload takes the place of."""
+"""The files that an upload replaces."""
 
 
 def _refused(error: Exception) -> str:
@@ -134,11 +135,11 @@ def _refused(error: Exception) -> str:
     if "LocalTokenNotFoundError" in kinds or status == 401:
         return LOG_IN
     if status == 403:
-        return "the token may not write there; take one with the right to write, and a repository of your own"
+        return "the token has no permission to write there; use one that has, and a repository of your own"
     lines = str(error).strip().splitlines()
     said = f"{type(error).__name__}{': ' + lines[0] if lines else ''}"
     return (
-        f"nothing was uploaded, for the Hugging Face hub did not take it ({said}); check the connection, and try again"
+        f"nothing was uploaded, because the Hugging Face hub did not accept it ({said}); check the connection, and try again"
     )
 
 
@@ -148,20 +149,20 @@ def _library(place: str, what: str) -> Any:
         return importlib.import_module("huggingface_hub")
     except ImportError:
         raise InputError(
-            f"{place}: models of the Hugging Face hub are {what} by its own library; pip install 'regard[hub]'"
+            f"{place}: models of the Hugging Face hub are {what} with its own library; pip install 'regard[hub]'"
         ) from None
 
 
 def _kept(hub: Any, name: str) -> Path | None:
-    """The folder of a repository in the hub's cache, whoever put it there; None where it is not."""
+    """The folder of a repository in the hub's cache; None if it is not there."""
     try:
         return Path(hub.snapshot_download(name, allow_patterns=list(PATTERNS), local_files_only=True))
-    except Exception:  # as above; which of its errors says so differs between its versions
+    except Exception:  # the type of the error differs between versions of the library
         return None
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether a folder has all that a model needs, and not only what another program once asked for."""
+    """Whether a folder has config and weights, and not only other files that another program downloaded."""
     return (folder / "config.json").is_file() and next(folder.glob("*.safetensors"), None) is not None
 
 
@@ -169,44 +170,43 @@ def _said(error: Exception) -> str:
     """What is wrong, as half a sentence, and what to do."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "GatedRepoError" in kinds:
-        return "its owner on the Hugging Face hub wants to be asked first; ask there, then log in with `hf auth login`"
+        return "its owner on the Hugging Face hub must give you access; request it there, then log in with `hf auth login`"
     if "RepositoryNotFoundError" in kinds:
-        return "the Hugging Face hub shows none of that name; check the name, or log in where it is private"
+        return "the Hugging Face hub has no model of that name; check the name, or log in if it is private"
     lines = str(error).strip().splitlines()
     return (
-        f"the Hugging Face hub could not be asked for one ({type(error).__name__}{': ' + lines[0] if lines else ''}); check the "
+        f"the Hugging Face hub could not be reached ({type(error).__name__}{': ' + lines[0] if lines else ''}); check the "
         "name and the connection"
     )
 
 
 CONFIG = "config.json"
 MOST_PLACES = 1 << 28
-"""Numbers in a table of positions, which is computed from the config where it is not read."""
+"""The maximum number of values in a computed table of positions, whose size is given only by the config."""
 WEIGHTS = "model.safetensors"
 CARD = "regard.json"
 
 OWN = "regard"
-"""The name of our own layout."""
+"""The name of Regard's own layout."""
 
 OLDER: Mapping[str, Mapping[str, Any]] = {"transformer": {"output_bias": "none"}}
-"""What a config.json of our own layout meant by leaving a key out, before there was such a key."""
+"""The values of keys that an older config.json of our own layout does not have, by family."""
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What regard.json says: what the model is for and how it came to be.
+    """The content of regard.json: the task of the model and its training.
 
     Arguments:
-        task: the task's name and all that prediction needs.
-        recipe: the resolved recipe it was trained with; empty where unknown.
-        metrics: the last evaluation.
+        task: the task's name and the values that prediction needs.
+        recipe: the complete recipe of its training; empty if unknown.
+        metrics: the metrics of the last evaluation.
         digests: the SHA-256 of every tensor in model.safetensors.
-        versions: of the libraries that wrote it; empty where another program did.
-        layout: `name`, whose config and names the folder has: one of Hugging Face's (`FORMATS`), with what their config cannot
-            say under `unsaid`; or `regard`, with `why` it could not be told in one of those.
-        code: the parts that are not the package's, as `regard.parts.write_code` tells them; empty where there are none.
-        files: the SHA-256 of every file next to this one and the weights, by its place in the folder; empty in folders of
-            before.
+        versions: the versions of the libraries that wrote it; empty if another program did.
+        layout: the layout of config and names: `name` is one of Hugging Face's (`FORMATS`), with the settings that their config
+            does not have under `unsaid`; or `regard`, with the reason `why` no other layout can represent the model.
+        code: the parts that are not the package's, as from `regard.parts.write_code`; empty if there are none.
+        files: the SHA-256 of every other file, except the weights, by its path in the folder; empty in old folders.
     """
 
     task: Mapping[str, Any]
@@ -220,7 +220,7 @@ class Card:
 
 
 def parameters_of(model: nn.Module) -> dict[str, Tensor]:
-    """The model's tensors by name, each tied one once, under the first of its names."""
+    """The model's tensors by name; a tied tensor appears once, under its first name."""
     seen: set[int] = set()
     tensors: dict[str, Tensor] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -241,13 +241,13 @@ def write_model(
     obstacle: str = "",
     said: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write config, weights and card into an existing folder: in Hugging Face's layout where it can be told there.
+    """Write config, weights and card into an existing folder, in Hugging Face's layout if that can represent the model.
 
     Arguments:
-        tensors: as `parameters_of` gives them. On the meta device where the weights are written by others, in our own
-            layout; `record_weights` then notes their digests.
-        obstacle: what besides the config keeps the model from being told there, as half a sentence; empty where nothing does.
-        said: what the task adds to Hugging Face's config.json, such as the names of labels.
+        tensors: the tensors from `parameters_of`. On the meta device if other workers write the weights, in our own layout; then
+            `record_weights` adds their digests.
+        obstacle: a reason besides the config why Hugging Face's layout is not possible, as half a sentence; may be empty.
+        said: the task's values for Hugging Face's config.json, such as the names of labels.
     """
     elsewhere = all(tensor.is_meta for tensor in tensors.values())
     layout = layout_of(config, obstacle or ("several workers wrote its weights, under our names" if elsewhere else ""))
@@ -273,7 +273,7 @@ def write_model(
 
 
 def shard_weights(folder: Path, max_shard_size: int | str) -> None:
-    """Put the weights in a model's folder in several files, if they are larger than one may be, as transformers does.
+    """Divide the weights in a model's folder into several files if they are larger than `max_shard_size`, as transformers does.
 
     Raises:
         InputError: as `shard_file`.
@@ -282,7 +282,7 @@ def shard_weights(folder: Path, max_shard_size: int | str) -> None:
 
 
 def record_files(folder: Path) -> None:
-    """Note in regard.json the digest of every file of a model, once all are written; what `regard check` compares with."""
+    """Write the digest of every file of a model into regard.json, after all files are written; `regard check` compares them."""
     path = folder / CARD
     if not path.is_file():
         return
@@ -292,13 +292,13 @@ def record_files(folder: Path) -> None:
 
 
 def record_weights(folder: Path, digests: Mapping[str, str]) -> None:
-    """Note in regard.json the digests of weights that others wrote."""
+    """Write the digests of weights that other workers wrote into regard.json."""
     path = folder / CARD
     path.write_text(_json(_read_json(path) | {"digests": dict(digests)}), encoding="utf-8")
 
 
 def layout_of(config: Any, obstacle: str = "") -> dict[str, Any]:
-    """The layout that a model is written in, as regard.json has it; see `Card`.
+    """The layout in which a model is written, as in regard.json; see `Card`.
 
     Arguments:
         obstacle: as for `write_model`.
@@ -321,7 +321,7 @@ def is_gguf(path: str | os.PathLike[str]) -> bool:
 def is_foreign(folder: str | os.PathLike[str]) -> bool:
     """Whether another program wrote the folder.
 
-    Its config is one of Hugging Face's that we read, and there is no card; or it holds the two files of a published ELMo.
+    Then it has a config.json in a supported layout of Hugging Face's and no regard.json, or the two files of a published ELMo.
     """
     folder = Path(folder)
     if elmo.published_files(folder) is not None:
@@ -332,10 +332,10 @@ def is_foreign(folder: str | os.PathLike[str]) -> bool:
 
 
 def read_card(folder: str | os.PathLike[str]) -> Card:
-    """What a folder says of itself; next to nothing where another program wrote it.
+    """The content of a folder's regard.json; almost empty if another program wrote the folder.
 
     Raises:
-        InputError: where it is no model folder, or its card is damaged or of a later format.
+        InputError: if it is not a model folder, or its card is damaged or of a later format.
     """
     path = Path(folder) / CARD
     if is_foreign(folder):
@@ -349,9 +349,9 @@ def read_card(folder: str | os.PathLike[str]) -> Card:
     for part in fields(Card):
         parts[part.name] = values.get(part.name, None if part.default_factory is MISSING else {})
         if not isinstance(parts[part.name], dict):
-            raise InputError(f"{path}: {part.name} is missing or no object; the file is damaged, copy it again")
+            raise InputError(f"{path}: {part.name} is missing or not an object; the file is damaged, copy it again")
     check_code(parts["code"], path.parent)
-    # A metric that has no value, such as a correlation of one number, is null in JSON.
+    # An undefined metric, such as a correlation of one number, is null in JSON.
     parts["metrics"] = {name: math.nan if value is None else value for name, value in parts["metrics"].items()}
     parts["task"] = renamed_task(parts["task"], "name")
     parts["recipe"] = renamed_recipe(parts["recipe"])
@@ -362,7 +362,7 @@ def read_model(folder: str | os.PathLike[str]) -> nn.Module:
     """The model in a folder, in evaluation mode, on the CPU.
 
     Raises:
-        InputError: naming file and key for whatever is missing, cut short, tampered with, unknown or of another shape.
+        InputError: naming file and key for whatever is missing, truncated, changed, unknown or of another shape.
     """
     config, tensors = read_parameters(folder)
     where = str(Path(folder) / WEIGHTS)
@@ -374,18 +374,18 @@ def read_model(folder: str | os.PathLike[str]) -> nn.Module:
 
 
 def _unset(config: Any, tensors: Mapping[str, Tensor], where: str) -> nn.Module:
-    """The model of a config, its parameters yet to be set: sampling those of a large one takes longer than reading them.
+    """The model of a config with unset parameters, because initialising a large model takes longer than reading its weights.
 
-    Its shapes are compared with the tensors before it takes any memory.
+    Its shapes are compared with the tensors before it needs any memory.
 
     Raises:
-        InputError: listing all keys that are missing, not known, or of another shape.
+        InputError: listing all keys that are missing, unknown, or of another shape.
     """
     family = MODELS[config.model_type].model
     with shapes_only():
         model = family(config)
     check_same({name: tuple(tensor.shape) for name, tensor in parameters_of(model).items()}, tensors, where)
-    if next(model.buffers(), None) is not None:  # what is computed and not read would be missing
+    if next(model.buffers(), None) is not None:  # buffers are computed, not read, so the model is built normally
         return family(config)
     places: dict[int, list[tuple[nn.Module, str]]] = {}
     parameters: dict[int, nn.Parameter] = {}
@@ -397,19 +397,19 @@ def _unset(config: Any, tensors: Mapping[str, Tensor], where: str) -> nn.Module:
         placed = nn.Parameter(
             torch.empty(parameter.shape, dtype=parameter.dtype), requires_grad=parameter.requires_grad
         )
-        for module, name in places[key]:  # of a tied one several
+        for module, name in places[key]:  # a tied tensor has several
             setattr(module, name, placed)
     return model
 
 
 def read_parameters(folder: str | os.PathLike[str], *, merged: bool = True) -> tuple[Any, dict[str, Tensor]]:
-    """The config in a folder and its tensors under our names, whatever layout it has.
+    """The config in a folder and its tensors under our names, from any supported layout.
 
     Arguments:
-        merged: with what the adapters in the folder, if there are any, add to them.
+        merged: whether to merge the adapters in the folder, if there are any, into the tensors.
 
     Raises:
-        InputError: as `read_model`, except that a folder in our own layout is not yet compared with its config.
+        InputError: as `read_model`, except that tensors in our own layout are not yet compared with the config.
     """
     folder = Path(folder)
     published = elmo.published_files(folder)
@@ -417,7 +417,7 @@ def read_parameters(folder: str | os.PathLike[str], *, merged: bool = True) -> t
         return elmo.read_published(*published)
     file = folder / WEIGHTS
     values, name = _family(folder / CONFIG)
-    config = _config_beside(folder, values, name)  # by the header of the weights, before they are read
+    config = _checked_config(folder, values, name)  # with the header of the weights, before they are read
     digests = read_card(folder).digests if (folder / CARD).is_file() else None
     tensors = read_tensors(file, digests)
     ours = hf_format(name).tensors_from_hf(config, tensors, str(file)) if _is_hf(values) else tensors
@@ -426,18 +426,18 @@ def read_parameters(folder: str | os.PathLike[str], *, merged: bool = True) -> t
 
 
 def _refuse_nan(tensors: Mapping[str, Tensor], file: Path) -> None:
-    """Refuse weights from which nothing but NaN could be computed.
+    """Refuse weights with NaN or infinite numbers.
 
     Raises:
-        InputError: naming the first tensor that holds NaN or an infinite number.
+        InputError: naming the first tensor with such a number.
     """
     for name, tensor in tensors.items():
         if tensor.numel() and tensor.is_floating_point() and tensor.device.type != "meta":
             least, most = tensor.aminmax()
             if not bool(least.isfinite() & most.isfinite()):
                 raise InputError(
-                    f"{file}: {name} holds numbers that are not finite (NaN or infinite), as training that diverged leaves them; "
-                    "take an earlier checkpoint, or train again with a smaller learning rate"
+                    f"{file}: {name} holds numbers that are not finite (NaN or infinite), as after training that diverged; use "
+                    "an earlier checkpoint, or train again with a smaller learning rate"
                 )
 
 
@@ -445,17 +445,17 @@ def read_config(folder: str | os.PathLike[str]) -> Any:
     """The config of the model in a folder, without reading its weights.
 
     Raises:
-        InputError: as `read_parameters`, as far as the config goes.
+        InputError: as `read_parameters`, for errors of the config.
     """
     folder = Path(folder)
     published = elmo.published_files(folder)
     if published is not None:
         return elmo.config_of_options(published[0])
-    return _config_beside(folder, *_family(folder / CONFIG))
+    return _checked_config(folder, *_family(folder / CONFIG))
 
 
-def _config_beside(folder: Path, values: Mapping[str, Any], name: str) -> Any:
-    """The config that a config.json holds, its sizes compared with the header of the weights next to it."""
+def _checked_config(folder: Path, values: Mapping[str, Any], name: str) -> Any:
+    """The config in config.json, with its sizes compared with the header of the weights."""
     outline = read_outline(folder / WEIGHTS)
     config = _config(folder, values, name, outline)
     _check_sizes(config, outline, folder / CONFIG)
@@ -463,7 +463,7 @@ def _config_beside(folder: Path, values: Mapping[str, Any], name: str) -> Any:
 
 
 def _check_sizes(config: Any, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Refuse sizes that weights of so many numbers cannot have, before anything of that size is made.
+    """Refuse sizes that are impossible for the number of weights, before memory of that size is allocated.
 
     Raises:
         InputError: naming the size.
@@ -475,44 +475,44 @@ def _check_sizes(config: Any, tensors: Mapping[str, Tensor], path: Path) -> None
         if part.name.endswith(("layers", "width", "vocabulary")) and type(value) is int and value > most:
             held = f"{len(tensors):,} tensors of {total:,} numbers in all"
             raise InputError(
-                f"{path}: {part.name} is {value:,} and the weights beside it are {held}; the two are of different models, "
-                "copy the folder again"
+                f"{path}: {part.name} is {value:,} and the weights are {held}; the two are of different models, copy the folder "
+                "again"
             )
     places = (getattr(config, "maximum_positions", 0) or 0) * (getattr(config, "width", 0) or 0)
     if places > MOST_PLACES:
         raise InputError(
-            f"{path}: positions for {config.maximum_positions:,} tokens are more than are tabulated for a width of "
-            f"{config.width:,}; give at most {MOST_PLACES // config.width:,}"
+            f"{path}: {config.maximum_positions:,} positions are more than are supported for a width of {config.width:,}; give "
+            f"at most {MOST_PLACES // config.width:,}"
         )
 
 
 def _config(folder: Path, values: Mapping[str, Any], name: str, tensors: Mapping[str, Tensor]) -> Any:
     path = folder / CONFIG
     if _is_hf(values):
-        beside = folder / "preprocessor_config.json"
-        values = {**values, "preprocessor": _read_json(beside)} if beside.is_file() else values
+        preprocessor = folder / "preprocessor_config.json"
+        values = {**values, "preprocessor": _read_json(preprocessor)} if preprocessor.is_file() else values
         extra = None if is_foreign(folder) else read_card(folder).layout.get("unsaid", {})
         return hf_format(name).config_from_hf(values, extra, tensors, str(path))
     version = values.get("format_version", 1)
     if version != 1:
         raise InputError(f"{path}: format_version {version!r} is not known; update regard")
     if (folder / CARD).is_file():
-        read_card(folder)  # says which code is missing, if any is
+        read_card(folder)  # raises an error that names missing code, if any is missing
     return config_from_json(MODELS[name].config, {**OLDER.get(name, {}), **renamed_keys(values, RENAMED)}, str(path))
 
 
 def _is_hf(values: Mapping[str, Any]) -> bool:
-    """Whether a config.json is in one of Hugging Face's layouts, not in our own, whose families have some of the same names."""
+    """Whether a config.json is in a layout of Hugging Face's and not in our own, which has some of the same family names."""
     return str(values.get("model_type")) in FORMATS and "format_version" not in values
 
 
 def _family(path: Path) -> tuple[dict[str, Any], str]:
-    """The content of a config.json and the family it names."""
+    """The content of a config.json and the name of its family."""
     values = _read_json(path)
     name = str(values.get("model_type"))
     card = path.with_name(CARD)
     if name not in MODELS and name not in FORMATS and card.is_file():
-        read_card(path.parent)  # says which code is missing
+        read_card(path.parent)  # raises an error that names missing code
     if name not in MODELS and name not in FORMATS:
         raise InputError(
             f"{path}: model_type is {name!r}; {nearest(name, sorted({*MODELS, *FORMATS}))}{own_hint('model')}"

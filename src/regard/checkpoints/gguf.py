@@ -1,7 +1,7 @@
-"""Files of llama.cpp (GGUF): decoders of Llama's type, and GPT-2, with their tokenizers, as a folder of Hugging Face has them.
+"""Files of llama.cpp (GGUF): decoders of Llama's type and GPT-2 with their tokenizers, converted to Hugging Face's layout.
 
-The file is read here and not by its own package, which walks a hostile file without end: every count is compared with the file's
-size before anything of that size is made. Weights of 8 and 4 bits become the numbers that they stand for.
+The file is not read with the package `gguf`, which does not end for some malicious files: here every count is compared with the
+file's size before memory is allocated. Weights of 8 and 4 bits are converted to float32.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ CURE = "copy the file again"
 NUMBERS: Mapping[int, str] = {
     0: "B", 1: "b", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8"
 }  # fmt: skip
-"""Types of values, as NumPy calls them; besides them there are strings and arrays."""
+"""The types of values as NumPy types; besides these there are strings and arrays."""
 STRING, ARRAY = 8, 9
 
 LARGEST = 1 << 32
-"""Of any axis of a tensor; how much there is of one is compared with the file."""
+"""The maximum size of an axis of a tensor; the total size is compared with the file."""
 
 LONGEST_NAME = 200
-"""Characters of a tensor's name; llama.cpp's own bound is 64 bytes."""
+"""The maximum number of characters of a tensor's name; llama.cpp's own limit is 64 bytes."""
 
 BLOCK = 32
-"""Weights of 8 or 4 bits that share a scale."""
+"""The number of weights of 8 or 4 bits that share a scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Kind:
     """A type of tensors.
 
     Arguments:
-        name: what llama.cpp calls it.
-        block: numbers that stand together.
-        size: bytes of a block.
+        name: its name in llama.cpp.
+        block: the number of values in a block.
+        size: the number of bytes of a block.
     """
 
     name: str
@@ -69,23 +69,23 @@ KINDS: Mapping[int, Kind] = {
     8: Kind("Q8_0", BLOCK, 34),
     30: Kind("BF16", 1, 2),
 }
-"""The types that are read, by their numbers."""
+"""The supported types, by their numbers."""
 
 OTHERS: Mapping[int, str] = {
     3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 15: "Q8_K",
     16: "IQ2_XXS", 20: "IQ4_NL", 23: "IQ4_XS", 28: "F64",
 }  # fmt: skip
-"""Some that are not, by name."""
+"""The names of unsupported types, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Where a tensor is in the file.
+    """The position of a tensor in the file.
 
     Arguments:
         kind: its type.
-        shape: as PyTorch has it, the last axis contiguous.
-        start, stop: its bytes.
+        shape: its shape in PyTorch's order, with the contiguous axis last.
+        start, stop: the first byte, and the one after the last.
     """
 
     kind: Kind
@@ -96,7 +96,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class GGUFFile:
-    """What a file holds.
+    """The content of a file.
 
     Arguments:
         path: the file.
@@ -111,7 +111,7 @@ class GGUFFile:
     data: mmap.mmap
 
     def tensor(self, name: str) -> Tensor:
-        """The numbers of a tensor: 16 bits stay 16, 8 and 4 become float32."""
+        """A tensor; types of 16 bits are kept, 8 and 4 bits are converted to float32."""
         stored = self.tensors[name]
         raw = np.frombuffer(self.data, dtype=np.uint8, count=stored.stop - stored.start, offset=stored.start)
         if stored.kind.name == "BF16":
@@ -124,7 +124,7 @@ class GGUFFile:
 
 
 def _levels(kind: Kind, packed: np.ndarray) -> np.ndarray:
-    """What is multiplied by a block's scale, (blocks, 32) float32: of 4 bits, the low halves of all bytes come first."""
+    """The values to multiply by a block's scale, (blocks, 32) float32; with 4 bits the low halves of all bytes come first."""
     if kind.name == "Q8_0":
         return packed.view(np.int8).astype(np.float32)
     halves = np.concatenate([packed & 0x0F, packed >> 4], axis=1)
@@ -132,7 +132,7 @@ def _levels(kind: Kind, packed: np.ndarray) -> np.ndarray:
 
 
 class _Reader:
-    """Reads values one after another, none beyond the end of the file."""
+    """Reads values one after another; reading beyond the end of the file is an error."""
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self.path, self.data, self.place = path, data, 0
@@ -173,10 +173,10 @@ class _Reader:
 
 
 def open_gguf(path: str | Path) -> GGUFFile:
-    """The metadata of a file, and where its tensors stand.
+    """The metadata of a file, and the positions of its tensors.
 
     Raises:
-        InputError: for what is no such file, is cut short or damaged, or holds tensors of a type that is not read.
+        InputError: for another kind of file, a truncated or damaged one, or tensors of an unsupported type.
     """
     file = Path(path)
     with open_regular(file, CURE) as stream, file_errors(file, CURE):
@@ -185,10 +185,10 @@ def open_gguf(path: str | Path) -> GGUFFile:
         data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     read = _Reader(file, data)
     if read.take(min(4, len(data))) != MAGIC:
-        raise read.fault("is no GGUF file")
+        raise read.fault("is not a GGUF file")
     version = read.number("<I")
     if version not in VERSIONS:
-        raise InputError(f"{file}: is of version {version}, and {VERSIONS[0]} and {VERSIONS[1]} are read")
+        raise InputError(f"{file}: has the version {version}; only {VERSIONS[0]} and {VERSIONS[1]} are supported")
     tensors, pairs = read.number("<Q"), read.number("<Q")
     if (tensors + pairs) * 12 > len(data):
         raise read.fault("names more tensors and values than it can hold")
@@ -232,15 +232,15 @@ def _outline(read: _Reader) -> tuple[str, Kind, tuple[int, ...], int]:
     return name, KINDS[number], shape, offset
 
 
-# As a folder of Hugging Face.
+# Conversion to a folder of Hugging Face's layout.
 
 
 @contextmanager
 def folder_of(path: str | Path) -> Iterator[Path]:
-    """A folder of Hugging Face's layout with what a file holds, for as long as it is needed.
+    """A context with a temporary folder in Hugging Face's layout with the content of a file.
 
     Raises:
-        InputError: as `read_gguf`; and where a sentence speaks of the folder, of the file instead.
+        InputError: as `read_gguf`; messages about the temporary folder name the file instead.
     """
     values, tensors, files = read_gguf(path)
     with TemporaryDirectory() as made:
@@ -283,10 +283,10 @@ GPT2: Mapping[str, str] = {
     "ffn_up": "transformer.h.{}.mlp.c_fc",
     "ffn_down": "transformer.h.{}.mlp.c_proj",
 }
-"""What llama.cpp calls a tensor, or a part of a block, and what Hugging Face's folder calls it."""
+"""The names of tensors, or of parts of a block, in llama.cpp and in Hugging Face's layout."""
 
 NAMES: Mapping[str, Mapping[str, str]] = {"llama": LLAMA, "qwen2": LLAMA, "qwen3": LLAMA, "gpt2": GPT2}
-"""By the architecture that a file names."""
+"""The tables of names by architecture."""
 
 FOLLOWED = frozenset(
     {
@@ -308,11 +308,11 @@ FOLLOWED = frozenset(
         *("vocab_size",),
     }
 )
-"""Keys of an architecture that are read."""
+"""The supported keys of an architecture."""
 
 
 def read_gguf(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, str]]:
-    """A file as Hugging Face's folder would have it: config.json's content, tensors, and the tokenizer's files by name.
+    """A file in Hugging Face's layout: the content of config.json, the tensors, and the tokenizer's files by name.
 
     Raises:
         InputError: as `open_gguf`, and for an architecture, a setting or a tokenizer that Regard does not have, by name.
@@ -349,7 +349,7 @@ def described(file: GGUFFile) -> tuple[dict[str, Any], dict[str, str]]:
     files = tokenizer_files(file.values, str(file.path))
     ends = [file.values.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot")]
     several = list(dict.fromkeys(index for index in ends if isinstance(index, int)))
-    if len(several) > 1:  # of a text, and of a turn in a conversation
+    if len(several) > 1:  # the end of a text and the end of a turn in a conversation
         files["generation_config.json"] = json.dumps({"eos_token_id": several}) + "\n"
     return values, files
 
@@ -365,7 +365,7 @@ class _Settings:
     architecture: str
 
     def get(self, key: str, hint: type, default: Any = None) -> Any:
-        """A value of a type; the default where it is absent, and None for none."""
+        """The value of a key as the type `hint`; the default if it is absent."""
         value = self.file.values.get(f"{self.architecture}.{key}", default)
         if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and hint is float):
             return value
@@ -374,14 +374,14 @@ class _Settings:
         return value
 
     def need(self, key: str, hint: type = int) -> Any:
-        """A value that has to be there."""
+        """The value of a required key."""
         value = self.get(key, hint)
         if value is None:
             raise InputError(f"{self.file.path}: has no {self.architecture}.{key}; {CURE}")
         return value
 
     def report(self) -> None:
-        """Warn of keys that are not read."""
+        """Warn of unsupported keys."""
         start = f"{self.architecture}."
         left = sorted(
             key for key in self.file.values if key.startswith(start) and key.removeprefix(start) not in FOLLOWED
@@ -413,13 +413,13 @@ def _llama(settings: _Settings) -> dict[str, Any]:
     for key in ("attention.value_length", "rope.dimension_count"):
         if settings.get(key, int, head_width) != head_width:
             raise InputError(
-                f"{settings.file.path}: {kind}.{key} is {settings.get(key, int)}, and Regard's Llama turns whole heads, "
-                f"{head_width} channels each"
+                f"{settings.file.path}: {kind}.{key} is {settings.get(key, int)}, and Regard's Llama rotates whole heads of "
+                f"{head_width} channels"
             )
     if "rope_freqs.weight" in tensors:
         raise InputError(
-            f"{settings.file.path}: has rope_freqs.weight, factors of the rotation for longer texts, and does not say by which "
-            "rule they were made; open the folder that the file was made of"
+            f"{settings.file.path}: has rope_freqs.weight, factors of the rotation for longer texts, without the rule by which "
+            "they were computed; open the folder from which the file was made"
         )
     values: dict[str, Any] = {
         "model_type": "mistral" if window and kind == "llama" else kind,
@@ -463,7 +463,7 @@ def _scaling(settings: _Settings) -> dict[str, Any]:
 
 
 def _called(name: str, names: Mapping[str, str]) -> str | None:
-    """What Hugging Face's folder calls a tensor; None where it has none."""
+    """The name of a tensor in Hugging Face's layout; None if it has none."""
     if name in names:
         return names[name]
     parts = name.split(".")
@@ -473,14 +473,14 @@ def _called(name: str, names: Mapping[str, str]) -> str | None:
 
 
 def _as_there(tensor: Tensor, called: str, file: GGUFFile, values: Mapping[str, Any]) -> Tensor:
-    """A tensor with its rows in the order of Hugging Face's folder."""
+    """A tensor with its rows in the order of Hugging Face's layout."""
     if values["model_type"] == "gpt2":
         behind = tensor.dim() == 2 and called.startswith("transformer.h.")
         return tensor.t().contiguous() if behind else tensor
     heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(called.split(".")[-2])
     if heads is None or file.values["general.architecture"] != "llama":
         return tensor
-    # Channels that are turned together are next to each other there, and half a head apart here.
+    # Channels that are rotated together are adjacent in llama.cpp, and half a head apart in Hugging Face's layout.
     count, rest = values[heads], tensor.shape[1:]
     if count < 1 or tensor.shape[0] % (2 * count):
         raise InputError(f"{file.path}: {called} has {tensor.shape[0]} rows for {count} heads; {CURE}")

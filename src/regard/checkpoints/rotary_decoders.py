@@ -106,7 +106,7 @@ def _rotation_from_hf(reading: Reading, base: Any, share: Any, *, whole: bool = 
     base = said.pop("rope_theta", base)
     share = said.pop("partial_rotary_factor", share)
     if whole and share not in (None, 1, 1.0):
-        raise InputError(f"{where}.partial_rotary_factor is {share!r}; Regard's Llama turns whole heads")
+        raise InputError(f"{where}.partial_rotary_factor is {share!r}; Regard's Llama rotates whole heads")
     kind = said.pop("rope_type", said.get("type", "default"))
     said.pop("type", None)
     found = {"rotary_base": _decimal(base), "rotary_share": _decimal(share), "maximum_positions": positions}

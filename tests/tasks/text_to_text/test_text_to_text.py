@@ -366,7 +366,10 @@ def test_a_question_as_text():
         ({"parts": {"a": {"train": "x.tsv"}}}, "two or more"),
         ({"parts": {"a b": {"train": "x.tsv"}, "c": {"train": "y.tsv"}}}, "the name of a part"),
         ({"parts": {"a": {"train": "x.tsv"}, "c": {"train": "y.tsv", "limit": 5}}}, "data.parts.c.limit is given"),
-        ({"parts": {"a": {"train": "x.tsv"}, "c": {"train": "y.tsv"}}, "prefix": "p"}, "data.prefix and data.parts are both given"),
+        (
+            {"parts": {"a": {"train": "x.tsv"}, "c": {"train": "y.tsv"}}, "prefix": "p"},
+            "data.prefix and data.parts are both given",
+        ),
         ({"limit": 0}, "data.limit"),
         ({"temperature": 0.2}, "data.temperature"),
         ({"format": "questions", "source": 1}, "have no columns"),
