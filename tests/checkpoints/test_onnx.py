@@ -28,7 +28,7 @@ ENCODERS = (
 
 
 def test_a_model_that_is_no_encoder_and_a_format_that_there_is_not_are_refused(tmp_path):
-    with pytest.raises(regard.InputError, match="a GPT2 is not written as ONNX: encoders of texts are"):
+    with pytest.raises(regard.InputError, match="a GPT2 cannot be written as ONNX, only text encoders can"):
         regard.export(GOLDEN / "gpt2", tmp_path / "gpt2", format="onnx")
     with pytest.raises(regard.InputError, match="did you mean 'onnx'"):
         regard.export(GOLDEN / "bert", tmp_path / "bert", format="onx")

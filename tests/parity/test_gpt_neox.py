@@ -180,7 +180,7 @@ def test_bfloat16_is_as_near_to_float32_as_theirs(generator, tmp_path):
     ("changes", "message"),
     [
         ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, "rope_type is 'longrope'"),
-        ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "low": 1}}, "linear scaling knows no low"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "low": 1}}, "linear scaling has no setting low"),
         ({"rotary_pct": 0.3, "rope_parameters": None}, r"config.json.rotary_pct is 0.3 .* of the 12 channels"),
         ({"rotary_pct": 0.0, "rope_parameters": None}, "rotary_pct is 0"),
         ({"hidden_act": "tanh"}, "hidden_act"),

@@ -287,7 +287,7 @@ def test_bfloat16_is_as_near_to_float32_as_theirs(generator, tmp_path):
     ("changes", "message"),
     [
         ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, "rope_type is 'longrope'"),
-        ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "low": 1}}, "linear scaling knows no low"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "low": 1}}, "linear scaling has no setting low"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 0.5}}, "factor is 0.5"),
         ({"rope_scaling": {"rope_type": "linear"}}, "factor"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),

@@ -38,7 +38,7 @@ def _gpt_tokens_to_hf(config: Any) -> dict[str, Any]:
 
 
 def _gpt_tokens_from_hf(reading: Reading) -> dict[str, Any]:
-    """The ids of end and padding token; if the config has no end token, it is the first id for GPT (<unk>), the last for GPT-2."""
+    """The ids of end and padding token. If the config has no end token, it is GPT's first id, <unk>, or GPT-2's last."""
     vocabulary = reading.settings.get("vocabulary")
     last = 0 if reading.values["model_type"] == "openai-gpt" or not isinstance(vocabulary, int) else vocabulary - 1
     end = _first(reading.extra.end_id, reading.values.get("eos_token_id"), last)

@@ -1,13 +1,13 @@
 """Hugging Face's layouts of models, each as one table: `HFFormat`.
 
-A format says how a model of ours is called there and back: the fields of its config.json, the names of its tensors, the names of
-activations, and what our models cannot be. The machinery that reads and writes by these tables stands here, once; the tables
-themselves in `encoders` (BERT), `decoders` (GPT, Reformer), `translators` (Marian, T5) and `images` (ViT). What no table can
-say is a small named function next to it.
+A format maps names in both directions: fields of config.json, names of tensors and names of activations; and it defines what our
+models do not support. The code that reads and writes with these tables is in this file; the tables are in `encoders` (BERT),
+`decoders` (GPT, Reformer), `translators` (Marian, T5), `images` (ViT) and others. What a table cannot express is a small function
+next to it.
 
-Every field of a config.json is followed, refused by its name, or known to change nothing (`IGNORED`); any other is reported in a
-warning. Every tensor is mapped by a rule, or is one of those that the format names as repeated, constant or ignored.
-`FORMATS` names every format, so a new layout is a table and a line there.
+Every field of a config.json is followed, refused by its name, or known to have no effect (`IGNORED`); any other field causes a
+warning. Every tensor is mapped by a rule, or is named by the format as repeated, constant or ignored. `FORMATS` has all formats,
+so a new layout is a table and a line there.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "vit": "images:VIT",
     }
 )
-"""By the `model_type` of their config.json, the module here and the name of the table in it; imported when it is needed."""
+"""The module and the name of the table of each `model_type` of their config.json; imported when it is needed."""
 
 FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -78,7 +78,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "vit": ("vit",),
     }
 )
-"""By our own families, the formats that a model may be written in; a family that is not here is in no other library."""
+"""The formats in which a model of each of our families can be written; no other library has the families that are missing."""
 
 ACTIVATIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -88,7 +88,7 @@ ACTIVATIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "swish": ("silu", "swish"),
     }
 )
-"""Our names of activations and theirs, the one that is written first."""
+"""Our names of activations and theirs; the first of theirs is the one that is written."""
 
 DECODING = (
     *("max_length", "min_length", "max_new_tokens", "num_beams", "num_beam_groups", "do_sample", "early_stopping"),
@@ -110,7 +110,7 @@ DECODING = (
     "force_bos_token_to_be_generated",
     *("cache_implementation", "cache_config", "max_cache_len", "prefill_chunk_size", "output_logits"),
 )
-"""What says how to decode, which `regard.tasks.generation_config` follows or names."""
+"""The fields of decoding, which `regard.tasks.generation_config` reads."""
 TRAINING = (
     *("initializer_range", "initializer_factor", "init_std", "axial_norm_std", "sinusoidal_pos_embds"),
     *("classifier_dropout", "classif_dropout", "encoder_layerdrop", "decoder_layerdrop", "gradient_checkpointing"),
@@ -125,33 +125,33 @@ ORIGIN = ("transformers_version", "model_type", "_name_or_path", "name_or_path",
 
 IGNORED: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(ORIGIN, "who wrote it"),
-        **dict.fromkeys(ANSWERS, "what is returned besides the logits, or kept between steps"),
-        **dict.fromkeys(NAMED, "what the outputs are called and mean, which the tasks read"),
-        **dict.fromkeys(DECODING, "how answers are searched for, which generation_config.json says"),
+        **dict.fromkeys(ORIGIN, "the origin of the file"),
+        **dict.fromkeys(ANSWERS, "additional outputs, or what is cached between steps"),
+        **dict.fromkeys(NAMED, "names and meaning of the outputs, which the tasks read"),
+        **dict.fromkeys(DECODING, "decoding, which is read from generation_config.json"),
         **dict.fromkeys(TRAINING, "training only"),
-        "architectures": "the tensors say which head the model has",
-        "dtype": "the tensors have a dtype of their own",
-        "torch_dtype": "the tensors have a dtype of their own",
-        "chunk_size_feed_forward": "how many places pass at a time",
-        "is_encoder_decoder": "the class decides",
-        "bos_token_id": "where texts begin, which the tokenizer says",
-        "eos_token_id": "where texts end, which the tokenizer says",
-        "sep_token_id": "where texts end, which the tokenizer says",
+        "architectures": "the head is found from the tensors",
+        "dtype": "the dtype of the tensors is used",
+        "torch_dtype": "the dtype of the tensors is used",
+        "chunk_size_feed_forward": "how many positions are computed at a time",
+        "is_encoder_decoder": "this follows from the class",
+        "bos_token_id": "the start of texts, which the tokenizer defines",
+        "eos_token_id": "the end of texts, which the tokenizer defines",
+        "sep_token_id": "the end of texts, which the tokenizer defines",
         "pad_token_id": "padding is masked",
-        "tokenizer_class": "the tokenizer's own files say it",
-        "quantization_config": "the tensors are refused where they are not plain numbers",
+        "tokenizer_class": "this is read from the tokenizer's own files",
+        "quantization_config": "quantised tensors are refused",
     }
 )
-"""Fields of a config.json that change no output of any format here, and why."""
+"""Fields of config.json that have no effect on the output in any format, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class HFTensor:
-    """A tensor of theirs that is not simply ours under another name.
+    """A tensor of theirs that differs from ours in more than its name.
 
     Arguments:
-        name: as in their file.
+        name: its name in their file.
         transposed, channels, unsqueezed, heads: as in `Rule`.
     """
 
@@ -163,29 +163,29 @@ class HFTensor:
 
 
 TensorTable = Mapping[str, "str | HFTensor"]
-"""Our names and theirs. In a name `{i}` stands for a layer's number and `{*}` for the rest, mostly `weight` and `bias`; of
-`{query,key,value}` each is meant, and theirs is all of them stacked along the first axis."""
+"""Our names and theirs. In a name `{i}` is the number of a layer and `{*}` the rest of the name, mostly `weight` and `bias`;
+`{query,key,value}` are several tensors of ours, which are concatenated along the first axis in theirs."""
 
 
 @dataclass(frozen=True, slots=True)
 class NothingElse:
-    """The extra metadata of a format whose config.json says all of a model."""
+    """The extra metadata of a format whose config.json has all settings of a model."""
 
 
 @dataclass(slots=True)
 class Reading:
-    """A config.json while it is read; what the special functions of a format are given.
+    """A config.json while it is read; the argument of a format's special functions.
 
     Arguments:
-        values: its content, every field under the family's own name; where the file of a model for images has a
-            preprocessor_config.json next to it, under `preprocessor` that.
-        settings: of our config, as far as they are known.
-        extra: what regard.json keeps besides it, as the format's `extra`; its defaults in a folder made elsewhere.
-        foreign: whether the folder was made elsewhere.
-        tensors: those of the file, under the names of the format's table; shapes alone of the large ones.
-        where: what messages call config.json.
+        values: its content, with every field under the family's own name; for a model of images, the content of
+            preprocessor_config.json under `preprocessor`.
+        settings: the fields of our config that are known so far.
+        extra: the additional settings in regard.json, as the format's `extra`; its defaults if another program wrote the folder.
+        foreign: whether another program wrote the folder.
+        tensors: the tensors of the file, under the names of the format's table; for large ones only shapes.
+        where: the name of config.json in messages.
         words: our names of fields and theirs, for messages.
-        defaults: as the format has them.
+        defaults: the defaults of the format.
     """
 
     values: Mapping[str, Any]
@@ -200,12 +200,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A tensor that their file holds and no parameter of ours is.
+    """A tensor in their file that is constant in our model, not a parameter.
 
     Arguments:
-        value: what it has to be, in float32.
-        described: what messages call that.
-        tolerance: by how much each number may differ, besides the rounding of half precision.
+        value: its required value, float32.
+        described: the description of this value in messages.
+        tolerance: the maximum difference of each number, besides the rounding of half precision.
         optional: whether a file may lack it.
         written: whether our files have it.
     """
@@ -219,52 +219,53 @@ class Constant:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HFFormat:
-    """One of Hugging Face's layouts: what a model of ours is called there, both ways.
+    """One of Hugging Face's layouts: the names in it of a model of ours, in both directions.
 
-    Of the config.json:
+    For config.json:
 
     Arguments:
-        model_type: what it calls the family.
-        title: what people call the family.
-        configs: our configs that are written so; the first is made of a folder from elsewhere, unless a function of `from_hf`
-            names another as `family`.
-        architecture: the class of theirs, or which it is for a config.
+        model_type: its name of the family.
+        title: the usual name of the family.
+        configs: our configs that are written in this layout. A folder of another program becomes the first, unless a function of
+            `from_hf` returns another `family`.
+        architecture: the name of their class, or a function from a config to it.
         fields: our names of the fields and theirs.
-        activations: our names of the activations and theirs; those that are missing cannot be written.
-        defaults: by their name, what leaving a field out means there, where it is not what our config means by it.
-        required: their fields without which a file is refused.
-        common_names: what all of their models call a field, and the family's own name for it.
-        must_be: their fields that our model can have one value of, and that value.
-        must_agree: their fields that have to be as another is, and that other.
-        implied: our fields that their config cannot say, and the only value there.
-        written: what is written next to `fields`, for other programs.
-        token_ids: their fields that repeat an id of the tokenizer, for other programs, and what `Tokenizer` calls it.
-        ignored: their fields that change no output, besides `IGNORED`, and why.
-        special_fields: our names of further fields, which the functions below write and read, and where they are found there.
-        unwritten: our fields that are left out there, and why that changes no output.
-        extra: a dataclass of what their config cannot say; regard.json keeps it. A field of the config of the same name is taken.
+        activations: our names of the activations and theirs; missing ones cannot be written.
+        defaults: the values of their fields that are left out, if they differ from the defaults of our config.
+        required: their fields that a file must have.
+        common_names: names of fields that are common to all of their models, and the family's own names of them.
+        must_be: their fields for which our model supports one value only, with that value.
+        must_agree: pairs of their fields that must be equal.
+        implied: our fields that their config does not have, with the only value that can be written.
+        written: values that are written in addition to `fields`, for other programs.
+        token_ids: their fields that repeat an id of the tokenizer, for other programs, and its name in `Tokenizer`.
+        ignored: their fields without effect on the output, besides `IGNORED`, with the reason.
+        special_fields: our further fields, which the functions below write and read, and their names of them in messages.
+        unwritten: our fields that are not written, with the reason why this has no effect on the output.
+        extra: a dataclass of settings that their config does not have, which are kept in regard.json. A field with the name of a
+            field of our config sets it.
 
-    Of the tensors:
-
-    Arguments:
-        tensors: the table of names, or which it is for a config.
-        prefix: what begins the names of all but a head.
-        outside: how the names begin that have no prefix.
-        bare: whether a config's file has no prefix at all.
-        old_names: endings of names in old files, and what they are now.
-        repeated: names of tensors that some files hold twice, and the one that they have to equal.
-        ignored_tensors: patterns of names that carry nothing we need, or which they are for a config.
-        constants: what a file holds that is no parameter of ours.
-
-    What tables cannot say:
+    For tensors:
 
     Arguments:
-        unsupported: why a config cannot be written, as half a sentence; empty where it can.
-        to_hf: functions that give further fields of their config.json.
-        from_hf: functions that give further settings of our config, each is given those before it.
-        extra_metadata: what of `extra` is kept for a config; all of it where None.
-        converted: whether CTranslate2's converter takes the format: not where empty; where `equal`, if the model has as many rows
-            as the tokenizer has tokens; where `padded`, also if it has more.
+        tensors: the table of names, or a function from a config to it.
+        prefix: the beginning of all names except those of a head.
+        outside: the beginnings of names without the prefix.
+        bare: returns whether the file of a config has no prefix.
+        old_names: endings of names in old files, and their present endings.
+        repeated: names of tensors that some files have twice, and the name of the tensor that they must equal.
+        ignored_tensors: patterns of names of tensors that are not needed, or a function from a config to them.
+        constants: tensors of their file that are constant in our model.
+
+    For what tables cannot express:
+
+    Arguments:
+        unsupported: returns why a config cannot be written, as half a sentence; empty if it can.
+        to_hf: functions that return further fields of their config.json.
+        from_hf: functions that return further settings of our config; each one gets the settings before it.
+        extra_metadata: returns the values of `extra` to keep for a config; None = all.
+        converted: whether CTranslate2's converter accepts the format: empty = no; `equal` = if the model has as many rows as the
+            tokenizer has tokens; `padded` = also if it has more rows.
     """
 
     model_type: str
@@ -301,10 +302,10 @@ class HFFormat:
     extra_metadata: Callable[[Any], Mapping[str, Any]] | None = None
     converted: Literal["", "equal", "padded"] = ""
 
-    # --- can it be written? -------------------------------------------------------------------------------------
+    # --- why a model cannot be written --------------------------------------------------------------------------
 
     def unsupported_reasons(self, config: Any) -> list[str]:
-        """Why a model cannot be written in this format, as half sentences; empty where it can."""
+        """Why a model cannot be written in this format, as half sentences; empty if it can."""
         reasons = [
             f"{name} is {_shown(getattr(config, name))} and not {_shown(value)}"
             for name, value in self.implied.items()
@@ -335,7 +336,7 @@ class HFFormat:
         return values
 
     def extra_to_keep(self, config: Any) -> dict[str, Any]:
-        """What `config_to_hf` could not say, for regard.json."""
+        """The settings that `config_to_hf` does not contain, for regard.json."""
         if self.extra_metadata is not None:
             return dict(self.extra_metadata(config))
         return {part.name: getattr(config, part.name) for part in fields(self.extra)}
@@ -346,13 +347,13 @@ class HFFormat:
         """Our config from their config.json.
 
         Arguments:
-            values: its content; under `preprocessor` that of preprocessor_config.json, where there is one.
-            extra: what regard.json keeps besides it; None for a folder made elsewhere.
-            tensors: those of the file: their names and shapes say what config.json may not.
-            where: what messages call config.json.
+            values: its content; under `preprocessor` the content of preprocessor_config.json, if there is one.
+            extra: the additional settings in regard.json; None if another program wrote the folder.
+            tensors: the tensors of the file, whose names and shapes define what config.json may not contain.
+            where: the name of config.json in messages.
 
         Raises:
-            InputError: for what is missing, of another type, or not to be had in our model.
+            InputError: for missing values, values of another type, and values that our model does not support.
         """
         values = self._in_own_names(values, where)
         self._refuse(values, where)
@@ -367,8 +368,8 @@ class HFFormat:
             words={**self.fields, **self.special_fields},
             defaults=self.defaults,
         )
-        told = {part.name for part in fields(self.extra)} & {part.name for part in fields(self.configs[0])}
-        kept = {name: getattr(reading.extra, name) for name in told}
+        shared = {part.name for part in fields(self.extra)} & {part.name for part in fields(self.configs[0])}
+        kept = {name: getattr(reading.extra, name) for name in shared}
         reading.settings |= {name: value for name, value in kept.items() if value is not None}
         for special in self.from_hf:
             reading.settings |= special(reading)
@@ -382,7 +383,7 @@ class HFFormat:
             raise InputError(in_hf_words(str(error), reading.words, where)) from error
 
     def explains(self, key: str) -> bool:
-        """Whether a field of their config.json is followed, refused by its name, or known to change nothing."""
+        """Whether a field of their config.json is followed, refused by its name, or known to have no effect."""
         return key in IGNORED or any(
             key in names
             for names in (
@@ -409,7 +410,7 @@ class HFFormat:
         return found
 
     def _refuse(self, values: Mapping[str, Any], where: str) -> None:
-        """Refuse, by the names of fields, what our model cannot be."""
+        """Refuse fields with values that our model does not support, by name."""
         missing = [name for name in self.required if name not in values]
         if missing:
             raise InputError(f"{where}: missing {', '.join(missing)}; add what is missing")
@@ -426,7 +427,7 @@ class HFFormat:
                 )
 
     def _report(self, values: Mapping[str, Any], where: str) -> None:
-        """Warn of fields that nothing here knows; those that are null, false or empty ask for nothing."""
+        """Warn of unknown fields, unless they are null, false or empty."""
         unknown = [
             key for key, value in values.items() if not self.explains(key) and value not in (None, False, [], {})
         ]
@@ -440,7 +441,7 @@ class HFFormat:
             )
 
     def _settings(self, values: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """What the tables say of our config."""
+        """The settings of our config that the tables define."""
         given = {**self.defaults, **{key: value for key, value in values.items() if value is not None}}
         settings = {ours: given[theirs] for ours, theirs in self.fields.items() if theirs in given}
         for name in self._activation_fields:
@@ -450,7 +451,7 @@ class HFFormat:
 
     @property
     def _activation_fields(self) -> list[str]:
-        """Our fields that name an activation."""
+        """Our fields with the name of an activation."""
         return [name for name in self.fields if name.endswith("activation")]
 
     def activation(self, name: Any, where: str) -> str:
@@ -472,7 +473,7 @@ class HFFormat:
         return NameTable(tuple(itertools.starmap(_rule, _for(self.tensors, config).items())))
 
     def tensors_to_hf(self, config: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Our parameters under their names, and the constants that their file holds besides them."""
+        """Our parameters under their names, and the constant tensors of their file."""
         theirs = self.name_table(config).to_theirs(tensors)
         first = next(iter(tensors.values()))
         for name, constant in self._constants(config).items():
@@ -484,8 +485,8 @@ class HFFormat:
         """Their tensors under our names.
 
         Raises:
-            InputError: naming every tensor that is missing, not known or of another shape, as the file calls it; one that is
-                repeated with other numbers; and any that this model holds constant and that is not what it has to be.
+            InputError: naming every tensor that is missing, unknown or of another shape, by its name in the file; a repeated
+                tensor with other values; and a constant tensor with another value.
         """
         found = self._named(tensors, where)
         table = self.name_table(config)
@@ -517,14 +518,14 @@ class HFFormat:
         return name.removeprefix(self.prefix) if self.bare is not None and self.bare(config) else name
 
     def _name(self, name: str) -> str:
-        """What the table calls a tensor of a file, which may be an old one or have no prefixes."""
+        """The name in the table of a tensor of a file, which can have old names or no prefixes."""
         for old, new in self.old_names.items():
             if name.endswith(old):
                 name = name.removesuffix(old) + new
         return name if name.startswith((self.prefix, *self.outside)) else self.prefix + name
 
     def _named(self, tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-        """Their tensors as the table calls them."""
+        """Their tensors under the names of the table."""
         found: dict[str, Tensor] = {}
         for theirs, tensor in tensors.items():
             name = self._name(theirs)
@@ -535,7 +536,7 @@ class HFFormat:
         return found
 
     def _drop_repeated(self, found: dict[str, Tensor], wanted: Mapping[str, object], where: str) -> None:
-        """Take out tensors that repeat another; one whose original is missing stands for it."""
+        """Remove tensors that repeat another one; if the original is missing, the repeated one replaces it."""
         for name, original in self.repeated.items():
             if name in wanted or name not in found:
                 continue
@@ -553,7 +554,7 @@ class HFFormat:
         tensors: Mapping[str, Tensor],
         where: str,
     ) -> None:
-        """Refuse tensors that are not those wanted, called as the file calls them."""
+        """Refuse missing and unexpected tensors and wrong shapes, with their names in the file."""
         called = {self._name(name): name for name in tensors}
         bare = not any(name.startswith(self.prefix) for name in tensors)
 
@@ -568,7 +569,7 @@ class HFFormat:
 
 
 def _for(value: Any, config: Any) -> Any:
-    """A part of a format that may depend on the config."""
+    """The value of a part of a format that can be a function of the config."""
     return value(config) if callable(value) else value
 
 
@@ -585,11 +586,11 @@ def _shown(value: Any) -> str:
 
 
 def in_hf_words(message: str, names: Mapping[str, str], where: str) -> str:
-    """A complaint about one of our config's fields as one about theirs.
+    """A message about a field of our config, changed to their name of the field.
 
     Arguments:
         names: our names of fields and theirs.
-        where: what messages call their config.json.
+        where: the name of their config.json in messages.
 
     >>> in_hf_words("width is 0 but must be at least 1", {"width": "n_embd"}, "model/config.json")
     'model/config.json.n_embd is 0 but must be at least 1'
@@ -601,7 +602,7 @@ def in_hf_words(message: str, names: Mapping[str, str], where: str) -> str:
     return message if message.startswith(where) else f"{where}: {message}"
 
 
-# --- which format, and who opens it -----------------------------------------------------------------------------
+# --- finding a format, and the programs that open it ------------------------------------------------------------
 
 
 def hf_format(model_type: str) -> HFFormat:
@@ -615,7 +616,7 @@ def hf_format(model_type: str) -> HFFormat:
 
 
 def format_of(config: Any) -> tuple[HFFormat | None, str]:
-    """The format that a model is written in; or None, and why there is none, as half a sentence."""
+    """The format in which a model is written, and ""; or None, and the reason why there is none, as half a sentence."""
     formats = [hf_format(name) for name in FAMILIES.get(config.model_type, ())]
     if not formats:
         return None, f"no other library has the family {config.model_type}"
@@ -625,7 +626,7 @@ def format_of(config: Any) -> tuple[HFFormat | None, str]:
 
 
 def called(model_type: str) -> str:
-    """What people call a layout.
+    """The usual name of a layout.
 
     >>> called("gpt2"), called("marian")
     ('GPT-2', 'Marian')
@@ -634,12 +635,12 @@ def called(model_type: str) -> str:
 
 
 def readers(values: Mapping[str, Any], tokens: int | None = None) -> dict[str, str]:
-    """The other programs that a folder in another library's layout is for, and what each opens it as or with.
+    """The other programs that open a folder in another library's layout, and the class or command for it.
 
     Arguments:
-        values: the content of its config.json, of which `model_type`, `architectures`, `pruned_heads` and `vocab_size` tell.
-        tokens: how many its tokenizer has there; see `tokens_in`. CTranslate2 refuses a model with fewer rows, and of some
-            families one with more. None where it is not known.
+        values: the content of its config.json, of which `model_type`, `architectures`, `pruned_heads` and `vocab_size` are used.
+        tokens: the number of tokens of its tokenizer in transformers, from `tokens_in`; CTranslate2 refuses a model with fewer
+            rows, and for some families one with more. None if it is unknown.
 
     >>> readers({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]})
     {'transformers': 'GPT2LMHeadModel', 'CTranslate2': 'ct2-transformers-converter'}
@@ -651,7 +652,7 @@ def readers(values: Mapping[str, Any], tokens: int | None = None) -> dict[str, s
     named = values.get("architectures")
     kind = str(named[0]) if isinstance(named, list) and named else "AutoModel"
     if values.get("pruned_heads"):
-        return {"transformers": f"{kind} (up to version 4, for heads were pruned)"}
+        return {"transformers": f"{kind} (up to version 4, because heads were pruned)"}
     found = {"transformers": kind}
     model_type = str(values.get("model_type"))
     converted = hf_format(model_type).converted if model_type in FORMATS else ""
@@ -665,17 +666,17 @@ def readers(values: Mapping[str, Any], tokens: int | None = None) -> dict[str, s
 
 
 def tokens_in(folder: Path, *, unfinished: bool = False) -> int | None:
-    """How many tokens transformers finds in a folder's tokenizer.json; None where there is none that can be read.
+    """The number of tokens that transformers finds in a folder's tokenizer.json; None if it cannot be read.
 
-    Of a T5's without a tokenizer_config.json that names another class it makes its own T5 tokenizer, which has 100 sentinels.
+    For a T5 without a tokenizer_config.json that names another class, transformers adds 100 sentinels.
 
     Arguments:
-        unfinished: whether the tokenizer_config.json is yet to be written, and will name another.
+        unfinished: whether tokenizer_config.json will be written later, with another class.
     """
-    file, beside = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    file, config_file = folder / "tokenizer.json", folder / "tokenizer_config.json"
     try:
         values = read_json_object(file, "") if file.is_file() else {}
-        named = read_json_object(beside, "") if beside.is_file() else {}
+        named = read_json_object(config_file, "") if config_file.is_file() else {}
         kind = read_json_object(folder / "config.json", "").get("model_type")
     except InputError:
         return None

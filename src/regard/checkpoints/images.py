@@ -1,7 +1,7 @@
-"""Hugging Face's layout of the Vision Transformer, and what becomes of an image before it reads one.
+"""Hugging Face's layout of the Vision Transformer, and its preprocessing of images.
 
-Every tensor is the same there, the map of a patch included, which is a convolution in both. What pixels are moved and divided by
-is in a file of its own, preprocessor_config.json, which is read and written here too.
+All tensors are equal, also the projection of a patch, which is a convolution in both. The preprocessing of images is in another
+file, preprocessor_config.json, which is read and written here too.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from regard.structure import renamed
 
 PREPROCESSOR = "preprocessor_config.json"
 BESIDE = "preprocessor"
-"""Under which key of a config.json's content that of `PREPROCESSOR` is handed over."""
+"""The key under which the content of `PREPROCESSOR` is added to that of config.json."""
 
 
 @renamed(pixel_deviation="pixel_std")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViTExtra:
-    """What their config.json cannot say."""
+    """The settings that Hugging Face's config.json does not have."""
 
     pixel_mean: tuple[float, ...] = (0.5,)
     pixel_std: tuple[float, ...] = (0.5,)
@@ -42,7 +42,7 @@ def _vit_extra(config: ViTConfig) -> dict[str, Any]:
 
 
 def _needs_a_head(config: ViTConfig) -> str:
-    return "" if config.outputs else "it has no head, and theirs without one has a pooling layer"
+    return "" if config.outputs else "it has no head, and the model of this layout without a head has a pooling layer"
 
 
 def _size_to_hf(config: ViTConfig) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _size_to_hf(config: ViTConfig) -> dict[str, Any]:
 
 
 def _size_from_hf(reading: Reading) -> dict[str, Any]:
-    """Height and width of images, and the side of a patch, which may be given by two numbers too."""
+    """Height and width of images, and the side of a patch, each from one number or two."""
     height, width = _pair(reading.values.get("image_size", 224), f"{reading.where}.image_size")
     across, down = _pair(reading.settings.get("patch", 16), f"{reading.where}.patch_size")
     if across != down:
@@ -60,7 +60,7 @@ def _size_from_hf(reading: Reading) -> dict[str, Any]:
 
 
 def _pair(value: Any, where: str) -> tuple[int, int]:
-    """Height and width of what may be given by one number."""
+    """Height and width, which can be given as one number."""
     pair = value if isinstance(value, list | tuple) else [value, value]
     if len(pair) != 2 or not all(isinstance(each, int) and each > 0 for each in pair):
         raise InputError(f"{where} is {value!r}; it must be a whole number above 0, or two of them")
@@ -76,18 +76,18 @@ def _classes_to_hf(config: ViTConfig) -> dict[str, Any]:
 
 
 def _classes_from_hf(reading: Reading) -> dict[str, Any]:
-    """The tensors say whether there is a head, and of how many classes."""
+    """The number of classes, from the tensors; 0 without a head."""
     head = reading.tensors.get("classifier.weight")
     return {"outputs": 0 if head is None else int(head.shape[0])}
 
 
 def _pixels_from_hf(reading: Reading) -> dict[str, Any]:
-    """What pixels are moved and divided by, as preprocessor_config.json says in a folder made elsewhere."""
+    """The normalisation of pixels, from the preprocessor_config.json of a folder that another program wrote."""
     if not reading.foreign:
         return {}
     settings = reading.settings
     size = settings["image_height"], settings["image_width"], settings["image_channels"]
-    if type(size[2]) is not int or size[2] < 1:  # which the config refuses
+    if type(size[2]) is not int or size[2] < 1:  # the config raises the error
         return {}
     prepared = _prepared(reading.values.get(BESIDE) or {}, reading.where, *size)
     return {"pixel_mean": prepared.mean, "pixel_std": prepared.std, "pixel_scale": prepared.scale}
@@ -122,8 +122,8 @@ VIT = HFFormat(
     ignored={
         BESIDE: "image preprocessing, which is followed",
         "encoder_stride": "a decoder for masked images, of a class that Regard does not read",
-        "pooler_output_size": "a pooling layer that a classifier has not",
-        "pooler_act": "a pooling layer that a classifier has not",
+        "pooler_output_size": "a pooling layer that a classifier does not have",
+        "pooler_act": "a pooling layer that a classifier does not have",
     },
     unwritten={"position_init_std": "parameters before training"},
     extra=ViTExtra,
@@ -148,7 +148,7 @@ VIT = HFFormat(
     },
     prefix="vit.",
     outside=("classifier.",),
-    ignored_tensors=("vit.pooler.{*}",),  # by which their model without a head pools
+    ignored_tensors=("vit.pooler.{*}",),  # the pooling layer of their model without a head
 )
 
 # --- preprocessor_config.json -----------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ DEFAULTS: Mapping[str, Any] = {
     "image_std": [0.5, 0.5, 0.5],
     "do_pad": False,
 }
-"""What a key means that is missing or null, for ViT."""
+"""The values of keys that are missing or null, for ViT."""
 
 OF_DEIT: Mapping[str, Any] = {
     "size": {"height": 256, "width": 256},
@@ -174,7 +174,7 @@ OF_DEIT: Mapping[str, Any] = {
     "do_center_crop": True,
     "crop_size": {"height": 224, "width": 224},
 }
-"""Where DeiT's, which are ViTs, differ."""
+"""The values that differ for DeiT, which has the same architecture as ViT."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,8 +182,8 @@ class Preprocessing:
     """The content of a preprocessor_config.json.
 
     Arguments:
-        steps: to the model's size.
-        scale, mean, std: of pixels; `ViTConfig.pixel_scale` and so on.
+        steps: the steps that convert an image to the model's size.
+        scale, mean, std: the normalisation of pixels, as `ViTConfig.pixel_scale`, `pixel_mean` and `pixel_std`.
     """
 
     steps: ImageSteps
@@ -193,15 +193,15 @@ class Preprocessing:
 
 
 def preprocessing(values: Mapping[str, Any], where: str, *, height: int, width: int, channels: int) -> Preprocessing:
-    """What preprocessor_config.json says becomes of an image, all of it.
+    """The complete preprocessing of images in a preprocessor_config.json.
 
     Arguments:
         values: its content.
-        where: what messages call it.
-        height, width, channels: of the images that the model reads.
+        where: its name in messages.
+        height, width, channels: the size of the images that the model reads.
 
     Raises:
-        InputError: naming what is of another type or cannot be followed, or where no image would get the model's size.
+        InputError: naming a value of another type or one that is not supported, or if images would not get the model's size.
     """
     key = "image_processor_type" if values.get("image_processor_type") is not None else "feature_extractor_type"
     name = str(values.get(key) or "ViTImageProcessor")
@@ -210,8 +210,8 @@ def preprocessing(values: Mapping[str, Any], where: str, *, height: int, width: 
     )
     if family not in ("ViT", "DeiT"):
         raise InputError(
-            f"{where}: {key} is {name!r}; Regard prepares images as ViTImageProcessor and DeiTImageProcessor do, and no other; "
-            "give the folder one of these"
+            f"{where}: {key} is {name!r}; Regard only supports ViTImageProcessor and DeiTImageProcessor; give the folder one of "
+            "these"
         )
     said = {**DEFAULTS, **(OF_DEIT if family == "DeiT" else {})}
     said |= {key: value for key, value in values.items() if key in said and value is not None}
@@ -231,8 +231,8 @@ def preprocessing(values: Mapping[str, Any], where: str, *, height: int, width: 
     for key, made in (("crop_size", crop), ("size", () if crop else size)):
         if len(made) == 2 and made != (height, width):
             raise InputError(
-                f"{where}: {key} makes images of {made[0]} x {made[1]} pixels, and config.json says that the model reads "
-                f"{height} x {width} (image_size); mend one of the two"
+                f"{where}: {key} makes images of {made[0]} x {made[1]} pixels, but the model reads {height} x {width} "
+                "(image_size in config.json); correct one of the two"
             )
     scale = said["rescale_factor"] if asked["do_rescale"] else 1.0
     if isinstance(scale, bool) or not isinstance(scale, int | float) or not 0 < scale < math.inf:
@@ -245,32 +245,32 @@ def preprocessing(values: Mapping[str, Any], where: str, *, height: int, width: 
     return Preprocessing(steps=steps, scale=float(scale), mean=mean, std=std)
 
 
-def prepared_as(config: ViTConfig, beside: Mapping[str, Any], where: str) -> Preprocessing:
-    """What becomes of an image before a model that another program wrote reads it.
+def prepared_as(config: ViTConfig, values: Mapping[str, Any], where: str) -> Preprocessing:
+    """The preprocessing of images for a model that another program wrote.
 
     Arguments:
-        beside: the content of preprocessor_config.json; where there is none, images are resized to the model's size, and
-            pixels are moved and divided as the models were published.
-        where: what messages call config.json.
+        values: the content of preprocessor_config.json; if it is empty, images are resized to the model's size and pixels are
+            normalised as for the published models.
+        where: the name of config.json in messages.
 
     Raises:
         InputError: as `preprocessing`.
     """
-    return _prepared(beside, where, config.image_height, config.image_width, config.image_channels)
+    return _prepared(values, where, config.image_height, config.image_width, config.image_channels)
 
 
-def _prepared(beside: Mapping[str, Any], where: str, height: int, width: int, channels: int) -> Preprocessing:
+def _prepared(values: Mapping[str, Any], where: str, height: int, width: int, channels: int) -> Preprocessing:
     half = [0.5] * channels
-    beside = beside or {"size": {"height": height, "width": width}, "image_mean": half, "image_std": half}
+    values = values or {"size": {"height": height, "width": width}, "image_mean": half, "image_std": half}
     place = where.removesuffix("config.json") + PREPROCESSOR
-    return preprocessing(beside, place, height=height, width=width, channels=channels)
+    return preprocessing(values, place, height=height, width=width, channels=channels)
 
 
 def preprocessor_to_hf(config: ViTConfig, steps: ImageSteps | None) -> dict[str, Any]:
     """The content of preprocessor_config.json.
 
     Arguments:
-        steps: what an image goes through; None where images are made to fit in our way, which is written as plain resizing.
+        steps: the steps of the preprocessing; None if images are converted by `fit`, which is written as plain resizing.
     """
     steps = steps or ImageSteps(size=(config.image_height, config.image_width))
     mean, std = (
@@ -296,12 +296,12 @@ def preprocessor_to_hf(config: ViTConfig, steps: ImageSteps | None) -> dict[str,
 
 
 def _size(value: Any, where: str, *, shortest: bool = False) -> tuple[int, ...]:
-    """Height and width; or the shorter side, where that may be given."""
+    """Height and width; or the shorter side, if `shortest` allows it."""
     made: Any = value
     if isinstance(value, Mapping):
         known = [("height", "width"), ("shortest_edge",)] if shortest else [("height", "width")]
-        told = {key for key, number in value.items() if number is not None}
-        made = next(([value[key] for key in keys] for keys in known if told == set(keys)), None)
+        given = {key for key, number in value.items() if number is not None}
+        made = next(([value[key] for key in keys] for keys in known if given == set(keys)), None)
     elif type(value) is int:
         made = [value, value]
     elif isinstance(value, list | tuple) and len(value) != 2:

@@ -1,4 +1,4 @@
-"""Hugging Face's layouts of RoBERTa, XLM-RoBERTa and ELECTRA: BERT's, with other names and heads of their own."""
+"""Hugging Face's layouts of RoBERTa, XLM-RoBERTa and ELECTRA: like BERT's, with other names and other heads."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ ROBERTA_HEADS: Mapping[HeadKind, TensorTable] = {
     "spans": {"head.output.{*}": "qa_outputs.{*}"},
     "choice": {"head.output.{*}": "classifier.{*}"},
 }
-"""After `ROBERTA_ENCODER`: the layer in front of the classes of whole texts belongs to their head, not to the encoder."""
+"""The tensors of heads; in RoBERTa the layer before the classes of whole texts belongs to the head, not to the encoder."""
 
 
 def _roberta_head(reading: Reading) -> dict[str, Any]:
-    """What is on the encoder, and how many numbers it gives."""
+    """The head and its number of outputs."""
     values, tensors, where = reading.values, reading.tensors, reading.where
     architectures = values.get("architectures") or []
     if not isinstance(architectures, list):
@@ -71,7 +71,7 @@ def _roberta_head(reading: Reading) -> dict[str, Any]:
 
 
 def _roberta_positions(reading: Reading) -> dict[str, Any]:
-    """The longest text: positions are counted from the row after the padding id."""
+    """The maximum length of texts; positions begin at the row after the padding id."""
     rows, padding = reading.values.get("max_position_embeddings"), reading.settings.get("padding_id", 1)
     rows = 512 if rows is None else rows
     if not isinstance(rows, int) or not isinstance(padding, int) or rows < padding + 2:
@@ -125,7 +125,7 @@ def _roberta(model_type: str, title: str, config_class: type[RobertaConfig], pre
         },
         ignored_tensors=lambda config: (
             "roberta.embeddings.position_ids",
-            # Of a class the pooler is the head's own layer; a file may hold the encoder's too, which nothing reads.
+            # For classification the pooler is part of the head; a file can also have the encoder's pooler, which is not used.
             *(() if config.has_pooler and config.head != "sequence" else ("roberta.pooler.{*}",)),
         ),
     )
@@ -140,7 +140,7 @@ XLM_ROBERTA = _roberta("xlm-roberta", "XLM-RoBERTa", XLMRobertaConfig, "XLMRober
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ElectraExtra:
-    """What their config.json cannot say of every head."""
+    """The settings that Hugging Face's config.json does not have for every head."""
 
     head_dropout: float | None = None
 
@@ -173,11 +173,11 @@ SUMMARY = {
     "summary_activation": "gelu",
     "summary_first_dropout": 0.0,
 }
-"""How the vector of a whole text that a choice reads is made there, the one way that Regard's model does it."""
+"""The settings of the vector of a whole text for multiple choice; Regard's model supports only these values."""
 
 
 def _dropout_field(head: HeadKind) -> str:
-    """What they call the dropout in front of a head."""
+    """The field of the dropout before a head."""
     return "summary_last_dropout" if head == "choice" else "classifier_dropout"
 
 
@@ -187,10 +187,10 @@ def _electra_dropout(reading: Reading) -> dict[str, Any]:
 
 
 def _electra_head(reading: Reading) -> dict[str, Any]:
-    """What is on the encoder, and how many numbers it gives.
+    """The head and its number of outputs.
 
     Raises:
-        InputError: for a generator whose output has a table of its own.
+        InputError: for a generator whose output is not tied to the embedding.
     """
     tensors = reading.tensors
     telling: tuple[tuple[str, HeadKind], ...] = (
@@ -226,7 +226,7 @@ ELECTRA = HFFormat(
         "pruned_heads": "pruned_heads",
     },
     ignored={
-        "classifier_dropout": "followed where the head reads it",
+        "classifier_dropout": "followed if the head uses it",
         **dict.fromkeys(("summary_last_dropout", *SUMMARY), "followed, or refused by name, for choices"),
     },
     extra=ElectraExtra,

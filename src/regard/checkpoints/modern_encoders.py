@@ -1,4 +1,4 @@
-"""Hugging Face's layout of ModernBERT: blocks with rotary positions, gated nets and windows, and a map in every head."""
+"""Hugging Face's layout of ModernBERT: rotary positions, gated feed-forward networks, local windows, a layer in every head."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRANSFORM: TensorTable = {"head.transform.{*}": "head.dense.{*}", "head.norm.{*}
 TASK: TensorTable = {**TRANSFORM, "head.output.{*}": "classifier.{*}"}
 
 FULL, NEAR = "full_attention", "sliding_attention"
-"""Their names of blocks that look at the whole text, and at the tokens near by."""
+"""Their names of blocks that attend to the whole text, and to a local window."""
 
 
 def _tensors(config: ModernBertConfig) -> TensorTable:
@@ -40,10 +40,10 @@ def _tensors(config: ModernBertConfig) -> TensorTable:
 
 
 def _head(reading: Reading) -> dict[str, Any]:
-    """What is on the encoder: its tensors say whether anything does, and the architecture what.
+    """The head and its outputs: the tensors show whether there is a head, and the architecture which one.
 
     Raises:
-        InputError: for an architecture that is not a list of names, and classes of a model that names none.
+        InputError: for an architecture that is not a list of names, and for a classifier without an architecture.
     """
     tensors, named = reading.tensors, reading.values.get("architectures") or []
     if not isinstance(named, list):
@@ -56,8 +56,8 @@ def _head(reading: Reading) -> dict[str, Any]:
         ]
         if not found:
             raise InputError(
-                f"{reading.where}.architectures is {named!r}; the weights have a classifier, and a name such as "
-                "ModernBertForSequenceClassification says of what"
+                f"{reading.where}.architectures is {named!r}; the weights have a classifier, so it needs a name such as "
+                "ModernBertForSequenceClassification"
             )
         head = found[0]
     elif "head.dense.weight" in tensors or "decoder.bias" in tensors:
@@ -69,7 +69,7 @@ def _head(reading: Reading) -> dict[str, Any]:
 
 
 def _layers_to_hf(config: ModernBertConfig) -> dict[str, Any]:
-    """Under the names that all versions of transformers read."""
+    """The settings of layers, under the names that all versions of transformers read."""
     local = set(config.local_layers)
     return {
         "layer_types": [NEAR if layer in local else FULL for layer in range(config.layers)],
@@ -80,10 +80,10 @@ def _layers_to_hf(config: ModernBertConfig) -> dict[str, Any]:
 
 
 def _layers_from_hf(reading: Reading) -> dict[str, Any]:
-    """Which blocks look at the whole text: `layer_types`, or in files before version 5 every so many.
+    """The blocks that attend to the whole text: from `layer_types`, or in files before version 5 every n-th block.
 
     Raises:
-        InputError: for kinds that are not known, or of which there are more or fewer than blocks.
+        InputError: for unknown kinds, or if there is not one for each block.
     """
     every, kinds = reading.values.get("global_attn_every_n_layers"), reading.values.get("layer_types")
     found: dict[str, Any] = {} if every is None else {"global_every": every}
@@ -94,30 +94,31 @@ def _layers_from_hf(reading: Reading) -> dict[str, Any]:
     count = reading.settings.get("layers")
     if isinstance(count, int) and count > 0 and len(kinds) != count:
         raise InputError(
-            f"{reading.where}.layer_types has {len(kinds)} entries where num_hidden_layers is {count}; give one for each"
+            f"{reading.where}.layer_types has {len(kinds)} entries and num_hidden_layers is {count}; give one for each"
         )
     return {**found, "global_layers": [layer for layer, kind in enumerate(kinds) if kind == FULL]}
 
 
 def _rotary_from_hf(reading: Reading) -> dict[str, Any]:
-    """The bases of both kinds of blocks, from `rope_parameters` or, in files before version 5, fields of their own.
+    """The rotary bases of both kinds of blocks, from `rope_parameters` or, in files before version 5, separate fields.
 
     Raises:
-        InputError: for a scaling, which Regard's ModernBERT has not.
+        InputError: for a scaling, which Regard's ModernBERT does not have.
     """
     values = reading.values
     half, window = values.get("sliding_window"), values.get("local_attention")
     if isinstance(half, int) and isinstance(window, int) and half != window // 2:
         raise InputError(
-            f"{reading.where}.sliding_window is {half} and local_attention {window}, of which it is half; take sliding_window out"
+            f"{reading.where}.sliding_window is {half} and local_attention {window}, but it must be half of that; leave "
+            "sliding_window out"
         )
     where, said = f"{reading.where}.rope_parameters", values.get("rope_parameters") or {}
     if not isinstance(said, Mapping) or not all(isinstance(each, Mapping | None) for each in said.values()):
         raise InputError(f"{where} is {said!r}; it must be an object with {FULL} and {NEAR}")
     if unknown := said.keys() - {FULL, NEAR}:
-        raise InputError(f"{where} has {', '.join(sorted(unknown))}; Regard's ModernBERT knows {FULL} and {NEAR}")
+        raise InputError(f"{where} has {', '.join(sorted(unknown))}; Regard's ModernBERT only supports {FULL} and {NEAR}")
     if values.get("rope_scaling"):
-        raise InputError(f"{reading.where}.rope_scaling is {values['rope_scaling']!r}; Regard's ModernBERT scales none")
+        raise InputError(f"{reading.where}.rope_scaling is {values['rope_scaling']!r}; Regard's ModernBERT has no scaling")
     found = {}
     for ours, kind, field in (
         ("rotary_base", FULL, "global_rope_theta"),
@@ -128,7 +129,7 @@ def _rotary_from_hf(reading: Reading) -> dict[str, Any]:
         base = rotary.pop("rope_theta", values.get(field))
         if scaled != "default" or rotary:
             raise InputError(
-                f"{where}.{kind} is {said[kind]!r}; Regard's ModernBERT scales no positions: give rope_theta alone"
+                f"{where}.{kind} is {said[kind]!r}; Regard's ModernBERT has no scaling: give only rope_theta"
             )
         if base is not None:
             found[ours] = float(base) if isinstance(base, int) and not isinstance(base, bool) else base
@@ -136,7 +137,7 @@ def _rotary_from_hf(reading: Reading) -> dict[str, Any]:
 
 
 def _count_to_hf(config: ModernBertConfig) -> dict[str, Any]:
-    """How many classes there are: transformers counts their names, text-embeddings-inference reads this."""
+    """The number of classes, for text-embeddings-inference; transformers counts their names instead."""
     return {"num_labels": config.outputs} if config.head in ("sequence", "tokens") else {}
 
 
@@ -187,17 +188,17 @@ MODERNBERT = HFFormat(
         "local_rotary_base": "rope_parameters",
     },
     ignored={
-        "global_rope_theta": "followed, where rope_parameters does not say it",
-        "local_rope_theta": "followed, where rope_parameters does not say it",
-        "rope_scaling": "refused where there is one",
-        "position_embedding_type": "older files name rotary positions, which all have",
-        "deterministic_flash_attn": "how a kernel of theirs computes",
-        "reference_compile": "how theirs is computed",
-        "repad_logits_with_grad": "how theirs is computed",
-        "sparse_prediction": "which logits theirs computes in training",
-        "sparse_pred_ignore_index": "which logits theirs computes in training",
-        "cls_token_id": "which the tokenizer says",
-        "sep_token_id": "which the tokenizer says",
+        "global_rope_theta": "followed, if it is not in rope_parameters",
+        "local_rope_theta": "followed, if it is not in rope_parameters",
+        "rope_scaling": "refused if it is set",
+        "position_embedding_type": "rotary in older files, which all models have",
+        "deterministic_flash_attn": "a setting of their kernel",
+        "reference_compile": "a setting of their computation",
+        "repad_logits_with_grad": "a setting of their computation",
+        "sparse_prediction": "which logits their model computes in training",
+        "sparse_pred_ignore_index": "which logits their model computes in training",
+        "cls_token_id": "this is read from the tokenizer",
+        "sep_token_id": "this is read from the tokenizer",
         "sliding_window": "half of local_attention, which is followed",
     },
     to_hf=(

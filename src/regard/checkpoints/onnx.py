@@ -1,12 +1,12 @@
-"""Encoders as ONNX: a graph that other runtimes compute, checked by onnxruntime before it is kept.
+"""Export of encoders as ONNX graphs for other runtimes; the result is compared with the model by onnxruntime.
 
-The names are those that Hugging Face's optimum and sentence-transformers look for:
+The names are those of Hugging Face's optimum and sentence-transformers:
 
-    inputs    input_ids, attention_mask, and token_type_ids where the model distinguishes texts   (B, L) int64
-    outputs   last_hidden_state (B, L, D) and pooler_output (B, D), or what the head tells: logits; start_logits and end_logits;
-              prediction_logits and seq_relationship_logits
+    inputs    input_ids, attention_mask, and token_type_ids if the model distinguishes texts   (B, L) int64
+    outputs   last_hidden_state (B, L, D) and pooler_output (B, D), or the output of the head: logits; start_logits and
+              end_logits; prediction_logits and seq_relationship_logits
 
-B and L are free, up to the model's longest text. attention_mask is 1 at real tokens; padding may be on either side.
+B and L are variable, up to the model's maximum length. attention_mask is 1 at real tokens; padding can be on either side.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from regard.layers import Encoded, TextEncoder, Tokens
 
 FILE = "model.onnx"
 LARGEST = 1_900_000_000
-"""Bytes of weights that a file of ONNX holds itself; more go into a file next to it."""
+"""The maximum number of bytes of weights in the ONNX file; larger weights are written to a file next to it."""
 TOLERANCE = 1e-4
-"""How far onnxruntime may be from the model, relative to the largest number that comes out, in float32."""
+"""The maximum difference between onnxruntime and the model, relative to the largest output, in float32."""
 
 
 def write_onnx(model: nn.Module, path: Path) -> float:
@@ -37,19 +37,19 @@ def write_onnx(model: nn.Module, path: Path) -> float:
     Texts of 1, 2, 3 and 7 tokens and of the longest length (129 at most) are compared, alone and in batches, with padding.
 
     Arguments:
-        model: of BERT's, RoBERTa's, ELECTRA's, DistilBERT's or ModernBERT's family, or another `TextEncoder`; with any head.
+        model: a model of BERT's, RoBERTa's, ELECTRA's, DistilBERT's or ModernBERT's family, or another `TextEncoder`; with any
+            head.
 
     Returns:
-        The largest difference at real tokens, relative to the largest number.
+        The largest difference at real tokens, relative to the largest output.
 
     Raises:
-        InputError: for another model; where onnx, onnxscript or onnxruntime is not installed; for a graph that comes to
-            something else.
+        InputError: for another model; if onnx, onnxscript or onnxruntime is not installed; for a graph with other results.
     """
     if not isinstance(model, TextEncoder):
         raise InputError(
-            f"a {type(model).__name__} is not written as ONNX: encoders of texts are (BERT, RoBERTa, ELECTRA, DistilBERT, "
-            "ModernBERT and the like); leave --format onnx out"
+            f"a {type(model).__name__} cannot be written as ONNX, only text encoders can (BERT, RoBERTa, ELECTRA, DistilBERT, "
+            "ModernBERT and similar ones); leave --format onnx out"
         )
     try:
         import onnx  # noqa: F401
@@ -78,7 +78,7 @@ def write_onnx(model: nn.Module, path: Path) -> float:
         worst = _difference(graph, session)
     finally:
         model.train(trained)
-    if not worst <= TOLERANCE:  # a NaN is no small difference
+    if not worst <= TOLERANCE:  # also true for NaN
         raise InputError(
             f"ONNX: onnxruntime differs from the model by {worst:.1e}, more than {TOLERANCE:g}; nothing is kept. Try another "
             "version of onnxruntime or PyTorch"
@@ -97,11 +97,11 @@ NAMES = {
     "sequence": {"logits": False},
     "choice": {"logits": False},
 }
-"""What comes out by the head of the model, and whether each is of every token or of the text as a whole."""
+"""The outputs by the head of the model, and whether each is per token (True) or per text (False)."""
 
 
 class _Graph(nn.Module):
-    """An encoder that takes and gives tensors alone.
+    """An encoder whose inputs and outputs are tensors only.
 
     Arguments:
         model: the encoder.
@@ -115,12 +115,12 @@ class _Graph(nn.Module):
         self.outputs: dict[str, bool] = NAMES[model.config.head] | pooled
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> tuple[Tensor, ...]:
-        """(B, L) int64 each, to what `outputs` names."""
+        """The outputs that `outputs` names, from inputs (B, L) int64."""
         found: Encoded = self.model(Tokens(ids, mask.bool()), segments)
         if self.model.config.head == "spans" and found.logits is not None:
             return found.logits.unbind(dim=-1)
-        told = tuple(each for each in (found.logits, found.next_sentence) if each is not None)
-        return told or tuple(each for each in (found.hidden, found.pooled) if each is not None)
+        logits = tuple(each for each in (found.logits, found.next_sentence) if each is not None)
+        return logits or tuple(each for each in (found.hidden, found.pooled) if each is not None)
 
     def example(self, batch: int, length: int) -> tuple[Tensor, ...]:
         """Texts of `length` tokens; every second is shorter, padded alternately on the left and the right, in two segments."""
@@ -136,7 +136,7 @@ class _Graph(nn.Module):
 
 
 def _difference(graph: _Graph, session: Any) -> float:
-    """Between a graph and what onnxruntime computes, at real tokens and relative to the largest number."""
+    """The largest difference between a graph and onnxruntime, at real tokens and relative to the largest output."""
     longest = min(129, graph.model.config.maximum_positions)
     worst = 0.0
     for batch, length in ((1, 1), (1, longest), (3, 2), (2, 3), (5, 7)):
@@ -147,7 +147,7 @@ def _difference(graph: _Graph, session: Any) -> float:
             wanted = graph(*given)
         for one, other, of_tokens in zip(wanted, map(torch.from_numpy, found), graph.outputs.values(), strict=True):
             if one.shape != other.shape:
-                raise InputError(f"ONNX: the graph gives {tuple(other.shape)} where the model gives {tuple(one.shape)}")
+                raise InputError(f"ONNX: the graph returns the shape {tuple(other.shape)}, the model {tuple(one.shape)}")
             apart = (one - other).abs()
             apart = apart[real] if of_tokens else apart
             worst = max(worst, float(apart.max() / one.abs().max().clamp(min=1.0)))
@@ -156,7 +156,7 @@ def _difference(graph: _Graph, session: Any) -> float:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Inside, the exporter does not tell of packages that it does without."""
+    """A context in which the exporter prints no warnings about missing optional packages."""
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Starting from weights that were trained for something else."""
+"""Initialising a model from pretrained weights."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from regard.models.vit import at_size
 from regard.text import INPUT_TOKENS
 
 REPLACEABLE = ("head.", "pooler.")
-"""What belongs to a task: new where the folder has another one, or none. BERT's pooler was trained with the rest."""
+"""The parts that belong to a task; they are new if the folder has others or none. BERT's pooler was trained with the encoder."""
 
 DROPPED = (*REPLACEABLE, "embedding.segments.")
-"""What a model may be without that the folder's has: a DistilBERT tells no segments apart."""
+"""The parts of the folder's model that the new model may lack, such as segments in DistilBERT."""
 
 TABLE = "embedding.tokens.weight"
 
@@ -32,24 +32,24 @@ PARTS: Mapping[str, Mapping[str, str]] = {
     "next_sentence": {"next_sentence": "head."},
     "pretraining": {"masked": "head.masked.", "next_sentence": "head.next_sentence."},
 }
-"""The heads that were pre-trained, by kind: their parts, and what the names of each begin with."""
+"""The parts of pre-trained heads by kind, and the beginnings of their names."""
 
 
 def adopt(model: nn.Module, folder: str | os.PathLike[str], *, layers: Sequence[int] | None = None) -> str:
-    """Copy the weights in a folder into a model that differs from it in its head at most.
+    """Copy the weights in a folder into a model that differs from it at most in its head.
+
+    The embedding table of a model may have more rows than the folder's, for its own special tokens around inputs; these rows keep
+    their values.
 
     Arguments:
-        model: filled in place; what the folder has not keeps its values.
-        layers: which of the folder's layers the model's are, in order; all of them where None.
-
-    The embedding table of a model that reads its inputs between tokens of their own may have rows for these that the folder's has
-    not: they keep their values.
+        model: the model, which is changed in place; parameters that the folder does not have keep their values.
+        layers: the folder's layers to copy to the model's layers, in order; None = all.
 
     Returns:
-        A sentence about what was taken and what is new.
+        A message about what was copied and what is new.
 
     Raises:
-        InputError: where the folder lacks, or has in another shape, what does not belong to a task; nothing is copied then.
+        InputError: if parameters outside the head are missing in the folder, or have another shape; then nothing is copied.
     """
     own, taken = parameters_of(model), _taken(model, folder, layers)
     wanted = {name: tensor for name, tensor in own.items() if name in taken or not name.startswith(REPLACEABLE)}
@@ -69,17 +69,17 @@ def adopt(model: nn.Module, folder: str | os.PathLike[str], *, layers: Sequence[
 def names_left_new(
     model: nn.Module, folder: str | os.PathLike[str], *, layers: Sequence[int] | None = None
 ) -> list[str]:
-    """The names of the parameters that `adopt` leaves as they are, such as those of a new head.
+    """The names of the parameters that `adopt` does not change, such as those of a new head.
 
     Raises:
-        InputError: for a folder that holds no model, or layers that it has not.
+        InputError: for a folder without a model, or layers that it does not have.
     """
     taken = _taken(model, folder, layers)
     return [name for name in parameters_of(model) if name not in taken]
 
 
 def _taken(model: nn.Module, folder: str | os.PathLike[str], layers: Sequence[int] | None) -> dict[str, Tensor]:
-    """The folder's tensors that the model takes over, by their names here."""
+    """The folder's tensors that are copied, by their names in the model."""
     config, found = read_parameters(folder)
     own = parameters_of(model)
     if isinstance(config, ViTConfig) and isinstance(model.config, ViTConfig):
@@ -103,7 +103,7 @@ def _taken(model: nn.Module, folder: str | os.PathLike[str], layers: Sequence[in
 
 
 def _grown(model: nn.Module, tensors: Mapping[str, Tensor]) -> int:
-    """How many rows the model's embedding table has for tokens around its inputs that the one among the tensors has not."""
+    """The number of rows for special tokens around inputs that the model's embedding table has in addition to the folder's."""
     config: Any = model.config
     if TABLE not in tensors or not MODELS[config.model_type].input_tokens:
         return 0
@@ -112,7 +112,7 @@ def _grown(model: nn.Module, tensors: Mapping[str, Tensor]) -> int:
 
 
 def _shared(theirs: str, ours: str) -> dict[str, str]:
-    """What two kinds of head have in common: the beginnings of its names there, and here."""
+    """The common parts of two kinds of heads: the beginnings of their names in the folder, and in the model."""
     if theirs == ours:
         return {prefix: prefix for prefix in REPLACEABLE}
     there, here = PARTS.get(theirs, {}), PARTS.get(ours, {})
@@ -120,7 +120,7 @@ def _shared(theirs: str, ours: str) -> dict[str, str]:
 
 
 def _renamed(tensors: dict[str, Tensor], prefixes: Mapping[str, str]) -> dict[str, Tensor]:
-    """The tensors of a head that are of use here, by their names here; of the rest of it none, of all else every one."""
+    """All tensors outside the head, and those of the head with one of the prefixes, under their names in the model."""
     renamed = {name: tensor for name, tensor in tensors.items() if not name.startswith("head.")}
     for name, tensor in tensors.items():
         for old, new in prefixes.items():
@@ -130,7 +130,7 @@ def _renamed(tensors: dict[str, Tensor], prefixes: Mapping[str, str]) -> dict[st
 
 
 def _chosen(tensors: dict[str, Tensor], layers: Sequence[int], where: str) -> dict[str, Tensor]:
-    """The tensors with layer `layers[i]` called layer i, and no other layer."""
+    """The tensors in which layer `layers[i]` is renamed to layer i, without the other layers."""
     places: dict[int, list[int]] = {}
     for index, layer in enumerate(layers):
         places.setdefault(layer, []).append(index)

@@ -1,4 +1,4 @@
-"""Names in saved folders and recipes that have changed since: folders and recipes with the earlier names still open."""
+"""Old names in saved folders and recipes, which can still be opened."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 TASKS: Mapping[str, str] = {"picture_classification": "image_classification"}
-"""Tasks: in regard.json, and in recipes."""
+"""Old and present names of tasks, in regard.json and in recipes."""
 
 CONFIG: Mapping[str, str] = {
     "picture_height": "image_height",
     "picture_width": "image_width",
     "picture_channels": "image_channels",
 }
-"""Fields of config.json in Regard's own layout."""
+"""Old and present names of fields of config.json in Regard's own layout."""
 
 DATA: Mapping[str, Mapping[str, str]] = {
     "captioning": {"pictures": "images", "validation_pictures": "validation_images"}
 }
-"""Settings in the section `data` of recipes, by task."""
+"""Old and present names of settings in the section `data` of recipes, by task."""
 
 
 def renamed_keys(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def renamed_keys(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[st
 
 
 def renamed_task(values: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """The mapping with the present name of the task that it has under `key`, if it has one."""
+    """The mapping with the present name of the task under `key`, if there is one."""
     name = values.get(key)
     return {**values, key: TASKS.get(name, name)} if isinstance(name, str) else dict(values)
 

@@ -1,8 +1,8 @@
 """Hugging Face's layouts of decoders with rotary positions: Llama, Mistral, Qwen2 and Qwen3, and at the end GPT-NeoX.
 
-The first four are of our one family `llama`. They differ in what their config.json may say: Llama has biases everywhere or
+The first four belong to our family `llama`. They differ in what their config.json can represent: Llama has biases everywhere or
 nowhere, Mistral a sliding window in all blocks, Qwen2 biases of queries, keys and values, Qwen3 norms of queries and keys, and
-the last two a window from one block on. A model is written as the first of them that can say it.
+the last two a window from one block on. A model is written in the first layout that can represent it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RotaryConfig = LlamaConfig | GPTNeoXConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecoderExtra:
-    """What their config.json cannot say."""
+    """The settings that Hugging Face's config.json does not have."""
 
     padding_id: int | None = None
     end_id: int | None = None
@@ -56,13 +56,13 @@ SCALINGS: Mapping[str, Mapping[str, str]] = {
         "truncated": "truncate",
     },
 }
-"""By the kind of scaling, our names of its settings and theirs, besides its factor."""
+"""Our names and theirs of the settings of each kind of scaling, besides the factor."""
 
 TRAINED = "original_max_position_embeddings"
 
 
 def _rotary_to_hf(config: LlamaConfig) -> dict[str, Any]:
-    """Under the names that all versions of transformers read."""
+    """The settings of rotary positions, under the names that all versions of transformers read."""
     return {"rope_theta": config.rotary_base, **_scaling_to_hf(config)}
 
 
@@ -91,11 +91,11 @@ def _rotary_from_hf(reading: Reading) -> dict[str, Any]:
 
 
 def _rotation_from_hf(reading: Reading, base: Any, share: Any, *, whole: bool = False) -> dict[str, Any]:
-    """Positions, base, share of the channels and scaling.
+    """The number of positions, the rotary base, the share of rotated channels and the scaling.
 
     Arguments:
-        base, share: where `rope_parameters` or `rope_scaling` does not say them.
-        whole: whether the family turns heads as a whole.
+        base, share: the values to use if they are not in `rope_parameters` or `rope_scaling`.
+        whole: whether the family rotates all channels of a head.
     """
     values, positions = reading.values, _given(reading, "max_position_embeddings")
     name = "rope_scaling" if values.get("rope_scaling") else "rope_parameters"
@@ -132,7 +132,7 @@ def _rotation_from_hf(reading: Reading, base: Any, share: Any, *, whole: bool = 
         if value is not None:
             settings[ours] = value
     if said:
-        raise InputError(f"{where}: Regard's {kind} scaling knows no {', '.join(sorted(said))}; take it out")
+        raise InputError(f"{where}: Regard's {kind} scaling has no setting {', '.join(sorted(said))}; leave it out")
     if kind == "dynamic":
         longest = int(positions * settings["factor"]) if isinstance(settings["factor"], int | float) else positions
         found["maximum_positions"] = reading.extra.maximum_positions or longest
@@ -142,12 +142,12 @@ def _rotation_from_hf(reading: Reading, base: Any, share: Any, *, whole: bool = 
 
 
 def _scales(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a scaling's settings that others are computed from."""
+    """The settings of a scaling from which others are computed."""
     return {key: said[key] for key in ("mscale", "mscale_all_dim") if said.get(key)}
 
 
 def _attention_factor(said: dict[str, Any], factor: Any) -> float | None:
-    """What two settings of DeepSeek's say in the place of `attention_factor`."""
+    """The `attention_factor`, which DeepSeek's models define by two other settings."""
     scale, of_all = said.pop("mscale", None), said.pop("mscale_all_dim", None)
     given = said.pop("attention_factor", None)
     if given is not None or not (scale and of_all):
@@ -161,7 +161,7 @@ def _decimal(value: Any) -> Any:
 
 
 def _given(reading: Reading, name: str) -> Any:
-    """What a field says, or what leaving it out means."""
+    """The value of a field, or its default."""
     value = reading.values.get(name)
     return reading.defaults[name] if value is None else value
 
@@ -171,7 +171,7 @@ def _heads_to_hf(config: LlamaConfig) -> dict[str, Any]:
 
 
 def _heads_from_hf(reading: Reading) -> dict[str, Any]:
-    """As many heads of keys as of queries where null; a field that is left out means what it means there."""
+    """The number of key heads (the number of query heads if null) and the width of a head, with the defaults of the layout."""
     groups, width = (
         reading.values[name] if name in reading.values else reading.defaults.get(name)
         for name in ("num_key_value_heads", "head_dim")
@@ -184,7 +184,7 @@ def _tokens_to_hf(config: RotaryConfig) -> dict[str, Any]:
 
 
 def _tokens_from_hf(reading: Reading) -> dict[str, Any]:
-    """The first of several end tokens, which generation_config.json has all of; padding is the end where none is named."""
+    """The first of several end tokens (generation_config.json has all), and the padding token, by default the end token."""
     end = reading.extra.end_id
     if end is None:
         end = reading.values["eos_token_id"] if "eos_token_id" in reading.values else reading.defaults["eos_token_id"]
@@ -210,7 +210,7 @@ def _mistral_window_from_hf(reading: Reading) -> dict[str, Any]:
     kinds = set(reading.values.get("layer_types") or ())
     if len(kinds) > 1:
         raise InputError(
-            f"{reading.where}.layer_types has several kinds; Regard's Mistral has one window for all blocks"
+            f"{reading.where}.layer_types has several kinds; Regard's Mistral has the same window in all blocks"
         )
     window = reading.values.get("sliding_window", 4096)
     return {"sliding_window": None if kinds == {"full_attention"} else window, "window_from": 0}
@@ -230,7 +230,7 @@ def _qwen_window_to_hf(config: LlamaConfig) -> dict[str, Any]:
 
 
 def _qwen_window_from_hf(reading: Reading) -> dict[str, Any]:
-    """Blocks look all the way up to a block, and back by a window from there on."""
+    """The window, and the first block with a window; the blocks before it attend to all previous tokens."""
     values = reading.values
     used = values.get("use_sliding_window")
     if used not in (None, True, False):
@@ -250,7 +250,7 @@ def _qwen_window_from_hf(reading: Reading) -> dict[str, Any]:
             )
         if any(slides) and window is None:
             raise InputError(
-                f"{reading.where}.layer_types has sliding_attention and there is no window; set use_sliding_window and "
+                f"{reading.where}.layer_types has sliding_attention, but there is no window; set use_sliding_window and "
                 "sliding_window"
             )
     if isinstance(count, int) and isinstance(first, int) and first >= count:
@@ -259,7 +259,7 @@ def _qwen_window_from_hf(reading: Reading) -> dict[str, Any]:
 
 
 def _biases_apart(config: LlamaConfig) -> str:
-    """Llama's and Qwen3's attention has biases in all four projections or in none."""
+    """Why the biases cannot be written: the attention of Llama and Qwen3 has them in all four projections or in none."""
     if config.attention_bias != config.attention_output_bias:
         return "its attention has biases in some projections"
     return _written_head(config)
@@ -304,8 +304,8 @@ WINDOWS = {"sliding_window": "sliding_window", "window_from": "max_window_layers
 IGNORED = {
     "rope_parameters": "followed, as rope_scaling and rope_theta",
     TRAINED: "followed, with the scaling",
-    "partial_rotary_factor": "refused where heads are turned in part",
-    "pretraining_tp": "in how many parts a product is computed",
+    "partial_rotary_factor": "refused if only a part of each head is rotated",
+    "pretraining_tp": "in how many parts a multiplication is computed",
     "rope_interleaved": "a setting of other programs",
 }
 DEFAULTS: Mapping[str, Any] = {
@@ -343,11 +343,11 @@ def _tensors(config: LlamaConfig) -> TensorTable:
 
 
 SCORE = "score.weight"
-"""The head of a classifier."""
+"""The name of the tensor of a classifier's head."""
 
 
 def _named_for(title: str) -> Callable[[LlamaConfig], str]:
-    """The name of their class, by what is on the model."""
+    """A function from a config to the name of their class, which depends on the head."""
 
     def named(config: LlamaConfig) -> str:
         return f"{title}For" + ("SequenceClassification" if isinstance(config, LlamaClassifierConfig) else "CausalLM")
@@ -360,7 +360,7 @@ def _head_to_hf(config: LlamaConfig) -> dict[str, Any]:
 
 
 def _head_from_hf(reading: Reading) -> dict[str, Any]:
-    """A linear map without a bias on the last token, as the tensors say; their models drop nothing in front of it."""
+    """The head, a linear map without a bias on the last token, if its tensor is there; their models have no dropout before it."""
     if SCORE not in reading.tensors:
         return {}
     dropout = 0.0 if reading.extra.head_dropout is None else reading.extra.head_dropout
@@ -369,7 +369,7 @@ def _head_from_hf(reading: Reading) -> dict[str, Any]:
 
 
 def _written_head(config: LlamaConfig) -> str:
-    """Their classes have a head for one text, and none for choices among several."""
+    """Why a head cannot be written: their classes have heads for one text, and none for multiple choice."""
     choice = isinstance(config, LlamaClassifierConfig) and config.head != "sequence"
     return "its head compares several texts" if choice else ""
 
@@ -398,7 +398,7 @@ COMMON: Mapping[str, Any] = {
     "prefix": "model.",
     "outside": ("lm_head.", "score."),
     "repeated": {"lm_head.weight": "model.embed_tokens.weight"},
-    # Files of Llama 2's time hold the rotary frequencies.
+    # Old files, from the time of Llama 2, have the rotary frequencies.
     "ignored_tensors": ("{*}.rotary_emb.inv_freq",),
 }
 
@@ -431,7 +431,7 @@ MISTRAL = HFFormat(
     },
     must_be={"attention_bias": False, "mlp_bias": False},
     implied={**NO_BIASES, "query_key_norm": False, "window_from": 0},
-    ignored={**IGNORED, "layer_types": "refused where they are of several kinds"},
+    ignored={**IGNORED, "layer_types": "refused if there are several kinds"},
     unsupported=_written_head,
     to_hf=(
         _heads_to_hf,
@@ -487,13 +487,13 @@ QWEN3 = HFFormat(
 
 
 def _neox_rotary_to_hf(config: GPTNeoXConfig) -> dict[str, Any]:
-    """Under the names that all versions of transformers read."""
+    """The settings of rotary positions, under the names that all versions of transformers read."""
     found = {"rotary_pct": config.rotary_share, "rotary_emb_base": config.rotary_base}
     return {**found, **_scaling_to_hf(config)}
 
 
 def _neox_rotary_from_hf(reading: Reading) -> dict[str, Any]:
-    """From `rope_parameters` or, in files before version 5, `rotary_pct`, `rotary_emb_base` and `rope_scaling`.
+    """The settings of rotary positions, from `rope_parameters` or, before version 5, `rotary_pct` and `rotary_emb_base`.
 
     Raises:
         InputError: for a kind of scaling or a setting of one that Regard does not have.
@@ -566,9 +566,9 @@ GPT_NEOX = HFFormat(
     tensors=_neox_tensors,
     prefix="gpt_neox.",
     outside=("embed_out.", "lm_head.", "score."),
-    # The output is called lm_head in transformers since version 5, and embed_out in files, as before.
+    # The output is called lm_head in transformers since version 5, but still embed_out in files.
     old_names={"lm_head.weight": "embed_out.weight"},
     repeated={"embed_out.weight": "gpt_neox.embed_in.weight"},
-    # Old files hold the causal mask and the rotary frequencies.
+    # Old files have the causal mask and the rotary frequencies.
     ignored_tensors=("{*}.attention.bias", "{*}.attention.masked_bias", "{*}.rotary_emb.inv_freq"),
 )
