@@ -110,7 +110,7 @@ def test_shards_that_do_not_fit_are_refused_by_name(several):
         ({**index, "weight_map": {}}, rf"{INDEX}: has no weight_map"),
         (
             {**index, "weight_map": {**index["weight_map"], name: "../other.safetensors"}},
-            "no safetensors file of the same folder",
+            "which is not a safetensors file in the same folder",
         ),
         (
             {**index, "weight_map": {**index["weight_map"], name: second}},

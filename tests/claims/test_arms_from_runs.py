@@ -97,7 +97,7 @@ def test_fine_tuning_with_and_without_pre_training(recipe, tmp_path):
     ("arms", "message"),
     [
         ({"a": {"model.pretrained": "run:b"}, "b": {}}, "needs the run of 'b'; name that arm before it"),
-        ({"a": {"model.pretrained": "run:teacher"}}, "needs the run of 'teacher', which trains none"),
+        ({"a": {"model.pretrained": "run:teacher"}}, "needs the run of 'teacher', which is not trained"),
         ({"a": {"model.pretrained": "run:a"}}, "needs the run of 'a'; name that arm before it"),
     ],
 )

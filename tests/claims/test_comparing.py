@@ -104,13 +104,13 @@ def test_another_comparison_in_the_folder_is_refused_naming_what_differs(compare
     again = compared.folder.with_name("again")
     regard.compare(small(), arms=only, seeds=1, measures=["loss"], output=again)
     regard.compare(small(), arms={"other": ["model.norm=post"]}, seeds=1, measures=["loss"], output=again)
-    with pytest.raises(regard.InputError, match=r"holds a finished run that differs in model\.norm"):
+    with pytest.raises(regard.InputError, match=r"has a finished run that differs in model\.norm"):
         regard.compare(small(), arms={"pre": ["model.norm=post"]}, seeds=1, measures=["loss"], output=again)
 
 
 def test_a_folder_with_something_else_is_left_alone(small, tmp_path):
     (tmp_path / "letters.txt").write_text("dear")
-    with pytest.raises(regard.InputError, match="is not empty and holds no comparison"):
+    with pytest.raises(regard.InputError, match="is not empty and has no comparison"):
         regard.compare(small(), grid={"model.norm": ["pre"]}, output=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
 

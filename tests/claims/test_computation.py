@@ -92,7 +92,7 @@ def test_changes_stand_beside_the_verdict(small, folder, tmp_path):
     (place,) = tmp_path.iterdir()
     assert place.name.startswith("small-")
     with pytest.raises(
-        regard.InputError, match=r"training\.steps=3'?: an experiment stands here for the recipe; settings begin with"
+        regard.InputError, match=r"training\.steps=3'?: this claim has an experiment instead of a recipe; settings begin with"
     ):
         run_claim(small(), [f"data.path={folder}", "training.steps=3"], output=tmp_path)
     with pytest.raises(regard.InputError, match="unknown key 'sise'; did you mean 'size'"):
@@ -145,9 +145,9 @@ def test_data_that_is_missing_is_asked_for(small, folder, tmp_path):
         ({"experiment": EXPERIMENT | {"cut": "zz"}}, r"arm 'as it is': experiment\.cut"),
         ({"experiment": EXPERIMENT | {"share": 2}}, r"experiment\.share"),
         ({"experiment": "shared_vocabulary"}, "give its name and settings"),
-        ({"experiment": EXPERIMENT, "budget": {"steps": 3}}, "budget is no section where there is an experiment"),
+        ({"experiment": EXPERIMENT, "budget": {"steps": 3}}, "budget is not a section of a claim with an experiment"),
         ({"experiment": EXPERIMENT, "arms": {"a": {"exponent": "high"}}}, "exponent is 'high'"),
-        ({"experiment": EXPERIMENT, "arms": {"a": {}, "b": {"languages": ["yy"]}}}, "do not measure the same"),
+        ({"experiment": EXPERIMENT, "arms": {"a": {}, "b": {"languages": ["yy"]}}}, "have different measures"),
     ],
 )
 def test_what_cannot_be_computed_is_refused(sections, says):
@@ -169,7 +169,7 @@ def test_a_computation_goes_into_a_mapping_and_back():
 def test_a_recipe_computes_nothing(small):
     recipe = {"model": {"name": "cho"}, "data": {"dates": {}}, "tokenizer": {"kind": "word"}, "training": {"steps": 1}}
     measure = {"name": "a", "kind": "computed"}
-    with pytest.raises(regard.InputError, match="a trained model computes nothing of that name"):
+    with pytest.raises(regard.InputError, match="computed is for claims with an experiment"):
         read_comparison(recipe, grid={"model.hidden_width": [4]}, measures=[measure])
 
 

@@ -44,7 +44,7 @@ def test_what_was_evaluated_once_is_no_curve(made_up):
     found = made_up({"a": {"bleu": [1.0, 2.0]}, "b": {"bleu": [4.0, 5.0]}}, **once)
     drawing = figure(found)
     assert list(by_title(drawing)) == ["BLEU"]
-    said = "no learning curves, for each run was evaluated once; a training.evaluate_every below its"
+    said = "no learning curves, because each run was evaluated once; a training.evaluate_every below its"
     assert drawing.get_supxlabel().startswith(said)
     assert why_no_curves(made_up({"a": {"bleu": [1.0]}})) == ""  # nothing was trained
     curves = {"a_1": ((2, 5.0), (4, 3.0))}

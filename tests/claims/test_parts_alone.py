@@ -53,9 +53,9 @@ def test_what_is_said_of_the_parts_is_said_of_the_claim(written):
     assert (found.rounds, found.latest, found.judge) == ((2,), 2, None)
     assert (found.predicted, found.minutes) == ("With skips more than without.", 3)
     assert found.seeds == (11, 12, 13, 14, 15) == found.resolved.seeds
-    with pytest.raises(regard.InputError, match="has no round 1; it is judged by parts alone"):
+    with pytest.raises(regard.InputError, match="has no round 1; it is only judged by parts"):
         found.in_round(1)
-    with pytest.raises(regard.InputError, match="has no judge; give one, or parts alone"):
+    with pytest.raises(regard.InputError, match="has no judge; give one, or only parts"):
         claim(written(second_round=None, predicted="p", minutes=1))
     with pytest.raises(regard.InputError, match="and no refutes"):
         claim(written(refutes='median("with", "residual") < 0'))

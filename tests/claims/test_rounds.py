@@ -78,7 +78,7 @@ def test_both_rounds_are_run_and_kept(written, tmp_path):
 @pytest.mark.parametrize(
     ("second", "says"),
     [
-        ({"changes": {"experimnt.layers": 3}}, "is in no section of the comparison; did you mean 'experiment'"),
+        ({"changes": {"experimnt.layers": 3}}, "is not in a section of the comparison; did you mean 'experiment'"),
         ({"changes": {"experiment.layres": 3}}, "unknown key 'layres'"),
         ({"seeds": 3}, "3 seeds are too few to judge part 'Skips are ahead.'; give at least 5"),
         ({"changes": {"arms": {"with": {}}}}, "there is no arm 'without'"),

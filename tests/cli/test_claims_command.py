@@ -72,7 +72,7 @@ def test_a_claim_of_parts_alone_is_shown_without_a_round(command, tmp_path):
     assert "round" not in text
     values = json.loads(command("claims", "show", "5.7", "--output", tmp_path, "--json").out)
     assert (values["judge"], values["refutes"], values["rounds"]) == (None, None, [2])
-    assert "has no round 1; it is judged by parts alone" in command("claims", "run", "5.7", "--round", "1").refusal()
+    assert "has no round 1; it is only judged by parts" in command("claims", "run", "5.7", "--round", "1").refusal()
 
 
 def test_a_refutation_is_said_and_written(command, claim_file, tmp_path):

@@ -44,7 +44,7 @@ def test_a_table_for_people_and_going_on(command, recipe_file, tmp_path):
     assert "seed 1" not in again.err
     assert again.err.count("seed 2 (") == 2
     other = command(*words, "training.warmup=3").refusal()
-    assert "holds another comparison, which differs in training.warmup" in other
+    assert "has another comparison, which differs in training.warmup" in other
     assert (
         "did you mean 'model'" in command("compare", recipe_file, "modle.x=1,2", "--output", tmp_path / "o").refusal()
     )

@@ -454,7 +454,7 @@ def test_weights_of_a_kind_that_is_not_read_are_told_by_name(dtype, tmp_path):
     tensors[name] = torch.ones(tensors[name].shape).to(getattr(torch, dtype))
     save_file(tensors, tmp_path / "model" / "model.safetensors")
     for read in (read_config, regard.load):
-        with pytest.raises(InputError, match=f"{name} is {dtype}, and weights of 16, 32 or 64 bits are read"):
+        with pytest.raises(InputError, match=f"{name} is {dtype}, and only weights of 16, 32 or 64 bits are supported"):
             read(tmp_path / "model")
 
 
@@ -493,7 +493,7 @@ def test_an_image_whose_name_in_an_archive_is_no_text_cannot_be_unpacked(tmp_pat
 
 @pytest.mark.parametrize("values", [None, "text", [1]])
 def test_a_claim_is_a_mapping(values):
-    with pytest.raises(InputError, match="holds no claim, which is a mapping"):
+    with pytest.raises(InputError, match="is not a claim, which is a mapping"):
         claim_of(values, "claim.yaml")
 
 

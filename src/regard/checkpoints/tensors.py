@@ -1,13 +1,13 @@
 """Named tensors in a safetensors file, with a digest of each; or in several files (shards) with an index, as in transformers.
 
-    model.safetensors                       all of them, or
-    model-00001-of-00002.safetensors ...    some in each, and
+    model.safetensors                       all tensors, or
+    model-00001-of-00002.safetensors ...    some tensors in each shard, and
     model.safetensors.index.json            {"metadata": {"total_size": bytes, ...}, "weight_map": {name of a tensor: its file}}
 
-Readers name the one file; where there are shards instead, they are read.
+Functions for reading take the path of the one file; if there are shards instead, they are read.
 
-Below, name tables between our parameter names and another library's: lists of rules that saving runs forwards and loading
-backwards. Every tensor must be mapped by a rule, or listed as ignored, in both directions: nothing is dropped in silence.
+The second part has tables of names between our parameters and those of another library: lists of rules for both directions. Every
+tensor must be mapped by a rule, or listed as ignored, in both directions: no tensor is dropped silently.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from regard.reading import read_json_object
 
 UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
-"""What the shards of a model's weights are called."""
+"""The names of the shards of a model's weights."""
 
 
 def digest(tensor: Tensor) -> str:
@@ -59,33 +59,33 @@ def file_digest(path: Path) -> str:
 def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> dict[str, str]:
     """Write tensors to a safetensors file and return the digest of each.
 
-    Tensors that share memory must have been reduced to one name beforehand: the format stores no ties.
+    Tensors that share memory must be given under one name only, because the format has no tied tensors.
 
     Raises:
-        InputError: for a full disk or a place that cannot be written to.
+        InputError: for a full disk or a path that cannot be written.
     """
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with writing_errors(Path(path)):
         save_file(ready, path, metadata={"format": "pt"})
-        Path(path).chmod(0o666 & ~umask())  # the library writes it for its owner alone
+        Path(path).chmod(0o666 & ~umask())  # the library allows only the owner to read it
     return {name: digest(tensor) for name, tensor in ready.items()}
 
 
 def shard_file(path: str | os.PathLike[str], max_shard_size: int | str) -> list[Path]:
-    """Put a safetensors file in several, if it is larger than one may be: shards of at most so many bytes, and an index.
+    """Divide a safetensors file into shards of at most `max_shard_size` bytes with an index, if it is larger than that.
 
-    Shards are filled in the order of the names, as transformers fills them; a tensor that is larger by itself is a shard of its
-    own, and larger. A file that is small enough stays as it is.
+    Shards are filled in the order of the names, as in transformers; a tensor that is larger than a shard has its own file. A file
+    that is small enough is not changed.
 
     Arguments:
-        path: of the file, which the shards take the place of.
-        max_shard_size: as `size_in_bytes` takes it.
+        path: the path of the file, which the shards replace.
+        max_shard_size: a size that `size_in_bytes` accepts.
 
     Returns:
-        The files of tensors that are there afterwards.
+        The resulting files of tensors.
 
     Raises:
-        InputError: for a size that is none, and as `read_tensors` and `write_tensors`.
+        InputError: for an invalid size, and as `read_tensors` and `write_tensors`.
     """
     path, most = Path(path), size_in_bytes(max_shard_size)
     tensors = read_tensors(path)
@@ -134,7 +134,7 @@ def size_in_bytes(size: int | str) -> int:
     """A size such as `5GB`, `300 MB`, `1GiB` or a number of bytes.
 
     Raises:
-        InputError: for what is no size above 0.
+        InputError: for a value that is not a size above 0.
 
     >>> size_in_bytes("5GB"), size_in_bytes("1.5 KiB"), size_in_bytes(300)
     (5000000000, 1536, 300)
@@ -151,11 +151,11 @@ def size_in_bytes(size: int | str) -> int:
 
 
 def read_tensors(path: str | os.PathLike[str], digests: Mapping[str, str] | None = None) -> dict[str, Tensor]:
-    """Read a safetensors file, or the shards that are in its place, checking each tensor against its digest if one is given.
+    """Read a safetensors file, or the shards that replace it, and compare each tensor with its digest if digests are given.
 
     Raises:
-        InputError: for a missing or truncated file, an index that does not fit the shards, or a tensor whose bytes are not those
-            that were saved.
+        InputError: for a missing or truncated file, an index that does not match the shards, or a tensor that differs from its
+            digest.
     """
     path = Path(path)
     tensors = _read(path, lambda file, name: file.get_tensor(name))
@@ -170,13 +170,13 @@ def read_tensors(path: str | os.PathLike[str], digests: Mapping[str, str] | None
 def verify_tensors(
     path: str | os.PathLike[str], digests: Mapping[str, str], *, part: int = 0, parts: int = 1
 ) -> set[str]:
-    """Check the tensors of a safetensors file, or of its shards, against their digests, holding one of them at a time.
+    """Compare the tensors of a safetensors file, or of its shards, with their digests, with one tensor in memory at a time.
 
     Arguments:
-        part, parts: check every `parts`-th file alone, from number `part` on.
+        part, parts: check only every `parts`-th file, beginning with number `part`.
 
     Returns:
-        The names of all tensors that there are.
+        The names of all tensors.
 
     Raises:
         InputError: as `read_tensors`.
@@ -201,12 +201,12 @@ def verify_tensors(
 
 
 def read_outline(path: str | os.PathLike[str], *, largest: int = 1 << 18) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, or of the shards that are in its place.
+    """The tensors of a safetensors file, or of the shards that replace it; those with more than `largest` numbers are not read.
 
-    Of those with more than `largest` numbers only shape and dtype, on the meta device.
+    Instead they are on the meta device, with their shape only.
 
     Raises:
-        InputError: for a missing or truncated file, or an index that does not fit the shards.
+        InputError: for a missing or truncated file, or an index that does not match the shards.
     """
 
     def outline(file: Any, name: str) -> Tensor:
@@ -217,15 +217,15 @@ def read_outline(path: str | os.PathLike[str], *, largest: int = 1 << 18) -> dic
 
 
 def index_of(path: Path) -> Path:
-    """Where the index of the shards is that are in a file's place."""
+    """The path of the index of the shards that replace a file."""
     return path.with_name(f"{path.name}.index.json")
 
 
 def shards_of(path: Path) -> dict[Path, set[str]]:
-    """The shards that are in a file's place, and the names of the tensors in each; none where the file itself is there.
+    """The shards that replace a file, and the names of the tensors in each; empty if the file itself exists.
 
     Raises:
-        InputError: for an index that is damaged, or names a file elsewhere.
+        InputError: for a damaged index, or one with a file in another folder.
     """
     index = index_of(path)
     if path.is_file() or not index.is_file():
@@ -238,14 +238,15 @@ def shards_of(path: Path) -> dict[Path, set[str]]:
         is_name = isinstance(file, str) and Path(file).name == file and len(file.encode(errors="replace")) < 256
         if not is_name or not file.endswith(".safetensors"):
             raise InputError(
-                f"{index}: says that {name} is in {str(file)[:60]!r}, no safetensors file of the same folder; copy it again"
+                f"{index}: the file of {name} is {str(file)[:60]!r}, which is not a safetensors file in the same folder; copy it "
+                "again"
             )
         shards.setdefault(path.with_name(file), set()).add(name)
     return shards
 
 
 def _read(path: Path, take: Callable[[Any, str], Tensor]) -> dict[str, Tensor]:
-    """What `take` makes of each tensor of a file, or of its shards."""
+    """The result of `take` for each tensor of a file, or of its shards."""
     shards = shards_of(path)
     if not shards:
         return _read_file(path, take)
@@ -258,7 +259,7 @@ def _read(path: Path, take: Callable[[Any, str], Tensor]) -> dict[str, Tensor]:
 
 
 def _check_index(path: Path, shard: Path, names: set[str], found: Mapping[str, Tensor]) -> None:
-    """Refuse a shard that holds other tensors than the index says."""
+    """Refuse a shard whose tensors differ from those in the index."""
     if found.keys() != names:
         lost, more = sorted(names - found.keys()), sorted(found.keys() - names)
         index = index_of(path).name
@@ -280,37 +281,37 @@ def _read_file(path: Path, take: Callable[[Any, str], Tensor]) -> dict[str, Tens
         ValueError,
         TypeError,
         RuntimeError,
-    ) as error:  # the last two from torch, of a shape
+    ) as error:  # the last two are errors of torch about a shape
         raise InputError(
-            f"{path}: not a readable safetensors file ({error}); it was cut short or damaged, save or copy it again"
+            f"{path}: not a readable safetensors file ({error}); it is truncated or damaged, save or copy it again"
         ) from error
     for name, tensor in found.items():
         if tensor.is_complex() or (tensor.is_floating_point() and tensor.element_size() < 2):
             kind = str(tensor.dtype).removeprefix("torch.")
             raise InputError(
-                f"{path}: {name} is {kind}, and weights of 16, 32 or 64 bits are read; have the program that wrote them write "
-                "bfloat16"
+                f"{path}: {name} is {kind}, and only weights of 16, 32 or 64 bits are supported; write bfloat16 with the program "
+                "that wrote them"
             )
     return found
 
 
 def _missing(path: Path) -> str:
-    """Why there are no weights, judging by the other files in the folder."""
+    """A message about missing weights, which depends on the other files in the folder."""
     if SHARD.fullmatch(path.name):
-        return f"{path}: no such file, and the index says that some of the weights are in it; copy it too"
+        return f"{path}: no such file, and some of the weights are in it according to the index; copy it too"
     if path.with_name("pytorch_model.bin").is_file():
         return (
             f"{path}: no such file; the weights, pytorch_model.bin, are a pickle, which is never read; save the model "
             "again with safetensors"
         )
-    return f"{path}: no such file; the folder is not a whole model, save or copy it again"
+    return f"{path}: no such file; the folder is not a complete model, save or copy it again"
 
 
 def check_same(wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, Tensor], where: str) -> None:
-    """Refuse a file whose tensors are not those wanted, all faults at once.
+    """Refuse tensors with other names or shapes than those wanted; one message lists all differences.
 
     Raises:
-        InputError: listing all keys that are missing, not known, or of another shape.
+        InputError: listing all keys that are missing, unknown, or of another shape.
     """
     missing, extra = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
     faults = ["missing " + ", ".join(missing)] if missing else []
@@ -326,19 +327,19 @@ def check_same(wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, Tensor
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One of their tensors and the one or several of ours it is made of.
+    """One tensor of theirs, and one or several tensors of ours that correspond to it.
 
-    Names are patterns in which `{i}` stands for a layer's number and `{*}` for any rest of a name.
+    Names are patterns, in which `{i}` is the number of a layer and `{*}` any rest of a name.
 
     Arguments:
-        ours: our names; several are stacked along the first axis to make theirs.
+        ours: our names; several tensors are concatenated along the first axis to theirs.
         theirs: their name.
-        channels: axes along which the model's channels run in another order there. Ours are in pairs, the sine and cosine of
-            each frequency side by side; theirs are the first of every pair, then the second of every pair.
-        transposed: whether theirs is the transpose: a matrix that is behind what it multiplies. A vector stays as it is.
-        unsqueezed: at which place theirs has an axis of size 1 more.
-        heads: where theirs has so many heads one after another, the rows of all of ours in each; None where all rows of the first
-            of ours come first.
+        channels: the axes along which the order of channels differs: ours are in pairs, with the sine and cosine of each
+            frequency adjacent; theirs are the first of every pair, then the second of every pair.
+        transposed: whether theirs is the transpose, as for matrices with the input on the left. Vectors are not changed.
+        unsqueezed: the index of an additional axis of size 1 in theirs; None for none.
+        heads: the number of heads, if the rows of theirs are ordered by head and then by tensor of ours; None if all rows of the
+            first tensor of ours come first.
     """
 
     ours: tuple[str, ...]
@@ -349,7 +350,7 @@ class Rule:
     heads: int | None = None
 
     def to_theirs(self, parts: Sequence[Tensor]) -> Tensor:
-        """Their tensor of ours."""
+        """Their tensor from ours."""
         tensor = parts[0] if len(parts) == 1 else torch.cat(tuple(parts))
         if self.heads is not None:
             tensor = by_head(tensor, len(parts), self.heads)
@@ -359,7 +360,7 @@ class Rule:
         return tensor if self.unsqueezed is None else tensor.unsqueeze(self.unsqueezed)
 
     def to_ours(self, tensor: Tensor) -> Sequence[Tensor]:
-        """Our tensors of theirs."""
+        """Our tensors from theirs."""
         tensor = tensor if self.unsqueezed is None else tensor.squeeze(self.unsqueezed)
         tensor = tensor.t().contiguous() if self.transposed else tensor
         for axis in self.channels:
@@ -371,11 +372,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class NameTable:
-    """Reversible renames between two layouts.
+    """A reversible mapping of names between two layouts.
 
     Arguments:
-        rules: tried in order; the first that matches is taken.
-        ignored: patterns of their names that carry nothing we need, such as constant buffers.
+        rules: the rules; the first one that matches is used.
+        ignored: patterns of names of their tensors that are not needed, such as constant buffers.
 
     >>> table = NameTable((Rule(("a.{i}.query", "a.{i}.key"), "block.{i}.both"),))
     >>> theirs = table.to_theirs({"a.0.query": torch.zeros(1), "a.0.key": torch.ones(1)})
@@ -389,7 +390,7 @@ class NameTable:
     ignored: tuple[str, ...] = ()
 
     def ignores(self, name: str) -> bool:
-        """Whether a tensor of theirs carries nothing we need."""
+        """Whether a tensor of theirs is not needed."""
         return any(_match(pattern, name) is not None for pattern in self.ignored)
 
     def to_theirs(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -439,11 +440,11 @@ class NameTable:
 
 
 IDENTITY = NameTable((Rule(("{*}",), "{*}"),))
-"""Our own names, as they are."""
+"""The table for our own layout, in which names are equal."""
 
 
 def halved(tensor: Tensor, axis: int) -> Tensor:
-    """Pairs along `axis` taken apart: the first of every pair, then the second of every pair.
+    """Reorder pairs along `axis`: the first of every pair, then the second of every pair.
 
     >>> halved(torch.tensor([0, 1, 2, 3, 4, 5]), 0).tolist()
     [0, 2, 4, 1, 3, 5]
@@ -452,7 +453,7 @@ def halved(tensor: Tensor, axis: int) -> Tensor:
 
 
 def by_head(tensor: Tensor, parts: int, heads: int) -> Tensor:
-    """Rows of so many parts, each of so many heads, as rows of heads, each of all parts; with both exchanged the inverse.
+    """Reorder rows from (part, head) to (head, part), for `parts` parts of `heads` heads; with swapped numbers the inverse.
 
     >>> by_head(torch.tensor([0, 1, 2, 3, 4, 5]), 2, 3).tolist()
     [0, 3, 1, 4, 2, 5]
@@ -461,7 +462,7 @@ def by_head(tensor: Tensor, parts: int, heads: int) -> Tensor:
 
 
 def paired(tensor: Tensor, axis: int) -> Tensor:
-    """What `halved` took apart put together.
+    """The inverse of `halved`.
 
     >>> paired(torch.tensor([0, 2, 4, 1, 3, 5]), 0).tolist()
     [0, 1, 2, 3, 4, 5]
@@ -492,7 +493,7 @@ def torch_transformer(norm: Literal["post", "pre"]) -> NameTable:
     """The names of `torch.nn.Transformer` (encoder and decoder stacks, no embeddings), biases in every projection.
 
     Arguments:
-        norm: where our layer norms stand: after each residual sum (`norm_first=False` there) or before each sub-layer.
+        norm: the position of our layer norms: after each residual sum (`norm_first=False` in PyTorch) or before each sub-layer.
     """
     slot = "after" if norm == "post" else "before"
     rules: list[Rule] = []

@@ -1,14 +1,15 @@
 """Hugging Face's layouts of encoder-decoder models: our Transformer as Marian, Pegasus or BART; T5.
 
-A post-norm Transformer is a Marian, a pre-norm one a Pegasus; one with learned positions and normed embeddings is a BART.
+A post-norm Transformer is written as Marian, a pre-norm one as Pegasus, and one with learned positions and normalised embeddings
+as BART.
 
-What differs in Marian and Pegasus, besides names: the sinusoids there are all sines, then all cosines, so every axis along which
-the model's channels run is put in that order; every projection has a bias, zero where ours has none; the logits have a constant
-bias, by which padding is ruled out. Epsilon of the norms, the scale of scores and embeddings are fixed. Nothing is computed: a
-model goes there and back bit for bit.
+Marian and Pegasus differ from ours not only in names. Their sinusoidal positions are all sines, then all cosines, so all axes of
+the model's channels are reordered; every projection has a bias, which is zero if ours has none; the logits have a constant bias
+that excludes padding. The epsilon of norms and the scales of scores and embeddings are fixed. Nothing is computed: a model is
+equal after writing and reading, bit for bit.
 
-T5's bias by distance is in the first block of each stack there. Old files repeat the table of embeddings, and have a second
-bias, of the attention over the source, that nothing reads. mT5 is T5 1.1 with another vocabulary, and is read alone.
+T5's bias by distance is in the first block of each stack there. Old files repeat the table of embeddings, and have a second bias
+in the attention over the source, which is not used. mT5 is T5 1.1 with another vocabulary; it is read but not written.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ BIAS = "final_logits_bias"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransformerExtra:
-    """What their config.json cannot say; the defaults are those of a folder made elsewhere.
+    """The settings that Hugging Face's config.json does not have; the defaults are for folders of other programs.
 
     Arguments:
-        attention_bias: whether the biases of the attention projections are trained ones.
-        output_bias: what the bias of the logits is.
+        attention_bias: whether the attention projections have trained biases.
+        output_bias: the kind of the bias of the logits.
         alignment_layer: as in our config.
     """
 
@@ -59,7 +60,7 @@ def _transformer_tokens(config: TransformerConfig) -> str:
 
 
 def _output_bias_from_hf(reading: Reading) -> dict[str, Any]:
-    """A folder made elsewhere is understood from the bias of the logits."""
+    """The kind of the bias of the logits; in a folder of another program it is found from the bias itself."""
     if not reading.foreign:
         return {}
     bias = reading.tensors.get(BIAS)
@@ -73,7 +74,7 @@ def _output_bias_from_hf(reading: Reading) -> dict[str, Any]:
 
 
 def _ruling_out(padding: int | None, vocabulary: int) -> Tensor:
-    """The bias of the logits that rules padding out; zero where there is none to rule out."""
+    """The bias of the logits that excludes padding; zeros if there is no padding token."""
     bias = torch.zeros(1, vocabulary)
     if padding is not None and -vocabulary <= padding < vocabulary:
         bias[0, padding] = NEVER
@@ -81,21 +82,21 @@ def _ruling_out(padding: int | None, vocabulary: int) -> Tensor:
 
 
 def _transformer_constants(config: TransformerConfig) -> dict[str, Constant]:
-    """What their file holds that is no parameter of ours: the bias of the logits, the positions, and biases of projections."""
+    """The tensors of their file that are constant in our model: the bias of the logits, positions, and biases of projections."""
     constants = _biases(config)
     for stack in ("encoder", "decoder"):
         positions = _sines_then_cosines(config.maximum_positions, config.width)
-        name = f"model.{stack}.embed_positions.weight"  # a Marian file leaves them out
+        name = f"model.{stack}.embed_positions.weight"  # files of Marian do not have them
         constants[name] = Constant(positions, "sinusoids", 1e-3, optional=True, written=config.norm == "pre")
     return constants
 
 
 def _biases(config: TransformerConfig) -> dict[str, Constant]:
-    """The bias of the logits and those of projections, where ours has none."""
+    """The bias of the logits and the biases of projections, if ours has none."""
     constants: dict[str, Constant] = {}
     if config.output_bias != "trained":
         bias = _ruling_out(config.ruled_out, config.target_vocabulary)
-        constants[BIAS] = Constant(bias, "zero but for what rules padding out", optional=True)
+        constants[BIAS] = Constant(bias, "zero except for padding", optional=True)
     for stack, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         for layer in range(0 if config.attention_bias else layers):
             for attention in ("self_attn", "encoder_attn")[: 1 if stack == "encoder" else 2]:
@@ -106,7 +107,7 @@ def _biases(config: TransformerConfig) -> dict[str, Constant]:
 
 
 def _sines_then_cosines(count: int, width: int) -> Tensor:
-    """Sinusoidal positions in their order, (count, D)."""
+    """Sinusoidal positions in their order of channels, (count, D)."""
     places = np.arange(count, dtype=np.float64)[:, None]
     frequencies = np.power(10000.0, np.arange(0, width, 2, dtype=np.float64) / width)
     angles = places / frequencies
@@ -114,12 +115,12 @@ def _sines_then_cosines(count: int, width: int) -> Tensor:
 
 
 def reads(name: str) -> HFTensor:
-    """A matrix that reads the model's channels."""
+    """A matrix whose input is the model's channels."""
     return HFTensor(name, channels=(1,))
 
 
 def gives(name: str) -> HFTensor:
-    """What gives the model's channels: a matrix and its bias, or a norm."""
+    """The parameters whose output is the model's channels: a matrix and its bias, or a norm."""
     return HFTensor(name, channels=(0,))
 
 
@@ -127,7 +128,7 @@ def _transformer_tensors(slot: str) -> TensorTable:
     """The names of all tensors.
 
     Arguments:
-        slot: where norms stand: `after` or `before` each sub-layer.
+        slot: the position of norms: `after` or `before` each sub-layer.
     """
     table: dict[str, str | HFTensor] = {
         "encoder.embedding.tokens.weight": reads("model.shared.weight"),
@@ -137,7 +138,7 @@ def _transformer_tensors(slot: str) -> TensorTable:
         ours, theirs = f"{stack}.layers.{{i}}", f"model.{stack}.layers.{{i}}"
         for mine, other, residual in (
             ("attention", "self_attn", "attention_residual"),
-            ("cross_attention", "encoder_attn", "cross_residual"),  # in the decoder alone
+            ("cross_attention", "encoder_attn", "cross_residual"),  # only in the decoder
         ):
             table |= {
                 f"{ours}.{mine}.query.weight": reads(f"{theirs}.{other}.q_proj.weight"),
@@ -209,7 +210,7 @@ MARIAN = HFFormat(
         "scale_power": 0.5,
         "score": "scaled_dot",
         "alignment": "softmax",
-        "norm_epsilon": 1e-5,  # of every layer norm there
+        "norm_epsilon": 1e-5,  # fixed for every layer norm in their code
     },
     written={
         "scale_embedding": True,
@@ -219,18 +220,18 @@ MARIAN = HFFormat(
         "use_cache": True,
         "bos_token_id": None,
         "forced_eos_token_id": None,
-        # CTranslate2 builds its stacks by what is said of the norms.
+        # CTranslate2 uses these settings of the norms to build its stacks.
         "normalize_before": False,
         "add_final_layer_norm": False,
         "normalize_embedding": False,
         "static_position_embeddings": True,
     },
     ignored={
-        "add_bias_logits": "the file holds the bias of the logits",
-        "extra_pos_embeddings": "the file holds the positions",
+        "add_bias_logits": "the file has the bias of the logits",
+        "extra_pos_embeddings": "the file has the positions",
         "gelu_activation": "another name of activation_function in old files",
     },
-    unwritten={"relative_distance": "of relative positions alone"},
+    unwritten={"relative_distance": "used for relative positions only"},
     extra=TransformerExtra,
     unsupported=_transformer_tokens,
     to_hf=(
@@ -270,7 +271,7 @@ def _bart_tokens(config: TransformerConfig) -> str:
 
 
 def _bart_tensors() -> TensorTable:
-    """The names of all tensors. Positions are learned, so channels stay in their order."""
+    """The names of all tensors. Positions are learned, so channels have the same order."""
     table: dict[str, str | HFTensor] = {
         ours: HFTensor(theirs.name, unsqueezed=theirs.unsqueezed) if isinstance(theirs, HFTensor) else theirs
         for ours, theirs in _transformer_tensors("after").items()
@@ -291,7 +292,7 @@ BART = replace(
     fields={**MARIAN.fields, "scaled_embedding": "scale_embedding"},
     must_be={
         "tie_word_embeddings": True,
-        # Of old files: mBART there is a BART that differs in these.
+        # In old files: mBART is a BART with other values of these.
         "normalize_before": False,
         "add_final_layer_norm": False,
         "normalize_embedding": True,
@@ -327,7 +328,7 @@ BART = replace(
         },
     ),
     tensors=_bart_tensors(),
-    prefix="model.",  # which the files of a model without a head leave out
+    prefix="model.",  # files of a model without a head have no prefix
     outside=(BIAS, "lm_head."),
     constants=_biases,
 )
@@ -335,12 +336,12 @@ BART = replace(
 # --- T5 and mT5 -------------------------------------------------------------------------------------------------
 
 GATED, GATED_GELU = "gated-", "gated-gelu"
-"""What comes before the name of an activation that gates; what T5 1.1 has, whose GELU is the approximation."""
+"""The prefix of the names of gated activations; the name for T5 1.1, whose GELU is the tanh approximation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class T5Extra:
-    """What their config.json cannot say."""
+    """The settings that Hugging Face's config.json does not have."""
 
     alignment_layer: int = -1
 
@@ -348,14 +349,14 @@ class T5Extra:
 def _t5_between_versions(config: T5Config) -> str:
     """Why it is neither T5 1.0 nor 1.1, as half a sentence."""
     if config.scaled_output != (config.sharing == "all"):
-        return "the output is scaled where it has a table of its own, or is not where it shares one"
+        return "the output must be scaled if it shares the embedding's table, and not scaled if it has its own"
     if config.gated and config.activation == "gelu":
-        return "the exact GELU gates, where theirs is the approximation"
+        return "the gate is the exact GELU, and this layout has the approximation"
     return ""
 
 
 def _feedforward_to_hf(config: T5Config) -> dict[str, Any]:
-    """Their one name of the activation, and of whether it gates."""
+    """Their name of the activation, which includes whether it is gated."""
     name = ACTIVATIONS[config.activation][0]
     if config.gated:
         name = GATED_GELU if config.activation == "gelu_tanh" else GATED + name
@@ -382,10 +383,10 @@ def _sharing_to_hf(config: T5Config) -> dict[str, Any]:
 
 
 def _sharing_from_hf(reading: Reading) -> dict[str, Any]:
-    """That of T5 1.1 is not scaled. Old configs tell the version by `tie_word_embeddings` alone; in new ones that is always true.
+    """Whether the output shares the embedding's table, and whether it is scaled.
 
-    An mT5's output never is, whether it has one table or two. An output with a table of its own is in the file, whatever the
-    config says.
+    The output of T5 1.1 is not scaled. Old configs identify the version by `tie_word_embeddings` only; in new ones it is always
+    true. The output of an mT5 is never scaled, with one table or two. Whether the output has its own table depends on the file.
     """
     tied = _given(reading, "tie_word_embeddings", True)
     said = _given(reading, "scale_decoder_outputs", tied)
@@ -398,25 +399,25 @@ def _sharing_from_hf(reading: Reading) -> dict[str, Any]:
 
 
 def _depth_from_hf(reading: Reading) -> dict[str, Any]:
-    """A decoder is as deep as the encoder unless it is said."""
+    """The number of decoder layers; by default that of the encoder."""
     settings = reading.settings
     return {} if "decoder_layers" in settings else {"decoder_layers": settings["encoder_layers"]}
 
 
 def _start_from_hf(reading: Reading) -> dict[str, Any]:
-    """A target starts with padding unless it is said."""
+    """The first token of a target; by default the padding token."""
     settings = reading.settings
     return {} if "start_id" in settings else {"start_id": settings["padding_id"]}
 
 
 def _given(reading: Reading, key: str, default: Any) -> Any:
-    """A field of theirs; where it is missing or null what that means."""
+    """The value of a field of theirs, or `default` if it is missing or null."""
     value = reading.values.get(key)
     return reading.defaults.get(key, default) if value is None else value
 
 
 def _t5_tensors(config: T5Config) -> TensorTable:
-    """The names of all tensors; the output has a table of its own, or shares the one of the inputs."""
+    """The names of all tensors; the output has its own table, or shares that of the inputs."""
     table = {"encoder.embedding.weight": "shared.weight"}
     if config.sharing == "inputs":
         table["output.weight"] = "lm_head.weight"
@@ -486,7 +487,7 @@ T5 = HFFormat(
     must_be={"is_encoder_decoder": True},
     written={"is_encoder_decoder": True, "use_cache": True},
     ignored={
-        "n_positions": "its positions have no end",
+        "n_positions": "positions are not limited",
         "dense_act_fn": "the same as feed_forward_proj, which is followed",
         "is_gated_act": "the same as feed_forward_proj, which is followed",
     },

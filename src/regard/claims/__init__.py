@@ -1,4 +1,4 @@
-"""Comparisons of variants on an equal budget, and the papers' claims as comparisons with a judge."""
+"""Comparisons of variants on an equal budget, and the claims of papers as comparisons that an expression judges."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The catalogues of claims that are installed: packages with one folder a claim, found by their entry points.
+"""The installed catalogues of claims: packages with one folder for each claim, found by their entry points.
 
 A package adds claims by an entry point in the group `regard.claims` that names the package (or a package inside it):
 
@@ -7,11 +7,12 @@ A package adds claims by an entry point in the group `regard.claims` that names 
 mine = "my_claims"
 ```
 
-It holds a folder for each claim, called like the claim with `_` for `-`: its `claim.yaml`, and its experiment in Python where the
-claim trains no model by a recipe. `experiment: {name: drawn_pairs}` is the dataclass with a method `run` in `drawn_pairs.py`, in
-one of the folders. Finding claims reads folders alone; a package of claims is imported when one of its experiments is asked for.
+It has a folder for each claim, with the name of the claim and `_` for `-`. The folder has the claim's `claim.yaml`, and if the
+claim does not train models with a recipe, its experiment in Python: `experiment: {name: sampled_pairs}` is the dataclass with a
+method `run` in `sampled_pairs.py` in one of the folders. Finding claims only reads folders; a package of claims is imported when
+one of its experiments is needed.
 
-A `Computation` is the comparison of such an experiment: its arms are settings, and its numbers are what is measured.
+A `Computation` is the comparison of such an experiment: its arms are settings, and the measures are the numbers it computes.
 """
 
 from __future__ import annotations
@@ -45,27 +46,27 @@ V = TypeVar("V")
 
 GROUP = "regard.claims"
 BUILTIN = "regard_claims"
-"""The catalogue next to this package, which is found without an entry point too: in a checkout there is none."""
+"""The catalogue next to this package, which is also found without an entry point, as in a checkout."""
 
 FILE = "claim.yaml"
 
 
 class Experiment(Protocol):
-    """What is computed from settings and a seed: a dataclass whose fields are the settings.
+    """The interface of experiments: a dataclass whose fields are the settings of a computation.
 
     Arguments:
-        precision: of what it trains or computes, as measured results have it.
+        precision: the precision of its computation, as in measured results.
     """
 
     precision: ClassVar[str]
 
     @property
     def measures(self) -> tuple[str | Measure, ...]:
-        """The names of its numbers, or measures along something; the same for any arm."""
+        """The names of its numbers, or measures along an axis; they must be the same for all settings."""
         ...
 
     def run(self, seed: int) -> Mapping[str, float | Mapping[int, float]]:
-        """Its numbers; of a measure along something one for each place, rising."""
+        """Compute the numbers by name; for a measure along an axis a mapping from positions, ascending, to numbers."""
         ...
 
 
@@ -74,8 +75,8 @@ class Catalogue:
     """A package of claims.
 
     Arguments:
-        module: as it is imported.
-        folder: of the claims' folders.
+        module: the name by which it is imported.
+        folder: the folder with the claims' folders.
     """
 
     module: str
@@ -86,17 +87,17 @@ class Catalogue:
         return {file.parent.name.replace("_", "-"): file for file in sorted(self.folder.glob(f"*/{FILE}"))}
 
     def experiments(self) -> dict[str, str]:
-        """The modules next to the claims' files, by the name of the experiment."""
+        """The modules in the claims' folders, by the name of the experiment."""
         folders = [file.parent for file in self.claims().values()]
         files = [file for folder in folders for file in sorted(folder.glob("*.py")) if not file.stem.startswith("_")]
         return {file.stem: f"{self.module}.{file.parent.name}.{file.stem}" for file in files}
 
 
 def catalogues() -> tuple[Catalogue, ...]:
-    """The catalogue next to this package, and those that entry points name.
+    """The catalogue next to this package, and those of entry points.
 
     Raises:
-        InputError: for an entry point that names no package.
+        InputError: for an entry point that does not name a package.
     """
     points = {
         point.value: f"the package {point.dist.name}" if point.dist is not None else f"the entry point {point.name!r}"
@@ -109,34 +110,34 @@ def catalogues() -> tuple[Catalogue, ...]:
             found.append(Catalogue(module, folder))
         elif module in points and module != BUILTIN:
             raise InputError(
-                f"{points[module]} names a catalogue of claims, {module}, that is no package; uninstall it"
+                f"{points[module]} names a catalogue of claims, {module}, which is not a package; uninstall it"
             )
     return tuple(found)
 
 
 def claim_files() -> dict[str, Path]:
-    """The file of every claim that is installed, by name.
+    """The file of every installed claim, by name.
 
     Raises:
-        InputError: where two catalogues have a claim of the same name.
+        InputError: if two catalogues have a claim of the same name.
     """
     return _together("claim", ((each.module, each.claims()) for each in catalogues()))
 
 
 def experiment_modules() -> dict[str, str]:
-    """The module of every experiment that is installed, by name.
+    """The module of every installed experiment, by name.
 
     Raises:
-        InputError: where two catalogues have an experiment of the same name.
+        InputError: if two catalogues have an experiment of the same name.
     """
     return _together("experiment", ((each.module, each.experiments()) for each in catalogues()))
 
 
 def experiment(name: str) -> type[Experiment]:
-    """The experiment of that name: the one dataclass with a method `run` that its module defines, imported now.
+    """Import the experiment of that name: the only dataclass with a method `run` that its module defines.
 
     Raises:
-        InputError: where there is none, with the nearest, or it cannot be imported.
+        InputError: for an unknown name, with the nearest one, or if it cannot be imported.
 
     >>> experiment("random_stacks")(layers=2).layers
     2
@@ -148,7 +149,7 @@ def experiment(name: str) -> type[Experiment]:
         module = importlib.import_module(modules[name])
     except ImportError as error:
         raise InputError(
-            f"the experiment {name!r} ({modules[name]}) cannot be imported: {error}; mend or uninstall its package"
+            f"the experiment {name!r} ({modules[name]}) cannot be imported: {error}; repair or uninstall its package"
         ) from error
     found: list[type[Experiment]] = [
         each  # type: ignore[misc]  # isinstance does not check protocols
@@ -159,12 +160,12 @@ def experiment(name: str) -> type[Experiment]:
         and hasattr(each, "run")
     ]
     if len(found) != 1:
-        raise InputError(f"{modules[name]} defines {len(found)} dataclasses with a method run; let it define one")
+        raise InputError(f"{modules[name]} defines {len(found)} dataclasses with a method run; it must define exactly one")
     return found[0]
 
 
 def _folder_of(module: str) -> Path | None:
-    """Of a package, which is not imported for it; those that it is in are."""
+    """The folder of a package, without importing it (its parent packages are imported)."""
     try:
         spec = importlib.util.find_spec(module)
     except ImportError:
@@ -186,7 +187,7 @@ def _together(what: str, parts: Iterator[tuple[str, dict[str, V]]]) -> dict[str,
 
 
 EXPERIMENT = "experiment"
-"""The section that is where a comparison of trained models has `recipe`, `budget` and `measures`."""
+"""The section that replaces `recipe`, `budget` and `measures` of a comparison of trained models."""
 
 NUMBERS = "numbers.json"
 
@@ -196,12 +197,12 @@ class Computation:
     """Variants of one experiment, each computed with several seeds.
 
     Arguments:
-        experiment: `name` and the settings that all arms share.
-        arms: the variants; their settings are those of the experiment.
-        seeds: each arm is computed once with each.
+        experiment: `name`, and the settings that all arms share.
+        arms: the variants, with settings of the experiment.
+        seeds: each arm is computed once with each seed.
 
     Raises:
-        InputError: for an experiment that does not exist, or settings it does not have, naming the arm.
+        InputError: for an unknown experiment, or settings that it does not have, naming the arm.
     """
 
     experiment: Mapping[str, Any]
@@ -213,19 +214,19 @@ class Computation:
         check_together(self.arms)
         found = [_measures(self.experiment_of(arm)) for arm in self.arms]
         if any(each != found[0] for each in found):
-            raise InputError("the arms do not measure the same; give them settings that leave the measures alone")
-        object.__setattr__(self, "measures", found[0])  # frozen for everybody else
+            raise InputError("the arms have different measures; use settings that do not change the measures")
+        object.__setattr__(self, "measures", found[0])  # the dataclass is frozen
 
     @property
     def precision(self) -> str:
-        """As measured results have it."""
+        """The precision of the computation, as in measured results."""
         return experiment(self.experiment["name"]).precision
 
     def arm(self, name: str) -> Arm:
         """The arm of that name.
 
         Raises:
-            InputError: where there is none, with the nearest.
+            InputError: for an unknown name, with the nearest one.
         """
         names = [arm.name for arm in self.arms]
         if name not in names:
@@ -247,7 +248,7 @@ class Computation:
             raise InputError(f"arm {arm.name!r}: {error}") from error
 
     def to_mapping(self) -> dict[str, Any]:
-        """As YAML values; `read_computation` reads them back."""
+        """The computation as YAML values, which `read_computation` reads."""
         return {
             EXPERIMENT: copied(self.experiment),
             "arms": {arm.name: arm.to_mapping() for arm in self.arms},
@@ -258,27 +259,27 @@ class Computation:
 def read_computation(
     sections: Mapping[str, Any], overrides: Sequence[str] = (), *, seeds: Sequence[int] | None = None
 ) -> Computation:
-    """A computation from its sections: `experiment`, `arms` and perhaps `seeds`.
+    """A computation from its sections: `experiment`, `arms` and optionally `seeds`.
 
     Arguments:
         overrides: `experiment.key=value`, for all arms.
-        seeds: other ones.
+        seeds: seeds instead of those in the section.
 
     Raises:
-        InputError: for what cannot be read, naming the place.
+        InputError: for values that cannot be read, naming their place.
     """
     values = copied(sections)
     known = (EXPERIMENT, "arms", "seeds")
     for key in values:
         if key not in known:
-            raise InputError(f"{key} is no section where there is an experiment; {nearest(key, known)}")
+            raise InputError(f"{key} is not a section of a claim with an experiment; {nearest(key, known)}")
     if not isinstance(values[EXPERIMENT], dict):
         raise InputError(f"{EXPERIMENT} is {values[EXPERIMENT]!r}; give its name and settings")
     for override in overrides:
         key, value = read_override(override)
         if not key.startswith(f"{EXPERIMENT}."):
             raise InputError(
-                f"{override!r}: an experiment stands here for the recipe; settings begin with {EXPERIMENT}."
+                f"{override!r}: this claim has an experiment instead of a recipe; settings begin with {EXPERIMENT}."
             )
         put(values, key, value)
     return Computation(
@@ -296,7 +297,7 @@ def compute(
     seeds: Sequence[int] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Compared:
-    """Compute every arm with every seed; what was computed before with the same settings is taken from `output`.
+    """Compute every arm with every seed; earlier results with the same settings are read from `output`.
 
     Raises:
         InputError: for settings or data that cannot be used.
@@ -318,14 +319,14 @@ def compute(
 def _run(computation: Computation, arm: Arm, seed: int, folder: Path) -> Run:
     experiment = computation.experiment_of(arm)
     asked = {"name": computation.experiment["name"], "seed": seed, **dataclasses.asdict(experiment)}  # type: ignore[call-overload]
-    asked = json.loads(json.dumps(asked))  # as it will be read back
+    asked = json.loads(json.dumps(asked))  # in the form in which it will be read back
     try:
         found = read_json_object(folder / NUMBERS, "")
         if found["asked"] != asked or not {measure.name for measure in computation.measures} <= set(found["numbers"]):
             raise KeyError("asked")
-    except (ValueError, KeyError, TypeError):  # none yet, of other settings or measures, or damaged
+    except (ValueError, KeyError, TypeError):  # missing, damaged, or of other settings or measures
         began = time.monotonic()
-        numbers = json.loads(json.dumps(dict(experiment.run(seed))))  # likewise
+        numbers = json.loads(json.dumps(dict(experiment.run(seed))))  # in the form in which they will be read back
         found = {"asked": asked, "numbers": numbers, "seconds": round(time.monotonic() - began, 3)}
         replace_file(folder / NUMBERS, json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     return Run(
@@ -346,7 +347,7 @@ def _measures(experiment: Experiment) -> tuple[Measure, ...]:
 
 
 def _value(found: float | Mapping[str, float]) -> Value:
-    """A number; or those along something, as JSON has them, the last that is one being the measure's own."""
+    """The value of a measure from JSON; along an axis it has all numbers, and its own number is the last one that is not NaN."""
     if not isinstance(found, Mapping):
         return Value(number=found)
     bins = tuple(Bin(shortest=int(place), longest=int(place), count=1, value=number) for place, number in found.items())

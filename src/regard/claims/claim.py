@@ -1,4 +1,4 @@
-"""A paper's claim: a comparison, what it was predicted to find, and how it is judged, by one expression or by parts."""
+"""A paper's claim: a comparison, its predicted result, and how it is judged, by one expression or by parts."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from regard.structure import from_mapping
 from regard.training.recipe import put, read_yaml
 
 FIRST, SECOND = 1, 2
-"""The rounds: one expression over medians that confirms or refutes, and parts that are each judged by paired seeds."""
+"""The rounds: 1, an expression over medians that confirms or refutes; 2, parts that are each judged by paired seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """One claim; the catalogue's are files of these fields.
+    """One claim; a file of the catalogue has these fields.
 
     Arguments:
-        name: in commands, and of its files.
+        name: its name in commands and of its folder.
         row: its number among the claims of the project.
-        source: the paper and place.
-        statement: what it says, in a sentence.
-        predicted: what would confirm it, with the thresholds; written before the first run and not changed after. That of
-            `second_round` where there is no `judge`.
+        source: the paper and the place in it.
+        statement: the claim in one sentence.
+        predicted: the result that would confirm it, with thresholds; written before the first run and not changed after it.
+            Without `judge` that of `second_round`.
         comparison: the sections of a comparison.
-        judge: the expression that confirms it, in the first round; null where it is asked by parts alone, which are a second
-            round without a first.
-        refutes: the expression that refutes it; where null, all that does not confirm it does.
-        second_round: how it is asked the second time, by parts; null where it is not.
-        own_data: what it means on the user's pairs, or a sentence why it means nothing there.
-        minutes: about how long it takes on two cores; that of `second_round` where there is no `judge`.
+        judge: the expression that confirms it, in the first round; null if it is only judged by parts (a second round without a
+            first).
+        refutes: the expression that refutes it; null = it is refuted if it is not confirmed.
+        second_round: how it is judged in the second round, by parts; null if there is none.
+        own_data: how it runs on the user's pairs, or a sentence why it does not.
+        minutes: the approximate duration on two cores; without `judge` that of `second_round`.
 
-    The file has the sections of the comparison (`recipe`, `arms`, `seeds`, `budget`, `measures`) besides the other fields; those
-    of one that trains no model are `experiment`, `arms` and `seeds`.
+    The file has the sections of the comparison (`recipe`, `arms`, `seeds`, `budget`, `measures`) next to these fields, or
+    `experiment`, `arms` and `seeds` if it trains no model.
 
-    `file` is where it was read from, None for one that was made otherwise. The comparison is read, and the expressions are held
-    against it, when one of them is first asked for (`resolved`).
+    `file` is the path from which it was read, or None. The comparison is read, and the expressions are checked against it, when
+    it is first needed (`resolved`).
     """
 
     name: str
@@ -64,19 +64,19 @@ class Claim:
     def __post_init__(self) -> None:
         if self.judge is None and (self.second_round is None or self.refutes is not None):
             raise InputError(
-                f"claim {self.name!r} has no judge; give one, or parts alone: second_round, and no refutes"
+                f"claim {self.name!r} has no judge; give one, or only parts: second_round, and no refutes"
             )
 
     @cached_property
     def expressions(self) -> tuple[Expression, Expression | None]:
-        """`judge`, and `refutes` where there is one.
+        """`judge`, and `refutes` or None.
 
         Raises:
-            InputError: where the claim is judged by parts alone, or an expression cannot be read.
+            InputError: if the claim is only judged by parts, or an expression cannot be read.
         """
         where = f"claim {self.name!r}"
         if self.judge is None:
-            raise InputError(f"{where} is judged by parts alone; it has no judge")
+            raise InputError(f"{where} is only judged by parts; it has no judge")
         return (
             Expression(self.judge, f"{where}: judge"),
             None if self.refutes is None else Expression(self.refutes, f"{where}: refutes"),
@@ -84,31 +84,31 @@ class Claim:
 
     @property
     def rounds(self) -> tuple[int, ...]:
-        """Those there are; the second alone where it is judged by parts from the beginning."""
+        """The rounds of this claim; only the second if it is only judged by parts."""
         first = () if self.judge is None else (FIRST,)
         return first if self.second_round is None else (*first, SECOND)
 
     @property
     def latest(self) -> int:
-        """The last round there is."""
+        """The last round of this claim."""
         return self.rounds[-1]
 
     def second(self, number: int) -> SecondRound | None:
-        """The second round where that is asked for, None for the first.
+        """The second round if `number` is 2, None if it is 1.
 
         Raises:
-            InputError: where the claim does not have it.
+            InputError: if the claim does not have this round.
         """
         if number not in self.rounds:
-            known = f"the last is {self.latest}" if self.judge is not None else "it is judged by parts alone"
+            known = f"the last is {self.latest}" if self.judge is not None else "it is only judged by parts"
             raise InputError(f"claim {self.name!r} has no round {number}; {known}")
         return None if number == FIRST else self.second_round
 
     def in_round(self, number: int) -> Claim:
-        """The claim whose `predicted`, `minutes`, `own_data` and comparison are those of a round.
+        """The claim with `predicted`, `minutes`, `own_data` and the comparison of a round.
 
         Raises:
-            InputError: where the claim does not have it, or changes what is no section.
+            InputError: if the claim does not have this round, or the round changes an unknown section.
         """
         second = self.second(number)
         if second is None:
@@ -117,7 +117,7 @@ class Claim:
         for key, value in second.changes.items():
             if key.split(".")[0] not in (*SECTIONS, EXPERIMENT):
                 raise InputError(
-                    f"claim {self.name!r}: second_round.changes: {key} is in no section of the comparison; "
+                    f"claim {self.name!r}: second_round.changes: {key} is not in a section of the comparison; "
                     f"{nearest(key, [*SECTIONS, EXPERIMENT])}"
                 )
             put(sections, key, copied(value))
@@ -134,18 +134,18 @@ class Claim:
 
     @cached_property
     def resolved(self) -> Comparison | Computation:
-        """The comparison of the first round there is; a computation where an experiment stands for the recipe, imported now.
+        """The comparison of the first round of this claim, or the computation of its experiment, which is imported now.
 
         Raises:
-            InputError: for a comparison that cannot be, or expressions that ask for arms or measures it does not have.
+            InputError: for an invalid comparison, or expressions with arms or measures that it does not have.
         """
         return self.resolved_in(self.rounds[0])
 
     def resolved_in(self, number: int) -> Comparison | Computation:
-        """The same of a round.
+        """The comparison or computation of a round.
 
         Raises:
-            InputError: as `resolved`, and where there is no such round.
+            InputError: as `resolved`, and for a round that the claim does not have.
         """
         return self.in_round(number)._resolved(self.asked(number))
 
@@ -171,7 +171,7 @@ class Claim:
         return comparison
 
     def checked(self) -> Claim:
-        """The claim, whose comparison can be read in every round.
+        """Check that the comparison can be read in every round; return the claim.
 
         Raises:
             InputError: as `resolved`.
@@ -183,37 +183,37 @@ class Claim:
 
     @property
     def needs_data(self) -> bool:
-        """Whether there is no builtin data for it."""
+        """Whether it needs data of the user, because there is no builtin data for it."""
         return isinstance(self.own_data, OwnData) and self.own_data.needed
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds it is judged by, in its first round where it has one."""
+        """The seeds with which it is judged, in its first round if it has one."""
         if self.judge is None and self.second_round is not None:
             return self.second_round.numbers
         return seeds_of(self.comparison.get("seeds", 3))
 
     @property
     def command(self) -> str:
-        """How to run it."""
+        """The command that runs it."""
         return f"regard claims run {self.name}" + (" data.path=FOLDER" if self.needs_data else "")
 
 
 def claims() -> list[Claim]:
-    """Every claim that is installed, in the order of their rows; only their YAML is read.
+    """All installed claims, in the order of their rows; only their YAML is read.
 
     Raises:
-        InputError: for a claim that is not one, naming its file.
+        InputError: for an invalid claim, naming its file.
     """
     found = [_of_catalogue(name, file) for name, file in claim_files().items()]
     return sorted(found, key=lambda claim: order_of(claim.row))
 
 
 def claim(name: str) -> Claim:
-    """A claim of the catalogue by name or row, or of a file of the user's own; its experiment is imported, where it has one.
+    """A claim of the catalogue by name or row, or of a file of the user; its experiment, if it has one, is imported.
 
     Raises:
-        InputError: where there is none, with the nearest; as `claim_of`.
+        InputError: for an unknown name, with the nearest one; as `claim_of`.
     """
     if name.endswith((".yaml", ".yml")):
         return _from(Path(name), claim_of(read_yaml(Path(name)), name))
@@ -226,27 +226,27 @@ def claim(name: str) -> Claim:
 
 
 def claim_of(values: Mapping[str, Any], where: str) -> Claim:
-    """A claim from YAML values: its own fields, and the sections of the comparison.
+    """A claim from YAML values: its fields, and the sections of the comparison.
 
     Raises:
-        InputError: for what is missing, unknown or of another type, naming the place; for a comparison that cannot be, or
-            expressions that ask for what it does not have.
+        InputError: for values that are missing, unknown or of another type, naming their place; for an invalid comparison, or
+            expressions with arms or measures that it does not have.
     """
     return _read(values, where).checked()
 
 
 def order_of(row: str) -> list[tuple[int, str]]:
-    """1.3b after 1.3a, and 1.10 after 1.9."""
+    """A sort key for rows: 1.3b is after 1.3a, and 1.10 after 1.9."""
     return [(int(number or 0), letters) for number, letters in re.findall(r"(\d*)([a-z]*)", row) if number or letters]
 
 
 def _read(values: Mapping[str, Any], where: str) -> Claim:
     if not isinstance(values, Mapping):
-        raise InputError(f"{where}: holds no claim, which is a mapping; see docs/claims.md")
+        raise InputError(f"{where}: is not a claim, which is a mapping; see docs/claims.md")
     own = {key: value for key, value in values.items() if key not in (*SECTIONS, EXPERIMENT)}
     sections = {key: value for key, value in values.items() if key in (*SECTIONS, EXPERIMENT)}
     parts = own.get("second_round")
-    if own.get("judge") is None and isinstance(parts, Mapping):  # what is said of the parts is said of the claim
+    if own.get("judge") is None and isinstance(parts, Mapping):  # these fields of the parts are also those of the claim
         own = {key: parts[key] for key in ("predicted", "minutes") if key in parts} | own
     return from_mapping(Claim, own | {"comparison": sections}, where)
 
@@ -255,11 +255,11 @@ def _of_catalogue(name: str, file: Path) -> Claim:
     where = f"{file.parent.name}/{file.name}"
     found = _read(read_yaml(file), where)
     if found.name != name:
-        raise InputError(f"{where}: the claim is called {found.name!r}; call it {name!r}, as its folder")
+        raise InputError(f"{where}: the claim has the name {found.name!r}; name it {name!r}, like its folder")
     return _from(file, found)
 
 
 def _from(file: Path, claim: Claim) -> Claim:
-    """The claim, which knows its file."""
-    object.__setattr__(claim, "file", file)  # frozen for everybody else
+    """Set the claim's `file`; return the claim."""
+    object.__setattr__(claim, "file", file)  # the dataclass is frozen
     return claim

@@ -1,4 +1,4 @@
-"""What a comparison found: numbers for every run, medians and ranges, a table, JSON, a plot."""
+"""The results of a comparison: numbers of every run, medians and ranges, a table, JSON, a plot."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ class Run:
     """One arm with one seed, trained and measured.
 
     Arguments:
-        folder: of the trained run; another arm's for an arm that takes its runs.
-        parameters: of the model.
-        steps, reason: updates made, and why no more.
-        training_seconds, measuring_seconds: over all sittings; no training for an arm that takes another's runs.
-        values: by measure.
+        folder: the folder of the trained run; that of another arm for an arm that uses its runs.
+        parameters: the number of the model's parameters.
+        steps, reason: the number of updates, and why the run ended.
+        training_seconds, measuring_seconds: the duration, with time before a resume; 0 for the training of an arm that uses the
+            runs of another one.
+        values: the value of each measure.
         curves: by metric, (step, value) of every evaluation during training.
     """
 
@@ -57,9 +58,9 @@ class Compared:
     """A finished comparison.
 
     Arguments:
-        comparison: what was compared.
-        folder: where the runs are.
-        runs: arm by arm, in the order of the seeds.
+        comparison: the comparison.
+        folder: the folder of the runs.
+        runs: the runs, arm by arm, in the order of the seeds.
     """
 
     comparison: Comparison | Computation
@@ -68,14 +69,14 @@ class Compared:
 
     @property
     def seconds(self) -> float:
-        """Training and measuring of all runs, over all sittings."""
+        """The duration of training and measuring of all runs."""
         return sum(run.training_seconds + run.measuring_seconds for run in self.runs)
 
     def of(self, arm: str) -> tuple[Run, ...]:
         """The runs of an arm.
 
         Raises:
-            InputError: where there is no such arm, with the nearest.
+            InputError: for an unknown arm, with the nearest one.
         """
         return tuple(run for run in self.runs if run.arm == self.comparison.arm(arm).name)
 
@@ -83,7 +84,7 @@ class Compared:
         """The measure of that name.
 
         Raises:
-            InputError: where there is none, with the nearest.
+            InputError: for an unknown name, with the nearest one.
         """
         names = [measure.name for measure in self.comparison.measures]
         if name not in names:
@@ -91,13 +92,14 @@ class Compared:
         return self.comparison.measures[names.index(name)]
 
     def values(self, arm: str, measure: str, length: int | None = None) -> Seeds:
-        """The number of each seed; infinity for a threshold that was never reached, None where there is none (or NaN).
+        """The number of each seed; infinity for a threshold that was never reached, None for no number or NaN.
 
         Arguments:
-            length: for a measure with bins: only pairs with sources of so many words; for one along something, the place there.
+            length: for a measure with bins, the number of source words whose bin is used; for a measure along an axis, the
+                position on it.
 
         Raises:
-            InputError: for an arm or measure that does not exist, or a length given of a measure without bins.
+            InputError: for an unknown arm or measure, or a length for a measure without bins.
         """
         name = self.measure(measure).name
         if length is None:
@@ -105,7 +107,7 @@ class Compared:
         return {run.seed: _known(_bin_of(run.values[name], length, name).value) for run in self.of(arm)}
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as JSON values: what was compared, and for every arm and measure each seed's value with median and range."""
+        """The comparison as JSON values, and for every arm and measure the value of each seed with median and range."""
         return {
             "format_version": 1,
             "comparison": self.comparison.to_mapping(),
@@ -146,7 +148,7 @@ class Compared:
         }
 
     def table(self) -> Table:
-        """Arms by measures: the median over seeds, and the range behind it."""
+        """A table of arms by measures: the median over seeds, and the range."""
         from rich.table import Table
 
         table = Table(header_style="bold")
@@ -164,7 +166,7 @@ class Compared:
         return table
 
     def bin_tables(self) -> dict[str, Table]:
-        """For each measure with bins arms by lengths; for those along something a row for each place, arms as columns."""
+        """For each measure with bins a table of arms by lengths; for measures along an axis of positions by arms."""
         return {
             measure.name: self._along_table(measure) if measure.along else self._bin_table(measure)
             for measure in self.comparison.measures
@@ -206,13 +208,13 @@ class Compared:
 
 
 def median(values: Seeds) -> float | None:
-    """The median over seeds; None where a seed has no number."""
+    """The median over seeds; None if a seed has no number."""
     known = [value for value in values.values() if value is not None]
     return statistics.median(known) if known and len(known) == len(values) else None
 
 
 def spread_json(values: Seeds) -> dict[str, Any]:
-    """Median, range and each seed's value; null for no number and for a threshold that was not reached."""
+    """Median, range and each seed's value as JSON; null for no number and for a threshold that was not reached."""
     known = [value for value in values.values() if value is not None]
     return {
         "median": _finite(median(values)),
@@ -223,7 +225,7 @@ def spread_json(values: Seeds) -> dict[str, Any]:
 
 
 def spoken(measure: Measure, values: Seeds) -> str:
-    """The median and, where seeds differ, the range.
+    """The median, and the range if seeds differ, as text.
 
     >>> spoken(Measure(name="b", kind="decoded", metric="bleu"), {1: 30.0, 2: 31.25, 3: 33.0})
     '31.2 (30.0-33.0)'
@@ -238,7 +240,7 @@ def spoken(measure: Measure, values: Seeds) -> str:
 
 
 def number_text(measure: Measure, value: float) -> str:
-    """A number as people write it: shares in per cent, BLEU with one digit."""
+    """A number as text in the usual form: shares in percent, BLEU with one digit."""
     if math.isinf(value):
         return "never" if measure.kind == "steps_to" else "infinite"
     if measure.kind in ("steps_to", "steps", "parameters", "tokens_per_second"):
@@ -261,7 +263,7 @@ def _bin_of(value: Value, length: int, measure: str) -> Bin:
 
 
 def _known(value: float | None) -> float | None:
-    """A run that diverged has no number."""
+    """The number, or None for NaN, as for a run that diverged."""
     return None if value is None or math.isnan(value) else value
 
 
@@ -274,14 +276,14 @@ def _finite(value: float | None) -> float | None:
 
 SUFFIXES = (".png", ".svg")
 
-# Okabe and Ito's colours, which people with any colour vision can distinguish; then the same again with other lines.
+# The colours of Okabe and Ito, which are distinguishable with any colour vision; then again with other line styles.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", ":", "-.")
 PANEL_WIDTH, CURVE_HEIGHT, ROW_HEIGHT, HEADING, TITLE_LINE = 5.2, 3.4, 0.3, 1.0, 0.22  # inches
-LETTERS_PER_INCH = 11.0  # of a title
+LETTERS_PER_INCH = 11.0  # in titles
 COLUMNS = 2
 DOTS_PER_INCH = 130
-# Without parse_math=False a dollar sign in an arm's name would begin a formula.
+# Without parse_math=False a dollar sign in an arm's name would start a formula.
 PLAIN: dict[str, Any] = {"parse_math": False}
 SHARES = ("token_accuracy", "position_accuracy", "exact_match")
 
@@ -290,7 +292,7 @@ def save_plot(compared: Compared, path: str | os.PathLike[str], title: str = "")
     """Write the figure as .png or .svg.
 
     Raises:
-        InputError: for another suffix, without matplotlib, or a place that cannot be written to.
+        InputError: for another suffix, without matplotlib, or a path that cannot be written.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
@@ -299,11 +301,11 @@ def save_plot(compared: Compared, path: str | os.PathLike[str], title: str = "")
 
 
 def figure(compared: Compared, title: str = "") -> Figure:
-    """The figure that `save_plot` writes, to be changed further; it is not known to pyplot.
+    """The figure of `save_plot`, for further changes; it is not registered with pyplot.
 
-    A panel for each validation metric that is measured or reached for, where it was evaluated more than once (lines are
-    medians over seeds, bands their range), then one for each measure: a point for each seed, a bar at the median; against
-    length, or against what they are measured along, for measures of several numbers.
+    There is a panel for each validation metric that a measure uses, if it was evaluated more than once (lines are medians over
+    seeds, bands their range); then a panel for each measure, with a point for each seed and a bar at the median. Measures with
+    several numbers are plotted against length or their axis.
 
     Raises:
         InputError: without matplotlib.
@@ -329,11 +331,11 @@ def figure(compared: Compared, title: str = "") -> Figure:
     heights = [max(height for _, _, height in row) for row in rows]
     width = PANEL_WIDTH * min(COLUMNS, len(panels))
     title_lines = sum(math.ceil(len(line) / (LETTERS_PER_INCH * width)) for line in title.splitlines())
-    drawing = Figure(figsize=(width, sum(heights) + TITLE_LINE * title_lines), layout="constrained")
-    grid = drawing.add_gridspec(len(rows), min(COLUMNS, len(panels)), height_ratios=heights)
+    plot = Figure(figsize=(width, sum(heights) + TITLE_LINE * title_lines), layout="constrained")
+    grid = plot.add_gridspec(len(rows), min(COLUMNS, len(panels)), height_ratios=heights)
     styles = _styles(compared)
     for number, (kind, what, _) in enumerate(panels):
-        axes = drawing.add_subplot(grid[number // COLUMNS, number % COLUMNS])
+        axes = plot.add_subplot(grid[number // COLUMNS, number % COLUMNS])
         if kind == "curve":
             _curve(axes, compared, what, styles)
         elif kind == "bins":
@@ -342,11 +344,11 @@ def figure(compared: Compared, title: str = "") -> Figure:
             _dots(axes, compared, what, styles)
         axes.spines[["top", "right"]].set_visible(False)
     lines: dict[str, Any] = {}
-    for axes in drawing.axes:
+    for axes in plot.axes:
         for line, label in zip(*axes.get_legend_handles_labels(), strict=True):
             lines.setdefault(label, line)
     if lines:
-        legend = drawing.legend(
+        legend = plot.legend(
             list(lines.values()),
             list(lines),
             loc="outside lower center",
@@ -357,31 +359,31 @@ def figure(compared: Compared, title: str = "") -> Figure:
         for text in legend.get_texts():
             text.set_parse_math(False)
     if why := why_no_curves(compared):
-        drawing.supxlabel(why, fontsize=8, x=0.01, ha="left", wrap=True, **PLAIN)
+        plot.supxlabel(why, fontsize=8, x=0.01, ha="left", wrap=True, **PLAIN)
     if title:
-        drawing.suptitle(title, fontsize=11, x=0.01, ha="left", wrap=True, **PLAIN)
-    return drawing
+        plot.suptitle(title, fontsize=11, x=0.01, ha="left", wrap=True, **PLAIN)
+    return plot
 
 
 def why_no_curves(compared: Compared) -> str:
-    """A sentence where the figure has no learning curves though models were trained; empty where it has some."""
+    """Why the figure has no learning curves although models were trained; empty if it has some."""
     if not any(run.curves for run in compared.runs) or _metrics(compared):
         return ""
     steps = max(run.steps for run in compared.runs)
     return (
-        "no learning curves, for each run was evaluated once; a training.evaluate_every below its "
+        "no learning curves, because each run was evaluated once; a training.evaluate_every below its "
         f"{steps:,} updates evaluates more often"
     )
 
 
 def _metrics(compared: Compared) -> list[str]:
-    """The validation metrics to draw over steps, where there are several: those that the measures speak of, else the loss."""
+    """The validation metrics to plot over steps, if evaluated more than once: those of the measures, else the loss."""
     asked = [m.metric for m in compared.comparison.measures if m.kind in ("validation", "steps_to") and m.metric]
-    drawn = {metric for run in compared.runs for metric, points in run.curves.items() if len(points) > 1}
-    there = [metric for metric in dict.fromkeys(asked) if metric in drawn]
-    if "perplexity" in there and "loss" in there:  # one is the other's exponential
+    known = {metric for run in compared.runs for metric, points in run.curves.items() if len(points) > 1}
+    there = [metric for metric in dict.fromkeys(asked) if metric in known]
+    if "perplexity" in there and "loss" in there:  # perplexity is the exponential of the loss
         there.remove("perplexity")
-    return there or ["loss"] * bool(drawn)
+    return there or ["loss"] * bool(known)
 
 
 def _styles(compared: Compared) -> dict[str, dict[str, Any]]:
@@ -397,7 +399,7 @@ def _styles(compared: Compared) -> dict[str, dict[str, Any]]:
 
 def _curve(axes: Axes, compared: Compared, metric: str, styles: dict[str, dict[str, Any]]) -> None:
     for arm in compared.comparison.arms:
-        if arm.trains is not None:  # its curve is the other's
+        if arm.trains is not None:  # its curve is that of the other arm
             continue
         steps, middles, lows, highs = _band(compared.of(arm.name), metric)
         style = styles[arm.name]
@@ -414,7 +416,7 @@ def _curve(axes: Axes, compared: Compared, metric: str, styles: dict[str, dict[s
 
 
 def _band(runs: Sequence[Run], metric: str) -> tuple[list[int], list[float], list[float], list[float]]:
-    """Steps, medians, lowest and highest over the seeds that were evaluated at each step."""
+    """Steps, medians, minima and maxima over the seeds that were evaluated at each step."""
     found: dict[int, list[float]] = {}
     for run in runs:
         for step, value in run.curves.get(metric, ()):
@@ -447,7 +449,7 @@ def _dots(axes: Axes, compared: Compared, measure: Measure, styles: dict[str, di
         if lost:
             text = "not reached" if measure.kind == "steps_to" else "no number"
             note = text if lost == len(values) else f"{text}: {lost} of {len(values)}"
-            # In the middle of an empty row, else above its end.
+            # The note is in the middle of an empty row, else above its end.
             where, above, side = (0.5, 0.0, "center") if not known else (1.0, 0.3, "right")
             place_of = axes.get_yaxis_transform()
             axes.text(where, place - above, note, transform=place_of, fontsize=7, ha=side, va="center", color="0.4")

@@ -1,4 +1,4 @@
-"""`regard.compare`: every arm with every seed, each run once, whatever stops in between."""
+"""`regard.compare`: train and measure every arm with every seed; an interrupted comparison continues where it was."""
 
 from __future__ import annotations
 
@@ -44,29 +44,29 @@ def compare(
 ) -> Compared:
     """Train variants of a recipe with several seeds on an equal budget, and measure them.
 
-    Each run is a run of `regard.train` in `output`/arm/seed. Called again with the same arguments, what is finished is taken as
-    it is and a run that was killed continues where it was, to the same numbers. Measures are computed again only where what
-    they say has changed. Seeds, measures and further arms may be added; another comparison in the same folder is refused.
+    Each run is a run of `regard.train` in `output`/arm/seed. If the function is called again with the same arguments, finished
+    runs are reused and a killed run continues, with the same results. Measures are computed again only if their settings have
+    changed. Seeds, measures and further arms can be added; another comparison in the same folder is refused.
 
     Arguments:
-        recipe: a recipe (file, mapping, `Recipe`), or a file or mapping that holds a whole comparison.
+        recipe: a recipe (file, mapping, `Recipe`), or a file or mapping of a whole comparison.
         overrides: `key=value` for all arms.
-        output: the comparison's folder: new, or one that holds this comparison.
+        output: the comparison's folder: a new one, or one with this comparison.
         grid: keys with values to compare, `{"model.score": ["dot", "general"]}`; every combination is an arm.
         arms: or named arms: `{"small": ["model.width=32"], "large": {"model.width": 128}}`.
-        seeds: a number N for seeds 1 to N (3 unless given), or the seeds.
-        budget: where every run ends: `steps=500`, `tokens=2e6`, `seconds=60`; else by the recipe's own limits.
-        measures: names such as `loss`, `bleu`, `steps_to:token_accuracy=0.9`, or mappings; the validation metrics unless given.
-        reuse: folders of other comparisons; a finished run of the very same recipe found there is not trained again.
+        seeds: a number N for seeds 1 to N (default 3), or the seeds.
+        budget: where every run ends: `steps=500`, `tokens=2e6`, `seconds=60`; by default the limits of the recipe.
+        measures: names such as `loss`, `bleu`, `steps_to:token_accuracy=0.9`, or mappings; by default the validation metrics.
+        reuse: folders of other comparisons; their finished runs with the same recipe are reused.
         callbacks: called at every step of every run.
-        say: receives sentences for the user; none are printed where None.
+        say: receives messages for the user; None = no messages.
         code: your own Python file, or files, with parts that the recipes name (`regard.parts`).
 
     Returns:
-        The numbers with their spread: `.table()`, `.to_json()`, `.save_plot(path)`.
+        The results: `.table()`, `.to_json()`, `.save_plot(path)`.
 
     Raises:
-        InputError: for a comparison that cannot be, or a folder that holds another one.
+        InputError: for an invalid comparison, or a folder with another one.
     """
     load_code(code)
     comparison = read_comparison(recipe, overrides, grid=grid, arms=arms, seeds=seeds, budget=budget, measures=measures)
@@ -81,7 +81,7 @@ def compare(
 
 
 class _Once:
-    """Passes each sentence on once: what is true of every run need not be said for each."""
+    """Passes each message on only once, because some messages are the same for every run."""
 
     def __init__(self, say: Callable[[str], None] | None) -> None:
         self._say, self._said = say, set[str]()
@@ -103,7 +103,7 @@ class _Runs:
     say: _Once
 
     def finish(self) -> list[Run]:
-        """Train what is not yet trained, seed by seed, so that a first row of all arms is there early; then measure."""
+        """Train the remaining runs, seed by seed, so that all arms have one run early; then measure."""
         comparison = self.comparison
         trained = [arm for arm in comparison.arms if arm.trains is None]
         places: dict[tuple[str, int], Path] = {}
@@ -115,15 +115,15 @@ class _Runs:
         return [self._measured(arm, seed, places) for arm in comparison.arms for seed in comparison.seeds]
 
     def _trained(self, arm: Arm, seed: int, number: str, places: Mapping[tuple[str, int], Path]) -> Path:
-        """The folder of a finished run."""
+        """Train a run if it is not finished; return its folder."""
         recipe = self.comparison.recipe_of(arm, seed, self._needed(arm, seed, places))
         place = self.folder / arm.name / str(seed)
         if (place / FINISHED).is_file():
             changed = set(differences(read_recipe(place / RECIPE), recipe)) - arm.referring  # the folder may have moved
-            if changed:  # an arm of that name was there before, and gone in between
+            if changed:  # another arm had this name before
                 raise InputError(
-                    f"{place}: holds a finished run that differs in {', '.join(sorted(changed))}; "
-                    "call the arm otherwise, or choose another folder"
+                    f"{place}: has a finished run that differs in {', '.join(sorted(changed))}; "
+                    "rename the arm, or choose another folder"
                 )
             return place
         found = self._elsewhere(recipe)
@@ -150,16 +150,16 @@ class _Runs:
         return place
 
     def _needed(self, arm: Arm, seed: int, places: Mapping[tuple[str, int], Path]) -> dict[str, str]:
-        """The folders of the runs that an arm starts from."""
+        """The folders of the runs from which an arm starts."""
         return {name: str(places[name, seed].resolve()) for name in self.comparison.needs(arm)}
 
     def _note(self, sentence: str) -> None:
-        """Of what training says: the precision, and what became of the data; sizes are said at a run's end, its folder never."""
+        """Pass on messages of training about precision and data, but not those about sizes and export."""
         if " parameters; " not in sentence and "`regard export" not in sentence:
             self.say(sentence)
 
     def _elsewhere(self, recipe: Recipe) -> Path | None:
-        """A finished run of the very same recipe in the folders to reuse."""
+        """A finished run with the same recipe in the folders to reuse."""
         for other in self.reuse:
             for path in sorted(other.glob(f"*/*/{FINISHED}")):
                 if not differences(read_recipe(path.parent / RECIPE), recipe):
@@ -167,7 +167,7 @@ class _Runs:
         return None
 
     def _share_data(self, recipe: Recipe, place: Path) -> None:
-        """Copy tokenizers and token stores from a run that prepared the same data the same way with the same seed."""
+        """Copy tokenizers and token stores from a run with the same data settings and seed."""
         if is_prepared(place / "data"):
             return
         for path in sorted(self.folder.glob(f"*/*/{RECIPE}")):
@@ -205,27 +205,27 @@ class _Runs:
 
 
 def _claim(folder: Path, comparison: Comparison) -> None:
-    """Make the folder this comparison's own, or make sure it is. Measures, seeds and further arms may come and go.
+    """Write the comparison into its folder, or check that it is the same one; measures, seeds and further arms may differ.
 
     Raises:
-        InputError: where it holds another comparison, naming what differs, or something else.
+        InputError: for a folder with another comparison, naming the differences, or with other files.
     """
     path = folder / SAVED
     if path.is_file():
         changed = _changes(read_comparison(path), comparison)
         if changed:
             raise InputError(
-                f"{folder}: holds another comparison, which differs in {', '.join(changed)}; "
-                "say the same again, or choose another folder"
+                f"{folder}: has another comparison, which differs in {', '.join(changed)}; "
+                "use the same settings, or choose another folder"
             )
     elif folder.is_dir() and any(not each.name.startswith(".partial-") for each in folder.iterdir()):
-        raise InputError(f"{folder}: is not empty and holds no comparison; choose another folder")
+        raise InputError(f"{folder}: is not empty and has no comparison; choose another folder")
     replace_file(path, comparison.to_yaml())
     clear_partial(folder)
 
 
 def _changes(old: Comparison, new: Comparison) -> list[str]:
-    """What would make finished runs into others."""
+    """The differences that would change finished runs."""
     known = {arm.name: arm for arm in old.arms}
     found: list[str] = []
     for arm in new.arms:
@@ -235,7 +235,7 @@ def _changes(old: Comparison, new: Comparison) -> list[str]:
         if before.trains != arm.trains:
             found.append(f"arms.{arm.name}.trains")
         seed = new.seeds[0]
-        if old.needs(before) or new.needs(arm):  # their recipes cannot be read before what they need is trained
+        if old.needs(before) or new.needs(arm):  # their recipes cannot be read before the runs that they need
             same = before.applied(old.recipe) == arm.applied(new.recipe)
             found += [] if same else [f"settings of arm {arm.name!r}"]
             continue
@@ -248,7 +248,7 @@ def _changes(old: Comparison, new: Comparison) -> list[str]:
 
 
 def _grouped(found: Sequence[str], arms: int) -> list[str]:
-    """A key that differs in every arm is named once."""
+    """The differences, with a key that differs in every arm only once."""
     keys = [key.partition(" of arm ")[0] for key in found]
     every = [key for key in dict.fromkeys(keys) if keys.count(key) == arms > 1]
     return [*every, *(text for text, key in zip(found, keys, strict=True) if key not in every)]

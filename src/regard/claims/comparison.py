@@ -1,4 +1,4 @@
-"""A comparison as data: a recipe, arms that each change it, seeds, a budget, measures."""
+"""A comparison as data: a recipe, arms with changed settings, seeds, a budget, measures."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from regard.training.recipe import Recipe, put, read_override, read_recipe, read
 from regard.training.settings import LIMITS
 
 TRAINS = "trains"
-"""The key of an arm that says whose trained runs it takes."""
+"""The key of an arm with the name of another arm whose trained runs it uses."""
 
 RUN = "run:"
-"""What a setting begins with that stands for the folder of another arm's run with the same seed: `run:teacher`."""
+"""The prefix of a setting that is replaced by the folder of another arm's run with the same seed: `run:teacher`."""
 
 _NAME = re.compile(r"\w[\w .,+=-]*")
 _LONGEST_NAME = 80
@@ -38,13 +38,13 @@ class Arm:
     """One variant.
 
     Arguments:
-        name: also of its folder.
-        settings: dotted keys of the recipe and their values; `model` alone replaces the whole section. `run:teacher` stands for
-            the folder of the arm `teacher`, trained with the same seed, as in `model.pretrained` and `data.teacher.folder`.
-        trains: another arm whose trained runs this one takes; it may then change `generation` and nothing else.
+        name: its name, also of its folder.
+        settings: dotted keys of the recipe and their values; `model` alone replaces the whole section. `run:teacher` is replaced
+            by the folder of the arm `teacher` with the same seed, as in `model.pretrained` and `data.teacher.folder`.
+        trains: another arm whose trained runs this arm uses; it can then only change `generation`.
 
     Raises:
-        InputError: for a name that is none for a folder.
+        InputError: for a name that is not possible for a folder.
     """
 
     name: str
@@ -54,35 +54,35 @@ class Arm:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or len(self.name) > _LONGEST_NAME:
             raise InputError(
-                f"an arm cannot be called {self.name!r}: its name is that of a folder; use letters, digits, spaces and .,+=-_"
+                f"an arm cannot have the name {self.name!r}, which is also a folder's; use letters, digits, spaces and .,+=-_"
             )
         trained = [key for key in self.settings if key.split(".")[0] != "generation"]
         if self.trains is not None and trained:
             raise InputError(
-                f"arm {self.name!r} takes the runs of {self.trains!r} and changes {', '.join(trained)}; without "
+                f"arm {self.name!r} uses the runs of {self.trains!r} and changes {', '.join(trained)}; without "
                 f"new training it can only change generation"
             )
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The arms whose runs its settings name."""
+        """The arms whose runs its settings refer to."""
         return tuple(dict.fromkeys(name for _, name in _named_runs(self.settings)))
 
     @property
     def referring(self) -> frozenset[str]:
-        """The dotted keys of the recipe in which it names a run; where it starts from a model, the tokenizer's too."""
+        """The dotted keys of the recipe that refer to a run; with `model.pretrained` also the tokenizer's path."""
         keys = {key for key, _ in _named_runs(self.settings)}
         return frozenset(keys | ({"tokenizer.path"} if "model.pretrained" in keys else set()))
 
     def to_mapping(self) -> dict[str, Any]:
-        """As YAML values, as `arms_of` reads them."""
+        """The arm as YAML values, which `arms_of` reads."""
         return dict(self.settings) | ({TRAINS: self.trains} if self.trains is not None else {})
 
     def applied(self, recipe: Mapping[str, Any], runs: Mapping[str, str] | None = None) -> dict[str, Any]:
         """A copy of a recipe's values with this arm's settings.
 
         Arguments:
-            runs: the folders of the runs that it needs, by arm; they stay `run:...` where None.
+            runs: the folders of the runs that it needs, by arm; None = `run:...` is not replaced.
         """
         values = copied(recipe)
         for key, value in self.settings.items():
@@ -91,7 +91,7 @@ class Arm:
 
 
 def _named_runs(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted keys, and the arms whose runs are there."""
+    """The dotted keys that refer to runs, with the names of their arms."""
     if isinstance(value, Mapping):
         for name, part in value.items():
             yield from _named_runs(part, f"{key}.{name}".lstrip("."))
@@ -100,7 +100,7 @@ def _named_runs(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _found(value: Any, runs: Mapping[str, str]) -> Any:
-    """YAML values with the folders of runs in place of their names."""
+    """YAML values in which references to runs are replaced by folders."""
     if isinstance(value, Mapping):
         return {key: _found(part, runs) for key, part in value.items()}
     if isinstance(value, str) and value.startswith(RUN):
@@ -109,14 +109,14 @@ def _found(value: Any, runs: Mapping[str, str]) -> Any:
 
 
 def copied(value: Any) -> Any:
-    """YAML values without anything shared with the original."""
+    """A deep copy of YAML values."""
     if isinstance(value, Mapping):
         return {key: copied(part) for key, part in value.items()}
     return [copied(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def arms_of(values: Any, where: str) -> tuple[Arm, ...]:
-    """Arms as YAML has them: names, and for each a mapping of dotted keys to values, or a list of `key=value`.
+    """Arms from YAML values: names, and for each a mapping of dotted keys to values, or a list of `key=value`.
 
     Raises:
         InputError: naming the place.
@@ -144,28 +144,28 @@ def arms_of(values: Any, where: str) -> tuple[Arm, ...]:
 
 
 def check_together(arms: Sequence[Arm]) -> None:
-    """Refuse arms that are called alike, or need the runs of one that does not train, or not before them.
+    """Refuse arms with equal names, and arms that need runs of an arm without its own training or of a later arm.
 
     Raises:
         InputError: naming the arm.
     """
     names = [arm.name for arm in arms]
-    folded = [name.casefold() for name in names]  # on some file systems they would share a folder
+    folded = [name.casefold() for name in names]  # such names would share a folder on some file systems
     for name in names:
         if folded.count(name.casefold()) > 1:
-            raise InputError(f"two arms are called {name!r}; give each its own name")
+            raise InputError(f"two arms have the name {name!r}; give each its own name")
     trained = [arm.name for arm in arms if arm.trains is None]
     for place, arm in enumerate(arms):
         for name in arm.needs:
             if name not in trained:
                 raise InputError(
-                    f"arm {arm.name!r} needs the run of {name!r}, which trains none; {nearest(name, trained)}"
+                    f"arm {arm.name!r} needs the run of {name!r}, which is not trained; {nearest(name, trained)}"
                 )
             if name not in names[:place]:
                 raise InputError(f"arm {arm.name!r} needs the run of {name!r}; name that arm before it")
         if arm.trains is not None and arm.trains not in trained:
             raise InputError(
-                f"arm {arm.name!r} takes the runs of {arm.trains!r}, which trains none; {nearest(arm.trains, trained)}"
+                f"arm {arm.name!r} uses the runs of {arm.trains!r}, which is not trained; {nearest(arm.trains, trained)}"
             )
 
 
@@ -173,7 +173,7 @@ def grid_arms(grid: Mapping[str, Sequence[Any]]) -> tuple[Arm, ...]:
     """An arm for every combination of values.
 
     Arguments:
-        grid: dotted keys, and for each the values to compare.
+        grid: dotted keys, with the values to compare.
 
     Raises:
         InputError: for a key without values.
@@ -195,7 +195,7 @@ def grid_arms(grid: Mapping[str, Sequence[Any]]) -> tuple[Arm, ...]:
 
 
 def split_values(text: str) -> list[str]:
-    """The values between the commas that stand outside brackets and quotes.
+    """The values between commas outside brackets and quotes.
 
     >>> split_values("[a, b],[c],'d,e',f")
     ['[a, b]', '[c]', "'d,e'", 'f']
@@ -205,7 +205,7 @@ def split_values(text: str) -> list[str]:
         if quote:
             quote = "" if letter == quote else quote
         elif letter in "'\"" and not text[start:place].strip(" [{,:"):
-            quote = letter  # elsewhere it is an apostrophe
+            quote = letter  # in other positions it is an apostrophe
         elif letter in "[{":
             depth += 1
         elif letter in "]}":
@@ -217,7 +217,7 @@ def split_values(text: str) -> list[str]:
 
 
 def read_grid(words: Iterable[str]) -> tuple[list[str], dict[str, list[Any]]]:
-    """Words of a command line: overrides with one value for all arms, and keys with several values to compare.
+    """The words of a command line as overrides with one value for all arms, and keys with several values to compare.
 
     Raises:
         InputError: for a word without `=`, an empty value, or a key given twice.
@@ -274,13 +274,13 @@ class Comparison:
     """Variants of one recipe, trained with several seeds on an equal budget.
 
     Arguments:
-        recipe: what all arms share, as YAML values, the budget filled in.
+        recipe: the common recipe of all arms, as YAML values, with the budget.
         arms: the variants.
-        seeds: each arm is trained once with each; a seed is the recipe's `seed`.
-        measures: of every run.
+        seeds: each arm is trained once with each seed, which is the recipe's `seed`.
+        measures: the measures of every run.
 
     Raises:
-        InputError: for an arm whose recipe cannot be one, naming the arm; a seed given twice; no arm.
+        InputError: for an arm with an invalid recipe, naming the arm; a repeated seed; no arms.
     """
 
     recipe: Mapping[str, Any]
@@ -296,7 +296,7 @@ class Comparison:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds are {list(self.seeds)}; give at least one, none twice")
         check_together(self.arms)
-        # What needs another arm's run can be read only once that is there.
+        # The recipe of an arm that needs another arm's run can be read only after that run.
         recipes = [(arm, self.recipe_of(arm, self.seeds[0])) for arm in self.arms if not self.needs(arm)]
         if not self.measures:
             decodes = all(recipe.training.evaluate_generated > 0 for _, recipe in recipes)
@@ -306,38 +306,38 @@ class Comparison:
                 judged = [kind.metric_names or ("masked_loss", "masked_accuracy") for kind in kinds]
                 names = ("loss", *dict.fromkeys(name for each in judged for name in each))
             usual = tuple(Measure(name=name, kind="validation", metric=name) for name in names)
-            object.__setattr__(self, "measures", usual)  # frozen for everybody else
+            object.__setattr__(self, "measures", usual)  # the dataclass is frozen
         for measure in self.measures:
             self._check(measure, recipes)
 
     def _check(self, measure: Measure, recipes: Sequence[tuple[Arm, Recipe]]) -> None:
-        """Refuse now what would fail after hours of training."""
+        """Refuse a measure that would fail after the training."""
         given = None
         if measure.data is not None and measure.kind in JUDGING:
             given = from_mapping(TranslationData, measure.data, f"measure {measure.name!r}: data")
         for arm, recipe in recipes:
             where = f"measure {measure.name!r}, arm {arm.name!r}"
             if measure.kind == "computed":
-                raise InputError(f"{where}: a trained model computes nothing of that name; choose another kind")
+                raise InputError(f"{where}: computed is for claims with an experiment; choose another kind")
             check_scored(measure, recipe, where)
             if measure.kind in JUDGING and recipe.task != TranslationTask.name:
                 raise InputError(
-                    f"{where}: {measure.kind} reads pairs, and the task is {recipe.task}; measure what training logs, such as "
-                    "loss, perplexity or training_loss"
+                    f"{where}: {measure.kind} needs pairs, and the task is {recipe.task}; use a measure that training logs, such "
+                    "as loss, perplexity or training_loss"
                 )
             if measure.kind in JUDGING and measure.to not in (recipe.data.languages or (None,)):
                 languages = recipe.data.languages or ("leave it out",)
                 raise InputError(f"{where}: to is {measure.to!r}; {nearest(str(measure.to), languages)}")
             if measure.kind in JUDGING:
                 data = given or recipe.data
-                if data.builtin is not None:  # nothing is drawn yet, but too few are refused
+                if data.builtin is not None:  # nothing is generated yet, but too little data is an error
                     data.builtin.pairs(measure.split, wanted(measure, data), 0)
                 from_mapping(
                     type(recipe.generation), {**recipe.to_mapping()["generation"], **measure.generation}, where
                 )
             elif measure.metric in ("exact_match", "bleu") and recipe.training.evaluate_generated == 0:
                 raise InputError(
-                    f"{where}: {measure.metric} is not among what training validates; "
+                    f"{where}: {measure.metric} is not computed in validation; "
                     "set training.evaluate_generated to a number of examples, or choose kind decoded"
                 )
 
@@ -345,7 +345,7 @@ class Comparison:
         """The arm of that name.
 
         Raises:
-            InputError: where there is none, with the nearest.
+            InputError: for an unknown name, with the nearest one.
         """
         names = [arm.name for arm in self.arms]
         if name not in names:
@@ -353,11 +353,11 @@ class Comparison:
         return self.arms[names.index(name)]
 
     def needs(self, arm: Arm) -> tuple[str, ...]:
-        """The arms whose runs an arm starts from, itself or that whose runs it takes."""
+        """The arms from whose runs an arm starts, or the arm whose runs it uses."""
         return arm.needs + (self.arm(arm.trains).needs if arm.trains is not None else ())
 
     def recipe_of(self, arm: Arm, seed: int, runs: Mapping[str, str] | None = None) -> Recipe:
-        """The complete recipe of one run; of an arm that takes another's runs, with that one's settings below its own.
+        """The complete recipe of one run; an arm that uses another's runs has the settings of that one and its own.
 
         Arguments:
             runs: the folders of the runs with this seed that the arm needs, by arm.
@@ -373,11 +373,11 @@ class Comparison:
 
     @property
     def precision(self) -> str:
-        """What the first arm is trained in, as measured results have it."""
+        """The precision in which the first arm is trained, as in measured results."""
         return self.recipe_of(self.arms[0], self.seeds[0]).training.precision
 
     def to_mapping(self) -> dict[str, Any]:
-        """As YAML values; `read_comparison` reads them back."""
+        """The comparison as YAML values, which `read_comparison` reads."""
         return {
             "recipe": copied(self.recipe),
             "arms": {arm.name: arm.to_mapping() for arm in self.arms},
@@ -386,7 +386,7 @@ class Comparison:
         }
 
     def to_yaml(self) -> str:
-        """The same as text."""
+        """The comparison as YAML text."""
         values = self.to_mapping()
         text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=120)
         return text if yaml_value(text) == values else yaml.safe_dump(values, sort_keys=False)
@@ -402,20 +402,20 @@ def read_comparison(
     budget: str | Mapping[str, float] | None = None,
     measures: Sequence[Any] | None = None,
 ) -> Comparison:
-    """A comparison from a recipe, or from a file that holds a whole one, with what is given here on top.
+    """A comparison from a recipe, or from a file of a whole comparison, changed by the other arguments.
 
     Arguments:
         recipe: a recipe (file, mapping or `Recipe`), or a comparison: a file or mapping with `recipe` (its values, or the path of
-            a file next to it), `arms`, and perhaps `seeds`, `budget`, `measures`.
+            a file next to it), `arms`, and optionally `seeds`, `budget`, `measures`.
         overrides: `key=value`, for all arms.
-        grid: keys with the values to compare; every combination is an arm. In addition to arms, each arm is crossed with it.
-        arms: names, and what each changes: a list of `key=value`, or a mapping of dotted keys to values.
+        grid: keys with the values to compare; every combination is an arm. If there are arms too, each arm is combined with it.
+        arms: names, with the changes of each: a list of `key=value`, or a mapping of dotted keys to values.
         seeds: a number N for seeds 1 to N, or the seeds.
-        budget: such as `steps=500`; see `with_budget`.
+        budget: a limit such as `steps=500`; see `with_budget`.
         measures: see `regard.claims.measure.read_measures`.
 
     Raises:
-        InputError: for what cannot be read, naming the place.
+        InputError: for values that cannot be read, naming their place.
     """
     values = _sections(recipe)
     base = copied(values["recipe"])
@@ -454,7 +454,7 @@ def read_budget(budget: str | Mapping[str, Any]) -> dict[str, float]:
 
 
 def with_budget(recipe: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
-    """A recipe's values whose training ends by this limit alone: no other one, and no early stop.
+    """A recipe's values with this limit of training only: without other limits, and without early stopping.
 
     >>> with_budget({"training": {"epochs": 3, "patience": 4}}, {"steps": 10})["training"]
     {'steps': 10}
@@ -466,7 +466,7 @@ def with_budget(recipe: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
 
 
 def _sections(recipe: Comparison | Recipe | Mapping[str, Any] | str | os.PathLike[str]) -> dict[str, Any]:
-    """The sections of a comparison; a recipe alone is one of them."""
+    """The sections of a comparison; for a recipe only the section `recipe`."""
     if isinstance(recipe, Comparison):
         return recipe.to_mapping()
     if isinstance(recipe, Recipe):
@@ -491,10 +491,10 @@ def _sections(recipe: Comparison | Recipe | Mapping[str, Any] | str | os.PathLik
 
 
 def seeds_of(seeds: Any) -> tuple[int, ...]:
-    """The seeds that a number N stands for, 1 to N, or the seeds as they are given.
+    """The seeds 1 to N for a number N, or the given seeds.
 
     Raises:
-        InputError: for neither.
+        InputError: for another value.
     """
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         if seeds < 1:
@@ -504,7 +504,7 @@ def seeds_of(seeds: Any) -> tuple[int, ...]:
 
 
 def _crossed(arms: Sequence[Arm], grid: Sequence[Arm]) -> tuple[Arm, ...]:
-    """Each arm with each cell; one that takes another's runs takes them of the same cell, which has the cell's settings."""
+    """Each arm combined with each cell of a grid; an arm that uses another's runs uses those of the same cell."""
     return tuple(
         Arm(name=f"{arm.name},{cell.name}", settings={**arm.settings, **cell.settings})
         if arm.trains is None
