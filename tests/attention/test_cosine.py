@@ -86,7 +86,7 @@ def test_gradients_are_those_of_finite_differences(generator):
 
 def test_a_strength_of_another_shape_is_refused_by_both_shapes(generator):
     inputs = drawn(generator, {"strength": torch.ones(B, 1, L)})
-    with pytest.raises(ValueError, match=r"strength has shape \(2, 1, 2\); queries want \(2, 3, 2\)"):
+    with pytest.raises(ValueError, match=r"strength has shape \(2, 1, 2\); it must be \(2, 3, 2\)"):
         ScoredAttention(Cosine()).weights(inputs)
 
 

@@ -20,7 +20,7 @@ from regard.attention import AttentionInputs, Causal, Mask, Positions
     ],
 )
 def test_query_and_key_that_do_not_fit_are_refused_by_both_shapes(query, key):
-    with pytest.raises(ValueError, match="attention wants") as caught:
+    with pytest.raises(ValueError, match="attention needs") as caught:
         AttentionInputs(query=torch.zeros(query), key=torch.zeros(key))
     assert str(query) in str(caught.value)
     assert str(key) in str(caught.value)
@@ -42,7 +42,7 @@ def test_a_mask_that_gives_numbers_is_refused():
             return (key <= query).float()
 
     inputs = AttentionInputs(query=torch.zeros(1, 1, 2, 3), key=torch.zeros(1, 1, 2, 3), mask=Additive())
-    with pytest.raises(ValueError, match=r"mask Additive gave torch\.float32, not bool"):
+    with pytest.raises(ValueError, match=r"mask Additive returned torch\.float32; it must return bool"):
         inputs.visible()
 
 

@@ -99,7 +99,7 @@ def test_what_does_not_fit_is_refused(generator):
         RelativeEmbeddings(K, rows=2, columns=2, scope=4)
     attention = LambdaAttention(K, rows=1, columns=3)
     inputs = AttentionInputs(query=torch.zeros(1, 1, 4, K), key=torch.zeros(1, 1, 4, K))
-    with pytest.raises(ValueError, match="more than the 3 places of the grid"):
+    with pytest.raises(ValueError, match="more than the 3 positions of the grid"):
         attention(inputs, torch.zeros(1, 1, 4, V))
 
 

@@ -124,7 +124,7 @@ def test_without_positions_queries_are_the_last_of_the_keys():
 def test_centres_of_another_shape_are_refused():
     inputs = AttentionInputs(query=torch.zeros(1, 2, 3, 1), key=torch.zeros(1, 2, 4, 1))
     narrow = AttentionInputs(query=inputs.query, key=inputs.key, record={"centre": torch.zeros(1, 1, 3)})
-    with pytest.raises(ValueError, match=r"\(1, 1, 3\); queries want \(1, 2, 3\)"):
+    with pytest.raises(ValueError, match=r"\(1, 1, 3\); it must be \(1, 2, 3\)"):
         ScoredAttention(Dot(), Local(1)).weights(narrow)
 
 

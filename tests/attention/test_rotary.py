@@ -72,7 +72,7 @@ def test_nothing_of_it_is_saved_and_it_comes_back_from_the_meta_device():
 
 
 def test_an_odd_width_is_refused():
-    with pytest.raises(ValueError, match="3 channels are no pairs"):
+    with pytest.raises(ValueError, match="the width 3 is odd"):
         Rotary(3, 5)
 
 

@@ -85,7 +85,7 @@ def test_it_is_a_measure_of_comparisons(tmp_path):
     ("measure", "message"),
     [
         ({"name": "a", "kind": "at_length"}, "length is 0"),
-        ({"name": "a", "kind": "parameters", "length": 3}, "kind at_length alone"),
+        ({"name": "a", "kind": "parameters", "length": 3}, "only for kind at_length"),
     ],
 )
 def test_measures_that_mean_nothing_are_refused(measure, message):

@@ -73,9 +73,9 @@ def test_it_is_a_measure_of_comparisons(tmp_path):
 @pytest.mark.parametrize(
     ("measure", "data", "message"),
     [
-        ({"shots": 5}, {}, "5 shots and the one that is asked are more than the 5 pairs"),
-        ({}, {"maps": None, "builtin": "python_docs"}, "in_context reads data.maps, and the recipe has none"),
-        ({"kind": "steps", "shots": 2}, {}, "shots is 2; give 0 or more, to kind in_context alone"),
+        ({"shots": 5}, {}, "5 shots and the pair to predict are more than the 5 pairs"),
+        ({}, {"maps": None, "builtin": "python_docs"}, "in_context needs data.maps, and the recipe has none"),
+        ({"kind": "steps", "shots": 2}, {}, "shots is 2; give 0 or more, only for kind in_context"),
         ({}, {"builtin": "python_docs"}, "data.builtin and data.maps are both given"),
         ({}, {"train": "a.txt"}, "data.train and data.maps are both given"),
     ],

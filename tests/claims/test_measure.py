@@ -37,8 +37,8 @@ def test_a_mapping_is_read_back():
         ({"kind": "decoded", "metric": "loss"}, "metric is 'loss'"),
         ({"kind": "parameters", "metric": "loss"}, "leave metric out"),
         ({"kind": "decoded", "metric": "bleu", "threshold": 1}, "threshold belongs to kind steps_to"),
-        ({"kind": "validation", "metric": "loss", "bins": [3]}, "reads no pairs"),
-        ({"kind": "teacher_forced", "metric": "loss", "generation": {"beam": 2}}, "decodes nothing"),
+        ({"kind": "validation", "metric": "loss", "bins": [3]}, "does not read pairs"),
+        ({"kind": "teacher_forced", "metric": "loss", "generation": {"beam": 2}}, "does not decode"),
         ({"kind": "decoded", "metric": "bleu", "bins": [5, 5]}, "rising lengths"),
         ({"kind": "decoded", "metric": "bleu", "sise": 3}, "unknown key 'sise'; did you mean 'size'"),
         ({"kind": "decoded", "metric": "bleu", "size": 0}, "at least 1"),
@@ -53,7 +53,7 @@ def test_mistakes_are_one_sentence(value, sentence):
 
 
 def test_names_are_given_once():
-    with pytest.raises(regard.InputError, match="two measures are called 'loss'"):
+    with pytest.raises(regard.InputError, match="two measures have the name 'loss'"):
         read_measures(["loss", {"name": "loss", "kind": "training_loss"}])
     with pytest.raises(regard.InputError, match="must be a list"):
         read_measures("loss")  # type: ignore[arg-type]

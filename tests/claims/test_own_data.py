@@ -88,7 +88,7 @@ def test_too_little_or_nothing_is_one_sentence_and_leaves_nothing(tmp_path):
     with pytest.raises(regard.InputError, match="no such file"):
         files_of(str(tmp_path / "fwe.tsv"), OWN, tmp_path / "cut")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(regard.InputError, match="holds no training pairs"):
+    with pytest.raises(regard.InputError, match="has no training pairs"):
         files_of(str(tmp_path / "empty"), OWN, tmp_path / "cut")
 
 
@@ -129,5 +129,5 @@ def test_texts_of_a_folder_and_of_one_file(tmp_path):
     assert data == {"length": 9, "unit": "line", "train": expected.train, "validation": expected.validation}
     alone = files_of(str(tmp_path / "notes.md"), own, tmp_path / "cut")
     assert (alone.train, alone.validation) == (str(tmp_path / "notes.md"), None)
-    with pytest.raises(InputError, match="holds no train"):
+    with pytest.raises(InputError, match="has no train"):
         files_of(str(tmp_path.parent), own, tmp_path / "cut")

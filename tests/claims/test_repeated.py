@@ -78,8 +78,8 @@ def test_it_is_a_measure_of_comparisons(tmp_path):
 @pytest.mark.parametrize(
     ("measure", "data", "told"),
     [
-        ({}, {"repeats": None, "builtin": "python_docs"}, "repeated reads data.repeats, and the recipe has none"),
-        ({"kind": "steps", "model": {"rounds": 2}}, {}, "steps takes the model as it is; leave model out"),
+        ({}, {"repeats": None, "builtin": "python_docs"}, "repeated needs data.repeats, and the recipe has none"),
+        ({"kind": "steps", "model": {"rounds": 2}}, {}, "steps cannot change the model; leave model out"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_before_training(measure, data, told):

@@ -139,7 +139,7 @@ def test_the_commit_of_the_prediction_is_recorded_before_the_runs(written, tmp_p
 def test_a_prediction_is_not_changed_after_the_runs_began(written, tmp_path):
     run_claim(written(), output=tmp_path / "runs")
     moved = written(second_round=CLAIM["second_round"] | {"predicted": "Ahead by any amount."})
-    with pytest.raises(regard.InputError, match="were begun with another prediction; choose another --output"):
+    with pytest.raises(regard.InputError, match="were started with another prediction; choose another --output"):
         run_claim(moved, output=tmp_path / "runs")
     (tmp_path / "runs" / "depth-round-2" / "prediction.json").unlink()
     assert run_claim(moved, output=tmp_path / "runs").provenance["before_the_runs"] is False

@@ -93,7 +93,7 @@ def test_one_of_two_directions_contradicts_at_half_the_level():
 
 def test_what_cannot_be_judged_says_why():
     few = judged_parts(round_of(AHEAD), Given(a=[1.0] * 3, b=[0.0] * 3), (1, 2, 3))
-    assert few[:2] == ("inconclusive", "3 seeds are fewer than the 5 that a verdict takes")
+    assert few[:2] == ("inconclusive", "3 seeds are fewer than the 5 that a verdict needs")
     missing = judged_parts(round_of(AHEAD), Given(a=[1, None, 1, 1, 1], b=[0.0] * 5), range(1, 6))
     assert missing[:2] == ("inconclusive", "there is no number for 'x' of 'a'")
     never = judged_parts(round_of(AHEAD), Given(a=[math.inf] * 5, b=[math.inf] * 5), range(1, 6))
@@ -127,7 +127,7 @@ def test_json_has_the_interval_the_threshold_and_every_seed():
         ({"contrast": None}, "has no contrast"),
         ({"contrast": "1 <"}, "not an expression"),
         ({"contrast": 'median("a", "x")'}, "is not known"),
-        ({"contrast": 'value("a", "x") > 1'}, "is a condition where a number is wanted"),
+        ({"contrast": 'value("a", "x") > 1'}, "is a condition instead of a number"),
         ({"not_tested": "no"}, "is not tested and has a contrast or a bound"),
         ({"kind": "sise"}, "choose 'direction' or 'size' or 'condition'"),
         ({"abvoe": 1}, "did you mean 'above'"),

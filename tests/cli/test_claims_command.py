@@ -104,7 +104,7 @@ def test_changes_and_own_pairs_stand_beside_the_verdict(command, claim_file, pai
     )  # fmt: skip
     assert answer.code == 0, answer.err
     text = " ".join(answer.out.split())
-    assert f"changed training.steps=2, data.path={pairs_file}, seeds 1; the verdict is of the claim under these" in text
+    assert f"changed training.steps=2, data.path={pairs_file}, seeds 1; the verdict is for the claim with these" in text
 
 
 def test_several_claims_are_a_list(command, claim_file, tmp_path):

@@ -1,7 +1,7 @@
-"""The heart: scores, alignments, masks, positions, and the layers built of them.
+"""The core of the package: scores, alignments, masks, positions, and the attention layers built from them.
 
-An attention *mechanism* (`Attention`) turns queries and keys into weights and weighs values with them. An attention *layer*
-(`AttentionLayer`, `MultiHeadAttention`) is linear projections around a mechanism.
+An attention *mechanism* (`Attention`) computes weights from queries and keys, and the weighted sum of values. An attention
+*layer* (`AttentionLayer`, `MultiHeadAttention`) adds linear projections to a mechanism.
 """
 
 from typing import TYPE_CHECKING

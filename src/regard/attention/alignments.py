@@ -59,8 +59,8 @@ class Soft(Alignment):
         """Scores (B, H, L, S) to weights (B, H, L, S)."""
         if visible is None:
             return scores.softmax(dim=-1)
-        # The lowest finite number instead of minus infinity: a row with nothing visible stays finite (uniform) here, in
-        # the value and in the gradient, and the second fill makes it the zeros it has to be.
+        # The lowest finite number instead of minus infinity: for a query without a visible key the softmax and its gradient stay
+        # finite (uniform weights), and the second fill sets these weights to zero.
         lowest = torch.finfo(scores.dtype).min
         return scores.masked_fill(~visible, lowest).softmax(dim=-1).masked_fill(~visible, 0.0)
 
@@ -97,7 +97,7 @@ class Local(Alignment):
     def __init__(self, window: int = 10, *, gaussian: bool = False) -> None:
         super().__init__()
         if window < 1:
-            raise ValueError(f"window is {window}; it reaches at least 1 token to either side")
+            raise ValueError(f"window is {window}; it must be at least 1 token")
         self.window = window
         self.gaussian = gaussian
         self.inside = Soft()
@@ -275,16 +275,16 @@ class Addressed(Alignment):
             moved = _shifted(gated, shift)
         else:
             moved = _shifted_among(gated, shift, visible, inputs.key_positions)
-        # The softmax of gamma log w is w^gamma over its sum, and no power of a small number is lost in it.
+        # The softmax of gamma log w equals w^gamma over its sum, but a power of a small weight does not underflow.
         weights = self.content(sharpness.unsqueeze(-1) * (moved + LEAST).log(), visible, inputs)
         return content, gated, moved, weights
 
     def _part(self, name: str, inputs: AttentionInputs) -> Tensor:
         part = inputs.part(name, self.reads)
         if part is None:
-            raise ValueError(f"addressing wants record[{name!r}]; give {', '.join(self.reads)}")
+            raise ValueError(f"record[{name!r}] is missing; this alignment needs {', '.join(self.reads)}")
         if name == "shift" and part.shape[-1] % 2 == 0:
-            raise ValueError(f"the record's shift has shape {tuple(part.shape)}; its steps are an odd number")
+            raise ValueError(f"the record's shift has shape {tuple(part.shape)}; its last axis must have an odd size")
         return part
 
 
@@ -292,13 +292,13 @@ def _shifted(weights: Tensor, shift: Tensor) -> Tensor:
     """Circular convolution along the last axis: (..., S) and (..., 2r + 1) to (..., S)."""
     reach = shift.shape[-1] // 2
     slots = weights.shape[-1]
-    if reach >= slots:  # a step longer than the ring
+    if reach >= slots:  # a shift by more than the number of slots
         places = torch.arange(slots, device=weights.device)
         steps = torch.arange(-reach, reach + 1, device=weights.device)
         from_where = (places[:, None] - steps) % max(slots, 1)
         return (weights[..., from_where] * shift.unsqueeze(-2)).sum(dim=-1)
     ring = torch.cat((weights[..., slots - reach :], weights, weights[..., :reach]), dim=-1)
-    # Window i holds the slots i - r .. i + r; what arrives at i by a step j comes from i - j.
+    # Window i holds the slots i - r .. i + r; a shift by j moves the weight of slot i - j to slot i.
     return (ring.unfold(-1, 2 * reach + 1, 1) * shift.flip(-1).unsqueeze(-2)).sum(dim=-1)
 
 
@@ -314,6 +314,6 @@ def _shifted_among(weights: Tensor, shift: Tensor, visible: Tensor | None, posit
     moved = torch.zeros_like(ring)
     place = torch.arange(slots, device=weights.device)
     for step in range(-reach, reach + 1):
-        from_where = torch.remainder(place - step, size.clamp_min(1))  # beyond the ring: of no meaning, and masked
+        from_where = torch.remainder(place - step, size.clamp_min(1))  # undefined for masked slots, and masked later
         moved = moved + shift[..., step + reach, None] * ring.gather(-1, from_where)
     return torch.zeros_like(moved).scatter(-1, order, moved)

@@ -85,7 +85,7 @@ class KVCache:
             own = torch.ones(rows, slots, dtype=torch.bool, device=device) if valid is None else valid
             counted = own.long().cumsum(dim=1) - 1
         passed = len(self.widths) if lengths is None else lengths[:, None]
-        here = (counted + passed).clamp_min(0)  # padding before the first token is with it
+        here = (counted + passed).clamp_min(0)  # padding before the first token has its position
         return replace(self, widths=widths, seen=torch.cat((seen, own), dim=1), places=torch.cat((places, here), dim=1))
 
     def filled(self, layers: Sequence[Any]) -> KVCache:
@@ -149,8 +149,8 @@ class KVCache:
         ]
         lengths = torch.cat([part.sum(dim=1) for part in seen])
         columns = int(lengths.max()) if len(lengths) else 0
-        # Of each cache as many columns as its longest row has: the row's own in order at the end, before them others that it
-        # does not see.
+        # Keep as many columns of each cache as its longest row has: for each row its own columns, in order, at the end; before
+        # them columns that the row does not see.
         kept = [
             part.int().argsort(dim=1, stable=True)[:, part.shape[1] - int(part.sum(dim=1).max()) :] for part in seen
         ]
@@ -212,7 +212,7 @@ class KeysValues:
         length = self.key.shape[2]
         if self.buffer is None or torch.is_grad_enabled():
             return KeysValues(self.key.index_select(0, rows), self.value.index_select(0, rows))
-        # As large as growing would make it, which would copy it once more.
+        # The size to which `extended` would grow the buffer: this saves one copy.
         slots = min(self.buffer.capacity, max(LEAST, 2 * length))
         return _first(KVBuffer(self.buffer.memory[:, :, :, :slots].index_select(1, rows), length), length)
 
@@ -229,7 +229,7 @@ class KeysValues:
         """The rows of several in one, each padded with zeros on the left to `length`.
 
         Arguments:
-            parts: with the same heads and widths; an integer stands for that many empty rows.
+            parts: with the same heads and widths; an integer means that many empty rows.
             length: S of the longest.
             slots: the size of the buffer.
         """
@@ -253,7 +253,7 @@ class KeysValues:
         return KeysValues(key[:, :, :length], value[:, :, :length], buffer)
 
     def extended(self, later: KeysValues) -> KeysValues:
-        """These followed by `later` along the key axis.
+        """These keys and values followed by `later` along the key axis.
 
         Without gradients the buffer doubles when it is full: a text of n tokens takes n writes and log n copies.
         """
@@ -266,7 +266,7 @@ class KeysValues:
         return longer
 
     def lengthened(self, more: int) -> KeysValues:
-        """These followed by `more` slots that are not written yet and that no other `KeysValues` shares."""
+        """These keys and values followed by `more` slots that are not written yet and that no other `KeysValues` shares."""
         length = self.key.shape[2]
         buffer = self.buffer
         if buffer is None or not buffer.claim(length, more):

@@ -1,6 +1,7 @@
-"""How LSH attention is computed: tokens sorted by bucket, attention inside chunks of that order, the rounds merged.
+"""The computation of LSH attention: tokens are sorted by bucket, each chunk of the sorted order attends to its window, and the
+rounds are merged.
 
-`HashedOrder` is the sorted order of one hash round. `HashedMask` decides which keys of its window a query attends to.
+`HashedOrder` is the sorted order of one hash round. `HashedMask` masks keys of the window that a query does not attend to.
 `attend_in_rounds` computes a few chunks at a time, and recomputes them in the backward pass.
 """
 
@@ -65,11 +66,11 @@ class HashedOrder:
         if length == keys:
             return self.slots
         place = torch.arange(-self.ahead, length, device=self.slots.device)
-        # The last chunk of the round before is as full as this one's.
+        # The last chunk of the previous round has as many tokens as the last chunk of this round.
         return self.slots.where(place % length < keys, keys)
 
     def cut(self, x: Tensor, part: Part) -> Tensor:
-        """The chunks of a part of what belongs to each place: x (G, n m) to (g, c, m)."""
+        """The chunks of a part: x (G, n m), a value for each place, to (g, c, m)."""
         return x[part.first : part.last].unflatten(1, (-1, self.chunk))[:, part.begin : part.end]
 
     def windows(self, x: Tensor, part: Part) -> Tensor:
@@ -115,7 +116,7 @@ class Part:
 
 
 def windows(x: Tensor, chunk: int, reach: int) -> Tensor:
-    """Each chunk with those before it in front: x (g, (n + k) m, ...) to (g, n, (k + 1) m, ...), without a copy.
+    """Each chunk after the k chunks before it: x (g, (n + k) m, ...) to (g, n, (k + 1) m, ...), without a copy.
 
     >>> windows(torch.arange(8).view(1, 8), chunk=2, reach=1).tolist()
     [[[0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 7]]]
@@ -145,13 +146,13 @@ class HashedMask:
         self._orders = orders
         self._sets = sets
         self._causal = plainly_causal(inputs)
-        # Of each place, the score of a query with its own key.
+        # For each place, the score of a query with its own key.
         self._alone = [
             torch.full_like(order.buckets, ALONE, dtype=torch.float32).masked_fill_(order.buckets >= buckets, LOW)
             for order in orders
         ]
         by_time = orders if self._causal and sets == "chunk" else ()
-        # The token before is the last that is seen: its own key may be in the window twice.
+        # The last visible token is the one before the query: the query's own key may be in the window twice.
         self._seen_to = [order.asked().float() - 1 for order in by_time]
         self._offered = [order.offered().float() for order in by_time]
 
@@ -160,7 +161,7 @@ class HashedMask:
         order = self._orders[turn]
         if not self._causal:
             scores.add_(self._unseen(turn, part), alpha=LOW)
-        # By arithmetic: selection by a condition handles entries one by one, and would take most of the time after the products.
+        # By arithmetic: `where` handles entries one by one, and would be the slowest step after the matrix products.
         elif self._sets == "chunk":
             seen_to, offered = order.cut(self._seen_to[turn], part), order.windows(self._offered[turn], part)
             scores.add_((offered.unsqueeze(-2) - seen_to.unsqueeze(-1)).clamp_(0.0, 1.0), alpha=LOW)
@@ -176,7 +177,7 @@ class HashedMask:
         scores.diagonal(offset=order.ahead, dim1=-2, dim2=-1).copy_(order.cut(self._alone[turn], part))
 
     def _unseen(self, turn: int, part: Part) -> Tensor:
-        """Which keys of its window a query does not look at, or only where it is alone: (g, c, m, w) bool."""
+        """Which keys of its window a query does not attend to, or only if it sees no other: (g, c, m, w) bool."""
         order, (_, heads, _, keys) = self._orders[turn], self._inputs.shape
         asked = order.cut(order.asked(), part).unsqueeze(-1)
         offered = order.windows(order.offered(), part).unsqueeze(-2)
@@ -193,7 +194,7 @@ class HashedMask:
         return unseen
 
     def _held_before(self, turn: int, part: Part) -> Tensor:
-        """Which keys of its window a query has met in an earlier round: (g, c, m, w) bool."""
+        """Which keys of its window a query has attended to in an earlier round: (g, c, m, w) bool."""
         order = self._orders[turn]
         asked, offered = order.cut(order.asked(), part), order.windows(order.slots, part)
         held = self._orders[0].holds(asked, offered, part)
@@ -203,13 +204,13 @@ class HashedMask:
 
 
 def plainly_causal(inputs: AttentionInputs) -> bool:
-    """Whether a query sees the keys of the slots up to its own and no others are ruled out."""
+    """Whether every query sees exactly the keys of its own slot and of the slots before it."""
     mask = inputs.mask
     return type(mask) is Causal and mask.offset == inputs.shape[3] - inputs.shape[2]
 
 
 AT_ONCE = 1 << 21
-"""Scores at a time on a processor: 8 MiB of them, which stay in its cache and are not mapped again by the allocator each time."""
+"""The number of scores computed at a time on a processor. These 8 MiB stay in its cache, and the allocator keeps their memory."""
 
 Hide = Callable[[Tensor, int, Part], None]
 """Masks the scores (g, c, m, w) of one part of a round, in place."""
@@ -291,7 +292,7 @@ class _InRounds(torch.autograd.Function):
         orders, step = context.orders, context.step
         blind = (total <= LOW / 2).view(query.shape[:3])
         upstream = upstream.masked_fill(blind.unsqueeze(-1), 0.0)
-        # What the softmax takes off every gradient of a row.
+        # The term of the softmax's gradient that is the same for all keys of a query: sum_j w_j dL/dw_j.
         shared = (upstream.to(total.dtype) * output.to(total.dtype)).sum(dim=-1).view(total.shape)
         layout = _Layout(query)
         queries, keys, values, given = (layout.rows(x) for x in (query, key, value, upstream))
@@ -304,7 +305,7 @@ class _InRounds(torch.autograd.Function):
                     q, g = (_taken(x, offered[:, order.ahead :]) for x in (queries, given))
                     k, v = (_taken(x, offered) for x in (keys, values))
                     z, taken = (x[first:last].gather(1, mine.asked()) for x in (total, shared))
-                    for x in (g, taken):  # what only fills the last chunk is no query
+                    for x in (g, taken):  # places that only pad the last chunk have no query
                         x[:, mine.places.shape[1] :] = 0.0
                     of_q, of_k, of_v = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
                     for part in _parts(first, last, order):
@@ -346,7 +347,7 @@ class _Step:
         scores = scores.to(self._exact)
         self._hide(scores, turn, part)
         weights = scores.softmax(dim=-1)
-        # The highest weight is exp(0) over the sum.
+        # z, the logarithm of the sum of exp(s), since the largest weight is exp(largest s - z).
         total = scores.amax(dim=-1) - weights.amax(dim=-1).log_()
         return weights, total.flatten(1)
 
@@ -364,12 +365,12 @@ class _Step:
 
 
 class _Layout:
-    """How the rows of (B, H, S, E) tensors are in memory, by the first of them: heads on either side of time."""
+    """The memory layout of (B, H, S, E) tensors, taken from the first one: heads before or after time."""
 
     def __init__(self, like: Tensor) -> None:
         batch, heads, length, _ = like.shape
         sequence = torch.arange(batch * heads, device=like.device).unsqueeze(1)
-        # As heads are cut from a model's width.
+        # The layout of heads that `split_heads` cut from the width of a model.
         self._time_first = like.transpose(1, 2).is_contiguous()
         self._first = sequence // heads * (length * heads) + sequence % heads if self._time_first else sequence * length
         self._stride = heads if self._time_first else 1
@@ -379,7 +380,7 @@ class _Layout:
         return (x.transpose(1, 2) if self._time_first else x).reshape(-1, x.shape[3])
 
     def index(self, slots: Tensor) -> Tensor:
-        """Which rows are those of slots (G, N) of all sequences."""
+        """The row numbers of slots (G, N) of all sequences."""
         return self._first + slots * self._stride
 
 
@@ -387,7 +388,7 @@ def _groups(query: Tensor, order: HashedOrder) -> Iterator[tuple[int, int]]:
     """Ranges of sequences to compute together: all of them on a GPU, fewer on a processor."""
     sequences, places = order.buckets.shape
     each = places * order.chunk * (order.reach + 1)
-    # A sequence that is a good part of a load goes alone: its windows then need no copy.
+    # A sequence that is a large part of `AT_ONCE` is computed alone: its windows then need no copy.
     step = sequences if query.device.type != "cpu" else max(AT_ONCE // 8 // each, 1)
     for first in range(0, sequences, step):
         yield first, min(first + step, sequences)
@@ -424,7 +425,7 @@ def _add_window(x: Tensor, added: Tensor, order: HashedOrder, part: Part) -> Non
 
 
 def _taken(rows: Tensor, index: Tensor) -> Tensor:
-    """Rows (N, E) at places of any shape (...): (..., E), each copied whole."""
+    """Rows of (N, E) at an index of any shape (...): (..., E), copied row by row."""
     return rows.index_select(0, index.flatten()).unflatten(0, index.shape)
 
 
@@ -439,6 +440,6 @@ def _merge(output: Tensor, total: Tensor, more: Tensor, z: Tensor, *, first: boo
         output.copy_(more)
         total.copy_(z)
         return
-    # Not exp(z - both): of a query that is alone z is large, and the difference would be rounded.
+    # Not exp(z - both): for a query that sees only itself z is large in magnitude, and the difference would be rounded.
     output.lerp_(more, torch.sigmoid(z - total).unsqueeze(-1).to(more.dtype))
     torch.logaddexp(total, z, out=total)

@@ -145,7 +145,7 @@ class Padding(Mask):
     def dense(
         self, *, batch: int, queries: int, keys: int, heads: int = 1, device: torch.device | str | None = None
     ) -> Tensor:
-        """(B, 1, 1, S) bool, once its shape is known to fit."""
+        """(B, 1, 1, S) bool, after a check of its shape."""
         _refuse_other_shape("Padding", self.valid, (batch, keys))
         return self.valid[:, None, None, :]
 
@@ -214,7 +214,7 @@ class Document(Mask):
     def dense(
         self, *, batch: int, queries: int, keys: int, heads: int = 1, device: torch.device | str | None = None
     ) -> Tensor:
-        """(B, 1, L, S) bool, once its shapes are known to fit."""
+        """(B, 1, L, S) bool, after a check of the shapes."""
         of_queries = self.keys if self.queries is None else self.queries
         _refuse_other_shape("Document keys", self.keys, (batch, keys))
         _refuse_other_shape("Document queries", of_queries, (batch, queries))
@@ -280,7 +280,7 @@ class Dense(Mask):
     def dense(
         self, *, batch: int, queries: int, keys: int, heads: int = 1, device: torch.device | str | None = None
     ) -> Tensor:
-        """The tensor itself, once its axes are known to fit."""
+        """The tensor itself, after a check of its axes."""
         wanted = (batch, heads, queries, keys)
         if any(have not in (1, want) for have, want in zip(self.tensor.shape, wanted, strict=True)):
             raise ValueError(
@@ -293,7 +293,7 @@ class Dense(Mask):
 def _refuse_other_shape(what: str, tensor: Tensor, wanted: tuple[int, int]) -> None:
     # A longer tensor could be indexed without complaint and would mask the wrong slots.
     if tuple(tensor.shape) != wanted:
-        raise ValueError(f"{what} has shape {tuple(tensor.shape)}; queries and keys want {wanted}")
+        raise ValueError(f"{what} has shape {tuple(tensor.shape)}; for these queries and keys it must be {wanted}")
 
 
 NOTHING: Mapping[str, Tensor] = MappingProxyType({})
@@ -437,7 +437,7 @@ class AttentionInputs:
         )
         if not fits:
             raise ValueError(
-                "attention wants a query (B, H, L, E) and a key (B, G, S, E) with G dividing H, "
+                "attention needs a query (B, H, L, E) and a key (B, G, S, E) with G dividing H, "
                 f"not {tuple(query.shape)} and {tuple(key.shape)}"
             )
         if mask is not None and not isinstance(mask, Mask):
@@ -529,7 +529,7 @@ class AttentionInputs:
         )
         if not fits:
             raise ValueError(
-                f"the record's {name} has shape {tuple(found.shape)}; queries want ({', '.join(map(str, wanted))})"
+                f"the record's {name} has shape {tuple(found.shape)}; it must be ({', '.join(map(str, wanted))})"
             )
         return found
 
@@ -544,7 +544,7 @@ class AttentionInputs:
         """
         if value.dim() != 4 or value.shape[:3] != self.key.shape[:3]:
             raise ValueError(
-                f"attention wants a value (B, G, S, Ev) with the key (B, G, S, E) = {tuple(self.key.shape)}, "
+                f"attention needs a value (B, G, S, Ev) for the key (B, G, S, E) = {tuple(self.key.shape)}, "
                 f"not {tuple(value.shape)}"
             )
 
@@ -555,5 +555,5 @@ class AttentionInputs:
         batch, heads, queries, keys = self.shape
         dense = self.mask.dense(batch=batch, heads=heads, queries=queries, keys=keys, device=self.query.device)
         if not isinstance(self.mask, Dense) and dense.dtype != torch.bool:
-            raise ValueError(f"mask {type(self.mask).__name__} gave {dense.dtype}, not bool")
+            raise ValueError(f"the mask {type(self.mask).__name__} returned {dense.dtype}; it must return bool")
         return dense

@@ -101,7 +101,7 @@ def fused(
             scale=scale,
             enable_gqa=query.shape[1] != key.shape[1],
         )
-    if term is not None and visible is not None:  # a query with nothing visible looked at everything alike
+    if term is not None and visible is not None:  # a query without a visible key has uniform weights
         output = output * visible.any(dim=-1, keepdim=True)
     return output.to(inputs.query.dtype)
 
@@ -125,7 +125,7 @@ def _each_text(
 
 
 def laid_out(inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor | None, dropout: float) -> Tensor:
-    """The computation of the kernel, step by step, in the dtype of the inputs."""
+    """The output of the kernel, computed with explicit weights in the dtype of the inputs."""
     query, key = as_autocast(inputs.query), as_autocast(inputs.key_per_query_head)
     value = as_autocast(inputs.per_query_head(value))
     visible = inputs.visible()
@@ -133,11 +133,11 @@ def laid_out(inputs: AttentionInputs, value: Tensor, scale: float, term: Tensor 
         scores = (query * scale) @ key.transpose(-1, -2)
         if term is not None:
             scores = scores.add_(_added(term, visible, scores.dtype))
-        elif visible is not None:  # the mask is smaller than the scores, and this touches them once, not four times
+        elif visible is not None:  # the mask is smaller than the scores, which are read once here instead of four times
             scores = scores.add_(_added(torch.zeros((), device=scores.device), visible, scores.dtype))
         weights = scores.softmax(dim=-1)
         output = (dropped(weights, dropout) if dropout else weights) @ value
-        if visible is not None:  # a query with nothing visible looked at everything alike
+        if visible is not None:  # a query without a visible key has uniform weights
             output = output * visible.any(dim=-1, keepdim=True)
         return output.to(inputs.query.dtype)
 
@@ -148,7 +148,7 @@ def _added(term: Tensor, visible: Tensor | None, dtype: torch.dtype) -> Tensor:
     For visible keys it is the given term; for others a number so low that their weight is zero after the softmax.
     """
     term = term.to(dtype)
-    # Half the lowest: no score makes it infinite.
+    # Half the lowest number: a score added to it does not make it infinite.
     return term if visible is None else torch.where(visible, term, torch.finfo(dtype).min / 2)
 
 
@@ -165,7 +165,7 @@ def as_autocast(x: Tensor) -> Tensor:
 
 
 def _slow_backward(query: Tensor) -> bool:
-    """Whether the fused kernel would run its backward pass for processors in bfloat16, given or by autocast."""
+    """Whether the backward pass of the fused kernel would run on a processor in bfloat16, the given dtype or that of autocast."""
     given = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
     return (
         torch.bfloat16 in (query.dtype, given)
@@ -202,36 +202,36 @@ def sample_seed() -> int:
 def kept(x: Tensor, p: float, seed: int) -> Tensor:
     """The mask that `dropped` multiplies x with, of its shape, dtype and device; the same for the same seed."""
     if x.device.type != "cpu":
-        drawn = torch.rand(x.shape, generator=torch.Generator(x.device).manual_seed(seed), device=x.device)
-        return (drawn >= p).to(x.dtype).mul_(1 / (1 - p))
-    share = min(round(p * 65536), 65535)  # one in 65536 is kept even where p is nearer to 1
-    draw = np.random.Generator(np.random.SFC64(seed))
-    bits = draw.integers(-(2**63), 2**63 - 1, -(-x.numel() // 4), dtype=np.int64, endpoint=True)
+        uniform = torch.rand(x.shape, generator=torch.Generator(x.device).manual_seed(seed), device=x.device)
+        return (uniform >= p).to(x.dtype).mul_(1 / (1 - p))
+    share = min(round(p * 65536), 65535)  # one in 65536 is kept even if p is nearer to 1
+    generator = np.random.Generator(np.random.SFC64(seed))
+    bits = generator.integers(-(2**63), 2**63 - 1, -(-x.numel() // 4), dtype=np.int64, endpoint=True)
     held = torch.from_numpy(bits).view(torch.int16)[: x.numel()].view(x.shape) >= share - 32768
     return held.to(x.dtype).mul_(65536 / (65536 - share))
 
 
-# The same bits for a row whatever the other rows of its batch are.
+# Batch invariance: a row gives the same bits whatever the other rows of its batch are.
 
 ROWS, AVX512_ROWS = 4, 16
-"""Products of a multiple of so many rows are computed alike in float32, row by row; of fewer, by other kernels (measured with
-MKL, 1 to 1100 rows and 1 to 8 threads: `benchmarks/cache.py`). The second is for processors with AVX-512, where 8 rows at most
-have a kernel of their own."""
+"""In float32 a matrix product gives each row the same bits if its number of rows is a multiple of this; for other numbers MKL
+uses other kernels (measured for 1 to 1100 rows and 1 to 8 threads: `benchmarks/cache.py`). The second number is for processors
+with AVX-512, which have a kernel for at most 8 rows."""
 
 FLOAT64_BLOCK = 64
-"""Rows of a product in float64 that are computed alike: from 200 on another kernel takes them."""
+"""The largest number of rows of a product in float64: from 200 rows on another kernel is used."""
 
 BFLOAT16_ROWS, BFLOAT16_BLOCK = 8, 32
-"""Where oneDNN computes bfloat16 (processors with AVX-512), a product of 1 row, or of 2 to 4, now and then has another last bit
-than one of more rows, and with AMX one of more than 32 rows has. Products of 8, 16, 24 and 32 rows agree. Elsewhere the number of
-rows changes nothing in bfloat16."""
+"""If oneDNN computes bfloat16 (processors with AVX-512), the last bit of a product of 1 row, or of 2 to 4, sometimes differs from
+that of a product of more rows; with AMX also that of more than 32 rows. Products of 8, 16, 24 and 32 rows agree. On other
+processors the number of rows changes nothing in bfloat16."""
 
 VECTOR, SERIAL = 32, 32768
-"""PyTorch computes elementwise functions on so many numbers at a time, and the rest at the end of a thread's share by another
-formula. Below the second number there is one thread."""
+"""PyTorch computes elementwise functions on this many numbers at a time, and the rest at the end of each thread's part with
+another formula. With fewer numbers than the second it uses one thread."""
 
 ALIGNED = 64
-"""Bytes: where products of matrices begin at a multiple of it, where exactly does not change their bits."""
+"""In bytes: if a matrix begins at a multiple of it, its address does not change the bits of a product."""
 
 
 class BatchInvariant(TorchFunctionMode):
@@ -250,7 +250,7 @@ class BatchInvariant(TorchFunctionMode):
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """The call itself, or the same by rows."""
+        """The call, computed by rows if its function is in `_BY_ROWS`."""
         by_rows = _BY_ROWS.get(func)
         named = kwargs or {}
         if by_rows is None or torch.is_grad_enabled() or args[0].device.type != "cpu":
@@ -297,7 +297,7 @@ def _vectors_of_rows(function: Callable[..., Tensor], x: Tensor, *args: Any, **n
         flat = F.pad(flat, (0, -width % VECTOR))
     parts = flat.split(max(1, (SERIAL - 1) // flat.shape[1]))
     made = torch.cat([function(part, *args, **named) for part in parts])
-    # Laid out again: a product of what stands further apart in memory may be another.
+    # A contiguous copy: with other strides a later matrix product may have other bits.
     return (made[:, :width].clone(memory_format=torch.contiguous_format) if width % VECTOR else made).view(x.shape)
 
 

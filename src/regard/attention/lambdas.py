@@ -36,7 +36,7 @@ class RelativeEmbeddings(nn.Module):
     def __init__(self, width: int, *, rows: int, columns: int, scope: int | None = None) -> None:
         super().__init__()
         if scope is not None and (scope < 1 or scope % 2 == 0):
-            raise ValueError(f"scope is {scope}; it must be odd, so that a place is the middle of its own")
+            raise ValueError(f"scope is {scope}; it must be odd, so that each position is the centre of its context")
         self.rows = rows
         self.columns = columns
         self.scope = scope
@@ -125,7 +125,7 @@ class LambdaAttention(Attention):
         return Declaration(distribution=False)
 
     def weights(self, inputs: AttentionInputs) -> Tensor:
-        """(B, H, L, S) float32: q_n . (Kbar_m + E_nm), zero where a key is not seen."""
+        """(B, H, L, S) float32: q_n . (Kbar_m + E_nm), zero for a key that the query does not see."""
         exact = inputs.exact
         visible = inputs.visible()
         with torch.autocast(inputs.query.device.type, enabled=False):
@@ -150,7 +150,7 @@ class LambdaAttention(Attention):
             return self._laid_out(inputs, value)
         exact = inputs.exact
         with torch.autocast(inputs.query.device.type, enabled=False):
-            # (B, G, H/G, L, k): the queries that share a map.
+            # (B, G, H/G, L, k): H/G queries share a map.
             query = inputs.query.to(exact).unflatten(1, (inputs.key.shape[1], -1))
             seen = value.to(exact) if visible is None else value.to(exact).masked_fill(~visible.transpose(-2, -1), 0.0)
             output = query.new_zeros(())
@@ -181,11 +181,11 @@ class LambdaAttention(Attention):
 
 
 def _places(inputs: AttentionInputs, table: RelativeEmbeddings) -> tuple[Tensor, Tensor]:
-    """The places of queries and keys, (L,) and (S,) where every example has the same, else (B, L) and (B, S)."""
+    """The positions of queries and keys in the grid: (L,) and (S,) if all examples have the same, else (B, L) and (B, S)."""
     most = table.rows * table.columns
     if inputs.in_order and max(inputs.shape[2:]) > most:
         raise ValueError(
-            f"{inputs.shape[2]} queries and {inputs.shape[3]} keys are more than the {most} places of the grid"
+            f"{inputs.shape[2]} queries and {inputs.shape[3]} keys are more than the {most} positions of the grid"
         )
     queries, keys = inputs.query_positions, inputs.key_positions
     if all(each.shape[0] == 1 or each.stride(0) == 0 for each in (queries, keys)):
@@ -194,7 +194,10 @@ def _places(inputs: AttentionInputs, table: RelativeEmbeddings) -> tuple[Tensor,
 
 
 def _convolved(table: RelativeEmbeddings, value: Tensor) -> Tensor:
-    """The same as a convolution over the grid, whose cost grows with the scope and not with the grid: (B, G, S, v)."""
+    """The position lambdas as a convolution over the grid, whose cost depends on the scope, not on the grid.
+
+    `value` is (B, G, S, v).
+    """
     batch, groups, _, width = value.shape
     grid = value.movedim(-1, -2).reshape(-1, 1, table.rows, table.columns)
     kernel = table.weight.to(value.dtype).permute(2, 0, 1).unsqueeze(1)  # (k, 1, r, r)

@@ -1,4 +1,5 @@
-"""Attention layers: projections around a mechanism; of the Transformer, and with queries and keys in one projection."""
+"""Attention layers: projections around a mechanism. `MultiHeadAttention` is the Transformer's; in `SharedAttention` queries and
+keys share a projection."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from regard.attention.scores import ScaledDot
 from regard.structure import renamed
 
 Side = Literal["source", "target", "sentences", "document"]
-"""A sequence that a model reads (source) or writes (target); of a document that is read, its sentences, or it as a whole."""
+"""A sequence that a model reads (source) or generates (target); if it reads a document: its sentences, or the whole document."""
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -42,10 +43,10 @@ class AttentionLayer(nn.Module):
     Bahdanau's layer is this with one head, `Additive` inside, and identities for value and output.
 
     Arguments:
-        query, key, value, output: modules on the last axis; `nn.Identity()` for none.
+        query, key, value, output: modules on the last axis; `nn.Identity()` = no projection.
         attention: the mechanism.
-        heads: H, query heads; the width that `query` gives must divide by it.
-        key_heads: G, key and value heads; H where None.
+        heads: H, query heads; it must divide the output width of `query`.
+        key_heads: G, key and value heads; None = H.
         sequences: the sequences of queries and keys: (source, source) in an encoder, (target, source) in cross-attention. They
             only name the axes of the weights.
         rotary: rotary positions, applied to projected queries and keys; None = none.
@@ -102,7 +103,7 @@ class AttentionLayer(nn.Module):
         return self.rotary(query, positions.queries)
 
     def placed(self, x: Tensor, positions: Tensor | None) -> Tensor:
-        """Projected keys (B, G, S, E) at positions (B or 1, S), with the layer's norm and then its rotation, if it has them."""
+        """Projected keys (B, G, S, E) at positions (B or 1, S), after the layer's norm and rotary positions, if it has them."""
         if self.key_norm is not None:
             x = self.key_norm(x)
         if self.rotary is None:
@@ -157,15 +158,15 @@ class AttentionLayer(nn.Module):
         key_positions: Tensor | None = None,
         record: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
-        """What each target position gathers from the source.
+        """The layer's output for each target position.
 
         Arguments:
             target: (B, L, D), where the queries come from.
             source: projected keys and values, from `keys_values`.
             mask: True = may attend.
             positions: the positions of queries and keys; the layers of a stack can share one `Positions`.
-            query_positions, key_positions: (B or 1, L) and (B or 1, S) integers, where `positions` is not given; None as in
-                `AttentionInputs`. Give positions for queries that are not among the keys.
+            query_positions, key_positions: (B or 1, L) and (B or 1, S) integers, if `positions` is None; None = the defaults of
+                `AttentionInputs`. Give positions if the queries are not among the keys.
             record: further tensors that the mechanism needs, by name.
 
         Returns:
@@ -189,23 +190,23 @@ class MultiHeadAttention(AttentionLayer):
 
         head_h = softmax(x Wq_h (y Wk_h)^T / sqrt(E)) y Wv_h,   output = [head_1; ...; head_H] Wo,   E = D / H
 
-    It only constructs an `AttentionLayer` with the parts of the paper.
+    It is an `AttentionLayer` with linear projections and scaled dot-product attention.
 
     Arguments:
         width: D, of the model.
         heads: H; must divide D.
-        key_heads: G, fewer key and value heads shared by groups of query heads (Ainslie et al. 2023); H where None.
-        head_width: E, of a head; D / H where None.
+        key_heads: G, fewer key and value heads shared by groups of query heads (Ainslie et al. 2023); None = H.
+        head_width: E, of a head; None = D / H.
         bias: whether the projections have biases (the published model has none).
-        output_bias: whether the output projection has one, where that is another than `bias`.
+        output_bias: whether the output projection has a bias; None = `bias`.
         dropout: probability of dropping a weight in training.
-        attention: another mechanism in place of scaled dot product.
-        sequences: which the queries and the keys come from.
-        rotary: turns queries and keys by their positions, all E channels or the first of them; None for none.
-        query_norm, key_norm: norms over the E channels of each head, before the rotation; None for none.
+        attention: another mechanism instead of the scaled dot product.
+        sequences: the sequences of queries and keys, as for `AttentionLayer`.
+        rotary: rotary positions of queries and keys, for all E channels or the first of them; None = none.
+        query_norm, key_norm: norms over the E channels of each head, before the rotation; None = no norm.
 
     Raises:
-        ValueError: where `heads` does not divide `width` and no `head_width` is given, or `key_heads` does not divide `heads`.
+        ValueError: if `heads` does not divide `width` and no `head_width` is given, or `key_heads` does not divide `heads`.
 
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> x = torch.randn(2, 5, 12)
@@ -254,7 +255,7 @@ class MultiHeadAttention(AttentionLayer):
 class SharedAttention(AttentionLayer):
     """Self-attention with one projection for queries and keys (Kitaev et al. 2020, section 2, "shared-QK Transformer").
 
-        q_j = Wqk x_j,   k_j = q_j as the mechanism makes it a key
+        q_j = k_j = Wqk x_j      (`LSHAttention` then divides k_j by its length)
 
     The L queries belong to the last L of the S keys, so they are projected with them and not again.
 
@@ -284,7 +285,7 @@ class SharedAttention(AttentionLayer):
         )
 
     def keys_values(self, source: Tensor, positions: Tensor | None = None) -> KeysValues:
-        """What is attended to, projected: source (B, S, D) to keys (B, H, S, E) and values (B, H, S, Ev)."""
+        """The projected keys (B, H, S, E) and values (B, H, S, Ev) of a source (B, S, D)."""
         key = split_heads(self.query(source), self.heads)
         return KeysValues(self.placed(key, positions), split_heads(self.value(source), self.heads))
 

@@ -64,7 +64,7 @@ class ChunkedAttention(Attention):
     def __init__(self, *, chunk: int, before: int = 1, dropout: float = 0.0, filled: Sequence[int] = ()) -> None:
         super().__init__(dropout=dropout)
         if chunk < 1 or before < 0:
-            raise ValueError(f"chunks of {chunk} and {before} before: there is at least one token in a chunk")
+            raise ValueError(f"chunk is {chunk} and before is {before}; they must be at least 1 and 0")
         self.chunk = chunk
         self.before = before
         self.filled = tuple(filled)
@@ -75,7 +75,7 @@ class ChunkedAttention(Attention):
         return Declaration(distribution=False)
 
     def weights(self, inputs: AttentionInputs) -> Tensor:
-        """(B, H, L, S): the equation above, plainly."""
+        """(B, H, L, S): the equation above, computed for every pair of query and key."""
         exact = inputs.exact
         with torch.autocast(inputs.query.device.type, enabled=False):
             scores = inputs.query.to(exact) @ inputs.key_per_query_head.to(exact).transpose(-1, -2)
@@ -107,7 +107,7 @@ class ChunkedAttention(Attention):
             dropout_p=self.dropout if self.training else 0.0,
         )
         output = output.unflatten(0, (batch, heads, count))
-        # A query with nothing to see looked at everything alike.
+        # A query without a visible key has uniform weights.
         output = output * seen.any(dim=-1, keepdim=True)
         return output.flatten(2, 3)[:, :, :queries]
 
@@ -219,8 +219,8 @@ class LSHAttention(Attention):
         odd = not buckets or any(count < 2 or count % 2 for count in buckets)
         if chunk < 1 or rounds < 1 or before < 0 or odd:
             raise ValueError(
-                f"chunks of {chunk}, {rounds} rounds, {tuple(buckets)} buckets, {before} chunks before: there is at least one "
-                "token in a chunk, one round and one even number of buckets"
+                f"chunk is {chunk}, rounds {rounds}, buckets {tuple(buckets)}, before {before}; give at least 1 for chunk and "
+                "rounds, even numbers of buckets, and 0 or more for before"
             )
         self.chunk = chunk
         self.rounds = rounds
@@ -252,7 +252,7 @@ class LSHAttention(Attention):
         return {} if self.full(inputs.shape[3]) else {BUCKETS: self._buckets(inputs).int()}
 
     def weights(self, inputs: AttentionInputs) -> Tensor:
-        """(B, H, L, S): the equations above, plainly."""
+        """(B, H, L, S): the equations above, computed for every pair of query and key."""
         exact = inputs.exact
         queries, keys = inputs.shape[2:]
         with torch.autocast(inputs.query.device.type, enabled=False):
@@ -272,7 +272,7 @@ class LSHAttention(Attention):
     def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:
         """Value (B, G, S, Ev) to output (B, H, L, Ev)."""
         queries, keys = inputs.shape[2:]
-        # Where chunks count twice the text is shorter than a window.
+        # If chunks count more than once, the text is shorter than a window.
         if self.full(keys) or queries < keys or self._times(keys) > 1:
             return super().forward(inputs, value)
         inputs.check_value(value)
@@ -319,7 +319,7 @@ class LSHAttention(Attention):
         order = buckets.argsort(dim=-1, stable=True)
         place = torch.empty_like(order).scatter_(-1, order, slots.expand_as(order).contiguous())
         chunks = place // self.chunk  # (B, H, N, S)
-        if self.sets == "chunk":  # one row of chunks over all rounds, its ends joined
+        if self.sets == "chunk":  # the chunks of all rounds are one ring
             each = self._chunks(keys)
             chunks = chunks + each * torch.arange(self.rounds, device=chunks.device).view(-1, 1)
             ring = each * self.rounds
@@ -362,7 +362,7 @@ class LSHAttention(Attention):
         places = torch.empty_like(order).scatter_(-1, order, slots.expand_as(order).contiguous())
         order = F.pad(order, (0, length - keys), value=keys - 1)
         reach = self._reach(keys)
-        # Before the first chunk stands the last of the round before; the rounds are a ring.
+        # Before the first chunk of a round comes the last chunk of the previous round; the rounds are a ring.
         ring = order.flatten(1)
         slots = torch.cat((ring[:, ring.shape[1] - reach * self.chunk :], ring), dim=1)
         slots = slots.unfold(1, reach * self.chunk + length, length)

@@ -105,7 +105,7 @@ class Attention(nn.Module, ABC):
         return None
 
     def extra_repr(self) -> str:
-        """Dropout, where there is any."""
+        """The dropout probability, if it is not 0."""
         return f"dropout={self.dropout}" if self.dropout else ""
 
 
@@ -149,7 +149,7 @@ class ScoredAttention(Attention):
         return plain and self.alignment.plain_softmax and self.score.product_scale(1) is not None
 
     def sample(self, inputs: AttentionInputs, generator: torch.Generator | None = None) -> AttentionInputs:
-        """The same inputs with what the alignment samples in their record."""
+        """The same inputs with the alignment's sampled tensors in their record."""
         sampled = self.alignment.sample(inputs, generator)
         return replace(inputs, record={**inputs.record, **sampled}) if sampled else inputs
 

@@ -77,7 +77,7 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """Fixed sinusoidal positions, looked up (Vaswani et al. 2017, section 3.5). Nothing here is trained or saved.
+    """Fixed sinusoidal positions from a table (Vaswani et al. 2017, section 3.5). The table is neither trained nor saved.
 
     Arguments:
         width: D, even.
@@ -95,7 +95,7 @@ class SinusoidalPositions(nn.Module):
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Compute the table again, for a module that came from the meta device."""
+        """Compute the table again, for a module that was created on the meta device."""
         self.table = sinusoids(torch.arange(self.maximum, device=self.table.device), self.width)
 
     def forward(self, positions: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class LearnedPositions(nn.Module):
     Arguments:
         width: D.
         maximum: number of positions.
-        first: the row of position 0; rows before it belong to no position. RoBERTa's table begins after its padding id.
+        first: the row of position 0; rows before it are not used. RoBERTa's table begins after its padding id.
     """
 
     def __init__(self, width: int, maximum: int, *, first: int = 0) -> None:
@@ -151,30 +151,30 @@ RotaryKind = Literal["linear", "dynamic", "llama3", "yarn"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RotaryScaling:
-    """How a rotary embedding is changed so that a model reads longer texts than it was trained on.
+    """A change of the frequencies of rotary positions, so that a model can read longer texts than in training.
 
-    With w_k the frequencies as published, s the factor, P the positions trained on and l_k = 2 pi / w_k a wavelength:
+    With w_k the original frequencies, s the factor, P the number of positions in training and l_k = 2 pi / w_k a wavelength:
 
     - `linear` (Chen et al. 2023, equation 4): w_k / s.
     - `dynamic` (NTK-aware, by the length so far): the frequencies of the larger base
-      base (s n / P - (s - 1))^(E / (E - 2)) at position n - 1, for n > P, and the published ones up to P. A token keeps its
+      base (s n / P - (s - 1))^(E / (E - 2)) at position n - 1, for n > P, and the original ones up to P. A token keeps its
       frequencies when the text grows, so reading a whole text gives the same result as reading it token by token.
-    - `llama3` (the released code of Llama 3.1): w_k where l_k < P / high_frequency, w_k / s where l_k > P / low_frequency, and
+    - `llama3` (the released code of Llama 3.1): w_k if l_k < P / high_frequency, w_k / s if l_k > P / low_frequency, and
       between them (1 - t) w_k / s + t w_k with t = (P / l_k - low_frequency) / (high_frequency - low_frequency).
     - `yarn` (Peng et al. 2023, equations 17 to 25): (1 - r_k) w_k + r_k w_k / s with a ramp r_k from 0 to 1 between the channels
-      that turn `beta_fast` and `beta_slow` times within P; cosines and sines are times `attention_factor`.
+      that turn `beta_fast` and `beta_slow` times within P; cosines and sines are multiplied with `attention_factor`.
 
     Arguments:
-        kind: which of them.
-        factor: s, the factor by which texts are longer than in training.
-        trained_positions: P; all kinds but `linear` need it.
-        low_frequency, high_frequency: of `llama3`.
-        beta_fast, beta_slow: turns within P, of `yarn`.
-        attention_factor: of `yarn`; 0.1 ln s + 1 where None.
-        truncated: of `yarn`: whether the ramp begins and ends at whole channels.
+        kind: one of these four.
+        factor: s, the factor by which texts are longer than in training, at least 1.
+        trained_positions: P; all kinds except `linear` need it.
+        low_frequency, high_frequency: for `llama3`.
+        beta_fast, beta_slow: numbers of turns within P, for `yarn`.
+        attention_factor: for `yarn`; None = 0.1 ln s + 1.
+        truncated: for `yarn`: whether the ramp begins and ends at whole channels.
 
     Raises:
-        InputError: naming the setting, its value and what is allowed.
+        InputError: for a setting that is not allowed; the message names it and its value.
     """
 
     kind: RotaryKind
@@ -198,9 +198,9 @@ class RotaryScaling:
                 f"trained_positions is {self.trained_positions}; {self.kind} needs the number of positions trained on"
             )
         elif self.kind == "llama3" and not 0 < self.low_frequency < self.high_frequency:
-            wrong = f"low_frequency is {self.low_frequency}; it must lie above 0 and below high_frequency {self.high_frequency}"
+            wrong = f"low_frequency is {self.low_frequency}; it must be above 0 and below high_frequency {self.high_frequency}"
         elif self.kind == "yarn" and not 0 < self.beta_slow <= self.beta_fast:
-            wrong = f"beta_slow is {self.beta_slow}; it must lie above 0 and not above beta_fast {self.beta_fast}"
+            wrong = f"beta_slow is {self.beta_slow}; it must be above 0 and at most beta_fast {self.beta_fast}"
         elif self.attention_factor is not None and not self.attention_factor > 0:
             wrong = f"attention_factor is {self.attention_factor}; it must be above 0"
         if wrong:
@@ -208,7 +208,7 @@ class RotaryScaling:
 
     @property
     def magnitude(self) -> float:
-        """What cosines and sines are multiplied with."""
+        """The factor of cosines and sines."""
         if self.kind != "yarn":
             return 1.0
         return 0.1 * math.log(self.factor) + 1 if self.attention_factor is None else self.attention_factor
@@ -222,7 +222,7 @@ class RotaryScaling:
             positions: (P,) float64.
 
         Returns:
-            (E/2,), or (P, E/2) where they differ from position to position; float64.
+            (E/2,) float64, or (P, E/2) if the frequencies depend on the position.
         """
         slower = published / self.factor
         if self.kind == "linear":
@@ -242,7 +242,7 @@ class RotaryScaling:
         return torch.lerp(published, slower, self._ramp(len(published), base, trained).to(published.device))
 
     def _ramp(self, pairs: int, base: float, trained: float) -> Tensor:
-        """(E/2,) float64: 0 where a channel keeps its frequency, 1 where it is divided by the factor."""
+        """(E/2,) float64: 0 for a channel that keeps its frequency, 1 for one whose frequency is divided by the factor."""
 
         def channel(turns: float) -> float:
             return 2 * pairs * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
@@ -251,7 +251,7 @@ class RotaryScaling:
         if self.truncated:
             first, last = math.floor(first), math.ceil(last)
         first, last = max(first, 0), min(last, 2 * pairs - 1)
-        span = last - first or 0.001  # both at one channel: a step
+        span = last - first or 0.001  # if both are the same channel, the ramp is a step
         return ((torch.arange(pairs, dtype=torch.float64) - first) / span).clamp(0, 1)
 
 
@@ -264,7 +264,7 @@ class Rotary(nn.Module):
     So the inner product of a query at i and a key at j depends on the position only through j - i, and the lengths of the vectors
     do not change. Channel k is paired with k + E/2, as in the code of GPT-NeoX and LLaMA; with `neighbours` channel 2k is paired
     with 2k + 1, as in the paper. The two differ by a permutation of channels. If queries and keys are wider than E, only the
-    first E channels are rotated, as in GPT-NeoX. Nothing here is trained or saved, and the layers of a model can share one.
+    first E channels are rotated, as in GPT-NeoX. It has no trained or saved tensors; the layers of a model can share one.
 
     Arguments:
         width: E, the number of rotated channels, even.
@@ -296,7 +296,7 @@ class Rotary(nn.Module):
         super().__init__()
         if width % 2:
             raise ValueError(
-                f"rotary positions turn pairs of channels, and {width} channels are no pairs; take an even width"
+                f"rotary positions rotate pairs of channels; the width {width} is odd, give an even one"
             )
         self.width = width
         self.maximum = maximum
@@ -318,7 +318,7 @@ class Rotary(nn.Module):
         return positions.double().unsqueeze(-1) * frequencies
 
     def reset_parameters(self) -> None:
-        """Compute the tables again, for a module that came from the meta device."""
+        """Compute the tables again, for a module that was created on the meta device."""
         angles = self.angles(torch.arange(self.maximum, device=self.cosines.device))
         magnitude = 1.0 if self.scaling is None else self.scaling.magnitude
         self.cosines = (angles.cos() * magnitude).to(self.cosines.dtype)
@@ -349,11 +349,11 @@ def check_length(length: int, maximum: int, what: str, setting: str = "model.max
 
     Arguments:
         length, maximum: in tokens.
-        what: which sequence, for the message.
-        setting: what has to be larger, for the message.
+        what: the sequence, for the message.
+        setting: the setting that must be larger, for the message.
 
     Raises:
-        InputError: naming both lengths and the remedy.
+        InputError: if it is too long; the message names both lengths and the setting.
 
     >>> check_length(5, 8, "source")
     """
@@ -365,7 +365,7 @@ def check_length(length: int, maximum: int, what: str, setting: str = "model.max
 
 
 class AxialPositions(nn.Module):
-    """Axial positions: the vector of a position's row and that of its column, concatenated (released code of Kitaev et al. 2020).
+    """Axial positions: vectors of the position's row and of its column, concatenated (released code of Kitaev et al. 2020).
 
         P[p] = [ R[floor(p / n2)] ; C[p mod n2] ]
 

@@ -46,7 +46,7 @@ def buckets_of(distance: Tensor, *, buckets: int = 32, maximum_distance: int = 1
     after = (distance > 0).long() * each if both_ways else 0
     far = distance.abs() if both_ways else (-distance).clamp_min(0)
     exact = each // 2
-    # In float32 and in this order, as the authors' code computes it: where the quotient is all but an integer, rounding decides.
+    # In float32 and in this order, as in the authors' code: if the quotient is nearly an integer, rounding selects the bucket.
     logarithm = (far.clamp_min(exact).float() / exact).log() / math.log(maximum_distance / exact)
     wide = (exact + (logarithm * (each - exact)).long()).clamp_max(each - 1)
     return after + torch.where(far < exact, far, wide)
@@ -77,8 +77,8 @@ class RelativeBias(nn.Module):
         each = buckets // 2 if both_ways else buckets
         if each < 2 or (both_ways and buckets % 2) or maximum_distance <= each // 2:
             raise ValueError(
-                f"{buckets} buckets up to distance {maximum_distance} cannot be dealt out; there are at least 2 for each "
-                "direction, and half of a direction's are less than the distance"
+                f"buckets is {buckets} and maximum_distance {maximum_distance}; each direction needs at least 2 buckets, and "
+                "maximum_distance must be larger than half of them"
             )
         self.buckets = buckets
         self.maximum_distance = maximum_distance
@@ -103,7 +103,7 @@ class RelativeBias(nn.Module):
 
     def between_slots(self, queries: int, keys: int) -> Tensor:
         """(1, H, L, S) for L queries and S keys, both at the positions 0, 1, 2, ..."""
-        # Each distance once, and then every query's stretch of them: fewer look-ups by far, backwards too.
+        # Look up each distance once, then take a slice for every query: far fewer look-ups, also in the backward pass.
         distance = torch.arange(1 - queries, max(keys, 1), device=self.weight.device)
         by_distance = self(distance.unsqueeze(0))[:, 0]
         return by_distance.unfold(-1, keys, 1).flip(-2).unsqueeze(0)
@@ -158,7 +158,7 @@ class RelativeDot(Score):
         if given is not None:
             return given
         if self.bias is None:
-            raise ValueError(f"there is no bias by distance; give one, or inputs whose record has it as {BIAS!r}")
+            raise ValueError(f"there is no bias by distance; give `bias`, or inputs with record[{BIAS!r}]")
         queries, keys = inputs.shape[2:]
         if inputs.in_order and queries >= keys:
             return self.bias.between_slots(queries, keys)
@@ -196,7 +196,7 @@ class RelativeVectors(nn.Module):
     ) -> None:
         super().__init__()
         if maximum_distance < 0 or heads < 1:
-            raise ValueError(f"{heads} heads and distances to {maximum_distance}; give at least 1 and 0")
+            raise ValueError(f"heads is {heads} and maximum_distance {maximum_distance}; give at least 1 and 0")
         self.maximum_distance = maximum_distance
         self.both_ways = both_ways
         self.beyond = beyond
@@ -204,7 +204,7 @@ class RelativeVectors(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialise the vectors with deviation E^-1/2, as the authors' code does."""
+        """Initialise the vectors with standard deviation E^-1/2, as the authors' code does."""
         nn.init.normal_(self.weight, std=self.weight.shape[-1] ** -0.5)
 
     @property

@@ -92,11 +92,11 @@ class ScaledDot(Score):
 
         score(q, k) = q . k / sqrt(E)
 
-    With unit-variance entries the product has standard deviation sqrt(E); divided so, it has 1 at every width. Dividing by E,
-    as some lectures print it, leaves 1/sqrt(E), and the softmax comes out close to uniform.
+    With unit-variance entries the product has standard deviation sqrt(E); the score has 1 at every width. Division by E, as some
+    lectures print it, gives 1/sqrt(E), and the softmax is close to uniform.
 
     Arguments:
-        power: the score is q . k / E^power. 0.5 is the paper's, 0 the plain inner product, 1 the lectures' error.
+        power: the score is q . k / E^power. 0.5 is the paper's, 0 the inner product without scaling, 1 the lectures' error.
 
     >>> ScaledDot()(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 2, 4)).tolist()
     [[[[2.0, 2.0]]]]
@@ -115,7 +115,7 @@ class ScaledDot(Score):
         return 1.0 / width**self.power
 
     def extra_repr(self) -> str:
-        """The power, where it is not the paper's."""
+        """The power, if it is not 0.5."""
         return "" if self.power == 0.5 else f"power={self.power}"
 
 
@@ -170,7 +170,7 @@ class Additive(Score):
     def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
         """(B, H, L, width) and (B, H, S, width) to (B, H, L, S); the tanh of (B, H, L, S, width) is in memory."""
         hidden = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))
-        # As a matrix of one row: in bfloat16 a product with a vector takes PyTorch twice the time.
+        # Va as a matrix of one row: in bfloat16 a product with a vector takes PyTorch twice as long.
         return F.linear(hidden, self.weight.to(query.dtype)[None]).squeeze(-1)
 
 
@@ -184,7 +184,7 @@ class Location(Score):
 
     Arguments:
         width: E, the size of one query.
-        maximum: number of positions in the table Wa (maximum, E); a longer source is refused.
+        maximum: number of positions in the table Wa (maximum, E); a longer source raises an error.
 
     Raises:
         ValueError: for a table without positions.
@@ -197,7 +197,7 @@ class Location(Score):
     def __init__(self, width: int, maximum: int) -> None:
         super().__init__()
         if maximum < 1:
-            raise ValueError(f"maximum is {maximum}; a table of places needs at least 1")
+            raise ValueError(f"maximum is {maximum}; the table needs at least 1 position")
         self.maximum = maximum
         self.weight = nn.Parameter(torch.empty(maximum, width))
         self.reset_parameters()
@@ -213,7 +213,7 @@ class Location(Score):
             InputError: for a source with more tokens than the table has positions.
         """
         slots, positions = key.shape[-2], known(query, key, inputs).positions
-        # Positions count real tokens, so there are never more than slots: only a longer source has to be looked at.
+        # A position is at most the number of slots, so it is checked only if there are more slots than positions in the table.
         if slots > self.maximum:
             longest = slots if positions.keys_in_order else int(positions.keys.max()) + 1
             check_length(longest, self.maximum, "source", "maximum of the location table")
@@ -263,8 +263,8 @@ class Cosine(Score):
 
 
 def _unit(x: Tensor) -> Tensor:
-    """Vectors (..., E) at length one; zeros stay zeros, and their gradient is zero where a division would make it infinite."""
-    # The largest entry first: the square of a small float32 is 0 and of a large one infinite. The length does not depend on it.
+    """Vectors (..., E) divided by their length; zeros stay zeros with a zero gradient, where a division gives an infinite one."""
+    # Divide by the largest entry first: the square of a small float32 is 0, and of a large one infinite. The result is the same.
     largest = x.detach().abs().amax(dim=-1, keepdim=True)
     nothing = largest == 0
     scaled = x / largest.masked_fill(nothing, 1.0)

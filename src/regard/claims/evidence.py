@@ -1,14 +1,14 @@
-"""What paired seeds show about a contrast: its median, an interval without an assumption on the noise, and a verdict.
+"""Statistics of a contrast over paired seeds: its median, a distribution-free interval, and a verdict.
 
-For each seed s two arms give one number d_s, such as the difference of their accuracies. M is its median over all seeds that
-there could be. Where M <= t, at most half of them lie above t, so
+For each seed s two arms give one number d_s, such as the difference of their accuracies. Let M be its median over all
+possible seeds. If M <= t, at most half of them are above t, so
 
     P(at least m of n seeds > t) <= B(m) = sum_{k >= m} C(n, k) / 2^n        (the sign test)
 
-for any distribution: skewed, heavy-tailed, with ties. With m the smallest count for which B(m) <= level, the interval from
-the (n - m + 1)th to the m-th smallest d_s leaves out M on either side with a probability of at most `level`. With five seeds and
-5 % m is 5: all must agree, and the interval reaches from the smallest to the largest. `benchmarks/claims_judge.py` compares it
-with the t, the sign-flip and two bootstrap intervals.
+for any distribution: skewed, heavy-tailed, with ties. With m the smallest count for which B(m) <= level, the probability that M
+is beyond one end of the interval from the (n - m + 1)th to the m-th smallest d_s is at most `level`. With five seeds and a level
+of 5 % m is 5: all seeds must agree, and the interval is from the smallest to the largest. `benchmarks/claims_judge.py` compares
+it with the t, the sign-flip and two bootstrap intervals.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from typing import Literal
 PartOutcome = Literal["supported", "contradicted", "inconclusive"]
 
 LEVEL = 0.05
-"""The most probable that a verdict other than inconclusive may be wrong."""
+"""The maximum probability that a verdict other than inconclusive is wrong."""
 
 POWER = 0.8
-"""How probably the smallest visible effect is seen."""
+"""The probability with which the smallest visible effect is detected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One side of what is predicted.
+    """One bound of a prediction.
 
     Arguments:
         value: the threshold.
-        lower: whether numbers above it support; else those below.
-        strict: whether a seed equal to it counts for neither side; else it supports.
+        lower: whether numbers above it support the prediction; else numbers below it.
+        strict: whether a number equal to it counts for neither side; else it supports the prediction.
     """
 
     value: float
@@ -44,27 +44,27 @@ class Bound:
     strict: bool = False
 
     def agrees(self, number: float) -> bool:
-        """Whether a number is on the side that is predicted."""
+        """Whether a number is on the predicted side."""
         if number == self.value:
             return not self.strict
         return (number > self.value) == self.lower
 
     def opposes(self, number: float) -> bool:
-        """Whether it is on the other."""
+        """Whether a number is on the other side."""
         return number != self.value and (number > self.value) != self.lower
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A contrast over seeds.
+    """Statistics of a contrast over seeds.
 
     Arguments:
         estimate: the median.
-        lower, upper: ends of the interval, each wrong with a probability of at most `level`; infinite with too few seeds.
-        level: of one end.
-        needed: how many seeds must agree, None where even all would not be enough.
-        visible: the smallest effect beyond a threshold that is seen with probability 0.8, were the noise normal with the
-            spread of these numbers; None where it cannot be said.
+        lower, upper: the ends of the interval, each wrong with a probability of at most `level`; infinite with too few seeds.
+        level: the level of one end.
+        needed: the number of seeds that must agree; None if even all are too few.
+        visible: the smallest effect beyond a threshold that is detected with probability 0.8, for normal noise with the spread
+            of these numbers; None if it cannot be computed.
     """
 
     estimate: float
@@ -77,7 +77,7 @@ class Evidence:
 
 @lru_cache(maxsize=256)
 def needed(count: int, level: float = LEVEL) -> int | None:
-    """The fewest of `count` seeds that must lie beyond a threshold; None where all of them are too few.
+    """The minimum number of `count` seeds that must be beyond a threshold; None if all of them are too few.
 
     >>> needed(5), needed(8), needed(4)
     (5, 7, None)
@@ -92,7 +92,7 @@ def needed(count: int, level: float = LEVEL) -> int | None:
 
 
 def fewest(level: float = LEVEL) -> int:
-    """The fewest seeds with which a verdict is possible.
+    """The minimum number of seeds with which a verdict is possible.
 
     >>> fewest(), fewest(0.05 / 2)
     (5, 6)
@@ -101,11 +101,11 @@ def fewest(level: float = LEVEL) -> int:
 
 
 def evidence(numbers: Sequence[float], level: float = LEVEL) -> Evidence:
-    """What these numbers, one a seed, show.
+    """Statistics of a contrast, given its number for each seed.
 
     Arguments:
-        numbers: none of them NaN; infinity is allowed.
-        level: of one end of the interval.
+        numbers: the numbers; infinity is allowed, NaN is not.
+        level: the level of one end of the interval.
 
     >>> found = evidence([0.31, 0.28, 0.35, 0.30, 0.27])
     >>> found.estimate, found.lower, found.upper, round(found.visible, 3)
@@ -126,7 +126,7 @@ def evidence(numbers: Sequence[float], level: float = LEVEL) -> Evidence:
 
 
 def outcome_of(numbers: Sequence[float], bounds: Sequence[Bound], level: float = LEVEL) -> PartOutcome:
-    """Supported where enough seeds agree with every bound, contradicted where enough oppose one, else inconclusive.
+    """Supported if enough seeds agree with every bound, contradicted if enough oppose one bound, else inconclusive.
 
     >>> outcome_of([0.31, 0.28, 0.35, 0.30, 0.27], [Bound(0.2, lower=True)])
     'supported'
@@ -151,7 +151,7 @@ def _visible(numbers: Sequence[float], wanted: int | None) -> float | None:
 
 @lru_cache(maxsize=256)
 def _deviations(count: int, wanted: int) -> float:
-    """How many standard deviations the median must lie beyond a threshold, for `wanted` seeds to do so with probability 0.8."""
+    """How far the median is from a threshold, in standard deviations, if `wanted` seeds are beyond it with probability 0.8."""
 
     def power(share: float) -> float:
         ways = range(wanted, count + 1)

@@ -1,6 +1,6 @@
 """Expressions over the numbers of a comparison: conditions on medians over seeds, and contrasts of each seed.
 
-They are read by Python's parser and evaluated by nothing but what is here.
+They are parsed by Python's parser, but evaluated only by the code in this file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OVER_SEEDS: dict[str, Callable[[list[float]], float]] = {
     "smallest": min,
     "largest": max,
 }
-"""What makes one number of those of all seeds: `median("arm", "measure")`, or with the length of a bin as a third argument."""
+"""Functions over the seeds of a measure: `median("arm", "measure")`, optionally with the length of a bin as a third argument."""
 
 OF_NUMBERS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
 
@@ -44,24 +44,24 @@ _COMPARISONS: dict[type[ast.AST], Callable[[float, float], bool]] = {
 
 
 class Numbers(Protocol):
-    """Where the numbers come from."""
+    """The source of the numbers."""
 
     def values(self, arm: str, measure: str, length: int | None = None) -> Seeds:
-        """The number of each seed; None where there is none."""
+        """The number of each seed; None for no number."""
         ...
 
 
 DEEPEST = 100
-"""Operations of an expression inside one another."""
+"""The maximum depth of nested operations."""
 
 
 class NoNumber(Exception):
-    """A number that the expression needs does not exist; the message says which."""
+    """A number that an expression needs does not exist; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What an expression asks for."""
+    """A measure of an arm that an expression uses."""
 
     arm: str
     measure: str
@@ -71,15 +71,15 @@ class Reference:
 class Expression:
     """A condition on the numbers of a comparison.
 
-    Comparisons (also chained), `and`, `or`, `not`, `+ - * /`, numbers, `median`, `mean`, `smallest` and `largest` over seeds,
-    `min`, `max` and `abs`. A threshold that was never reached is infinity; `min(median("a", "updates"), 1500)` bounds it.
+    It can have comparisons (also chained), `and`, `or`, `not`, `+ - * /`, numbers, `median`, `mean`, `smallest` and `largest`
+    over seeds, `min`, `max` and `abs`. A threshold that was never reached is infinity; `min(median("a", "updates"), 1500)` limits it.
 
     Arguments:
         text: the expression.
-        where: how messages call it.
+        where: its name in messages.
 
     Raises:
-        InputError: for anything else, with the place in the text.
+        InputError: for anything else, with the position in the text.
 
     >>> class Two:
     ...     def values(self, arm, measure, length=None):
@@ -102,16 +102,16 @@ class Expression:
 
     @property
     def references(self) -> tuple[Reference, ...]:
-        """What it asks for, in the order of the text, each once."""
+        """The distinct measures that it uses, in the order of the text."""
         calls = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
         calls.sort(key=lambda node: node.col_offset)
         return tuple(dict.fromkeys(_reference(node) for node in calls if _name(node) in self.over_seeds))
 
     def holds(self, numbers: Numbers) -> bool:
-        """Whether it is true of these numbers.
+        """Whether it is true for these numbers.
 
         Raises:
-            NoNumber: where a number is needed that does not exist.
+            NoNumber: if a number that it needs does not exist.
         """
         return bool(self._value(self._tree, numbers))
 
@@ -141,7 +141,7 @@ class Expression:
             case ast.Call() as call:
                 values = [self._value(part, numbers) for part in call.args]
                 return OF_NUMBERS[_name(call)](*values)
-        raise self._error(node, "cannot stand in a judging expression")
+        raise self._error(node, "is not allowed in a judging expression")
 
     def _over_seeds(self, call: ast.Call, numbers: Numbers) -> float:
         asked = _reference(call)
@@ -157,21 +157,21 @@ class Expression:
         except ZeroDivisionError as error:
             raise NoNumber(f"{self._at(node)}: a division by zero") from error
         if math.isnan(value):
-            raise NoNumber(f"{self._at(node)}: no number, such as infinity less infinity")
+            raise NoNumber(f"{self._at(node)}: not a number, such as infinity minus infinity")
         return value
 
     def _check(self, node: ast.AST, wanted: type, depth: int = 0) -> None:
-        """Refuse everything that is not listed, and conditions where numbers belong, before anything is trained."""
+        """Refuse everything that is not allowed, and conditions instead of numbers, before anything is trained."""
         if depth > DEEPEST:
             raise self._error(node, f"is nested more than {DEEPEST} deep; write it shorter")
         gives, parts = self._kind(node)
         if gives is not wanted:
-            raise self._error(node, f"is {_spoken(gives)} where {_spoken(wanted)} is wanted")
+            raise self._error(node, f"is {_spoken(gives)} instead of {_spoken(wanted)}")
         for part, kind in parts:
             self._check(part, kind, depth + 1)
 
     def _kind(self, node: ast.AST) -> tuple[type, list[tuple[ast.AST, type]]]:
-        """What a node gives, and its parts with what they must give."""
+        """The type of a node's value, and its parts with the types that they must have."""
         match node:
             case ast.Constant(value=bool()):
                 return bool, []
@@ -189,7 +189,7 @@ class Expression:
                 return bool, [(part, float) for part in (left, *others)]
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
                 return float, self._arguments(node, name, arguments)
-        raise self._error(node, "cannot stand in a judging expression")
+        raise self._error(node, "is not allowed in a judging expression")
 
     def _arguments(self, node: ast.AST, name: str, arguments: list[ast.expr]) -> list[tuple[ast.AST, type]]:
         if name in self.over_seeds:
@@ -213,7 +213,7 @@ class Expression:
 
 
 class Contrast(Expression):
-    """A number for each seed, of the arms trained with that seed: `value("arm", "measure")` with arithmetic.
+    """A number for each seed, from the arms trained with that seed: `value("arm", "measure")` with arithmetic.
 
     >>> class Two:
     ...     def values(self, arm, measure, length=None):
@@ -229,7 +229,7 @@ class Contrast(Expression):
         """The contrast of each seed.
 
         Raises:
-            NoNumber: where a seed has no number that is needed.
+            NoNumber: if a number that it needs does not exist for a seed.
         """
         return {seed: float(self._value(self._tree, _OneSeed(numbers, seed))) for seed in seeds}
 
@@ -242,12 +242,12 @@ class _OneSeed:
     seed: int
 
     def values(self, arm: str, measure: str, length: int | None = None) -> Seeds:
-        """Of that seed alone."""
+        """The number of that seed only."""
         return {self.seed: self.numbers.values(arm, measure, length).get(self.seed)}
 
 
 def references(*expressions: Expression | None) -> Iterator[Reference]:
-    """What several expressions ask for, each once."""
+    """The distinct measures that several expressions use."""
     yield from dict.fromkeys(asked for each in expressions if each is not None for asked in each.references)
 
 

@@ -1,4 +1,4 @@
-"""What is measured of a run, as data."""
+"""The measures of a run, as data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Kind = Literal[
 ]
 
 MASKED = ("masked_loss", "masked_accuracy", "next_sentence_loss", "next_sentence_accuracy")
-"""What pre-training finds on its validation data besides loss and perplexity."""
+"""The validation metrics of pre-training besides loss and perplexity."""
 
 _LOGGED = ("loss", "perplexity", "token_accuracy", "exact_match", "bleu", *MASKED)
 _METRICS: Mapping[str, tuple[str, ...]] = {
@@ -43,19 +43,19 @@ _METRICS: Mapping[str, tuple[str, ...]] = {
     "steps_to": _LOGGED,
     "evaluated": (),
 }
-"""The metrics that a measure of each kind may ask for, without those of tasks; the other kinds are numbers in themselves."""
+"""The metrics that a measure of each kind can have, without those of tasks; the other kinds have no metric."""
 
 FALLING = ("loss", "perplexity", "masked_loss", "next_sentence_loss", "bit_error")
-"""Metrics that are better the lower they are."""
+"""Metrics for which lower is better."""
 
 JUDGING = ("teacher_forced", "decoded")
-"""Kinds that run the trained model on pairs."""
+"""The kinds that run the trained model on pairs."""
 
 _PLAIN = tuple(kind for kind in Kind.__args__ if kind not in (*_METRICS, "computed"))  # type: ignore[attr-defined]
 
 
 def metrics_of(kind: str) -> tuple[str, ...]:
-    """The metrics that a measure of a kind may ask for; none for a kind that is a number in itself."""
+    """The metrics that a measure of a kind can have; empty for a kind without metric."""
     judged = ()
     if kind in ("validation", "evaluated"):
         judged = (name for task in TASKS.packaged.values() for name in task.predictor.metric_names)
@@ -68,39 +68,38 @@ class Measure:
 
     | kind | the number |
     |---|---|
-    | `validation` | `metric` on the run's own validation pairs, of the checkpoint that was kept |
-    | `teacher_forced` | `metric` on `size` pairs of `split`, the right prefix given at each token |
-    | `decoded` | `metric` of the model's own answers to `size` pairs of `split` |
-    | `steps_to` | the first evaluation during training, in updates, at which `metric` had reached `threshold` |
-    | `training_loss` | the mean of the last `last` losses that were logged in training |
-    | `steps`, `seconds` | updates made and seconds of training |
-    | `parameters` | how many the model has |
-    | `seconds_per_epoch`, `tokens_per_second` | of training, evaluations left out; target tokens |
-    | `in_context` | for `data.maps`: the share of right images on `size` texts of `split`, each after `shots` pairs |
-    | `repeated` | for `data.repeats`: the share of right tokens where w comes again, on `size` texts of `split`, by `model` |
-    | `at_length` | of a language model: the loss on `size` stretches of `length` tokens of its validation data |
-    | `evaluated` | `metric` on `size` examples, as `regard evaluate` finds it, of the run's data changed as `data` says |
-    | `computed` | what an experiment without training gives under this name; not for recipes |
+    | `validation` | `metric` on the run's own validation pairs, for the selected checkpoint |
+    | `teacher_forced` | `metric` on `size` pairs of `split`, with teacher forcing |
+    | `decoded` | `metric` of the texts that the model generates for `size` pairs of `split` |
+    | `steps_to` | the updates until the first evaluation during training at which `metric` had reached `threshold` |
+    | `training_loss` | the mean of the last `last` losses in the training log |
+    | `steps`, `seconds` | the number of updates, and the seconds of training |
+    | `parameters` | the number of the model's parameters |
+    | `seconds_per_epoch`, `tokens_per_second` | the speed of training in target tokens, without evaluations |
+    | `in_context` | for `data.maps`: the share of correct f(x) on `size` texts of `split`, each after `shots` pairs |
+    | `repeated` | for `data.repeats`: the share of correct tokens in the second w, on `size` texts of `split`, with `model` |
+    | `at_length` | for a language model: the loss on `size` stretches of `length` tokens of its validation data |
+    | `evaluated` | `metric` of `regard evaluate` on `size` examples of the run's data, changed by `data` |
+    | `computed` | the number that an experiment without training returns under this name; not for recipes |
 
     Arguments:
-        name: of the table's column, and in judging expressions.
+        name: its name in the table and in judging expressions.
         kind: see the table.
-        metric: of the first four kinds, and of `evaluated`.
-        threshold: of `steps_to`.
-        last: of `training_loss`: how many lines of the log.
-        data: the `data` section of a recipe to draw the pairs from; the run's own where null. Of `evaluated` what differs in it.
-        split: which part of that data.
-        size: the most pairs, or texts.
-        seed: of builtin data; the run's own where null.
-        generation: settings for decoding on top of the run's own.
-        to: the language, of a model that translates into several.
-        bins: lengths of the source in words at which one range ends and the next begins: [10, 20] makes 1 to 10, 11 to 20, and
-            from 21.
-        shots: of `in_context`: how many pairs are before.
-        length: of `at_length`: tokens of a stretch.
-        model: of `repeated`: what differs in the model's config, such as `{rounds: 8}`; nothing that changes its weights.
-        along: of `computed`: what an experiment gives a number for each of, such as `layer`; the measure's own is the last that
-            there is.
+        metric: the metric of the first four kinds, and of `evaluated`.
+        threshold: the threshold of `steps_to`.
+        last: for `training_loss`, the number of lines of the log.
+        data: the `data` section of a recipe with the pairs; null for the run's own. For `evaluated` changes of the run's own.
+        split: the part of that data.
+        size: the maximum number of pairs or texts.
+        seed: the seed of builtin data; null for the run's own.
+        generation: decoding settings that replace the run's own.
+        to: the target language, for a model with several.
+        bins: lengths of the source in words at which ranges end: [10, 20] makes 1 to 10, 11 to 20, and from 21.
+        shots: for `in_context`, the number of pairs before.
+        length: for `at_length`, the number of tokens of a stretch.
+        model: for `repeated`, changes of the model's config, such as `{rounds: 8}`, which must not change its weights.
+        along: for `computed`, the axis along which an experiment returns numbers, such as `layer`; the measure's own number is
+            the last one that is not NaN.
 
     Raises:
         InputError: for settings that contradict each other.
@@ -132,23 +131,23 @@ class Measure:
         if metrics and self.metric not in metrics:
             raise InputError(f"{where}: metric is {self.metric!r}; {nearest(str(self.metric), metrics)}")
         if not metrics and self.metric is not None:
-            raise InputError(f"{where}: {self.kind} is a number in itself; leave metric out")
+            raise InputError(f"{where}: {self.kind} has no metric; leave metric out")
         if (self.threshold is None) == (self.kind == "steps_to"):
-            raise InputError(f"{where}: a threshold belongs to kind steps_to, and to that alone")
+            raise InputError(f"{where}: kind steps_to needs a threshold, and no other kind has one")
         if self.kind not in (*JUDGING, "evaluated") and self.data is not None:
-            raise InputError(f"{where}: {self.kind} reads no data of its own; leave data out")
+            raise InputError(f"{where}: {self.kind} has no data setting; leave data out")
         if self.kind not in JUDGING and (self.generation or self.to or self.bins):
-            raise InputError(f"{where}: {self.kind} reads no pairs; leave generation, to and bins out")
+            raise InputError(f"{where}: {self.kind} does not read pairs; leave generation, to and bins out")
         if self.shots < 0 or (self.shots and self.kind != "in_context"):
-            raise InputError(f"{where}: shots is {self.shots}; give 0 or more, to kind in_context alone")
+            raise InputError(f"{where}: shots is {self.shots}; give 0 or more, only for kind in_context")
         if self.model and self.kind != "repeated":
-            raise InputError(f"{where}: {self.kind} takes the model as it is; leave model out")
+            raise InputError(f"{where}: {self.kind} cannot change the model; leave model out")
         if self.along and self.kind != "computed":
             raise InputError(f"{where}: {self.kind} is one number; leave along out")
         if (self.length > 0) != (self.kind == "at_length"):
-            raise InputError(f"{where}: length is {self.length}; give 1 or more, to kind at_length alone")
+            raise InputError(f"{where}: length is {self.length}; give 1 or more, only for kind at_length")
         if self.kind == "teacher_forced" and self.generation:
-            raise InputError(f"{where}: teacher_forced decodes nothing; leave generation out")
+            raise InputError(f"{where}: teacher_forced does not decode; leave generation out")
         if self.size < 1 or self.last < 1:
             raise InputError(f"{where}: size and last must be at least 1; raise them")
         if list(self.bins) != sorted(set(self.bins)) or (self.bins and self.bins[0] < 1):
@@ -156,7 +155,7 @@ class Measure:
 
     @property
     def falls(self) -> bool:
-        """Whether lower is better of what is measured."""
+        """Whether lower is better."""
         return self.metric in FALLING or self.kind in (
             "steps_to",
             "training_loss",
@@ -167,19 +166,19 @@ class Measure:
 
     @property
     def parted(self) -> bool:
-        """Whether there are several numbers of a run, distinguished by a length or whatever it is measured along."""
+        """Whether there are several numbers for a run, by length or along an axis."""
         return bool(self.bins or self.along)
 
     @property
     def judged(self) -> dict[str, Any]:
-        """What decides the judging of a model on pairs; measures that agree in it share one."""
+        """The settings that determine how a model is run on pairs; measures with equal settings share the result."""
         return {
             key: getattr(self, key)
             for key in ("kind", "data", "split", "size", "seed", "generation", "to", "bins", "model")
         }
 
     def to_mapping(self) -> dict[str, Any]:
-        """As YAML values, what is at its default left out."""
+        """The measure as YAML values, without settings at their defaults."""
         plain = {part.name: getattr(self, part.name) for part in dataclasses.fields(self)}
         kept = {name: value for name, value in plain.items() if name in ("name", "kind") or value != _default(name)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in kept.items()}
@@ -191,17 +190,17 @@ def _default(name: str) -> Any:
 
 
 def read_measures(values: Sequence[Any], where: str = "measures") -> tuple[Measure, ...]:
-    """Measures as recipes and command lines have them: mappings, their YAML, or short names.
+    """Measures from recipes and command lines: mappings, their YAML, or short names.
 
-    | short | stands for |
+    | short name | measure |
     |---|---|
     | `loss`, `perplexity`, `token_accuracy`; `masked_loss`, `accuracy`, ... | the metric on the run's validation data |
-    | `exact_match`, `bleu`, `chrf`, ... | the metric of the answers to 500 of the run's validation pairs |
-    | `steps_to:token_accuracy=0.9` | updates until a validation metric reached a threshold |
+    | `exact_match`, `bleu`, `chrf`, ... | the metric of generated texts for 500 of the run's validation pairs |
+    | `steps_to:token_accuracy=0.9` | the updates until a validation metric reached a threshold |
     | `parameters`, `steps`, `seconds`, `training_loss`, ... | the kind of that name |
 
     Raises:
-        InputError: naming the place; for two measures of one name.
+        InputError: naming the place; for two measures with one name.
 
     >>> [measure.kind for measure in read_measures(["loss", "bleu", "steps_to:loss=0.5", "parameters"])]
     ['validation', 'decoded', 'steps_to', 'parameters']
@@ -224,19 +223,19 @@ def read_measures(values: Sequence[Any], where: str = "measures") -> tuple[Measu
     names = [measure.name for measure in found]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"{where}: two measures are called {name!r}; give each its own name")
+            raise InputError(f"{where}: two measures have the name {name!r}; give each its own name")
     return tuple(found)
 
 
 def wanted(measure: Measure, data: TranslationData) -> int:
-    """How many pairs of builtin data to judge on: of a run's own validation no more than training validates on."""
+    """The number of builtin pairs to measure on; of a run's own validation data at most those used in training."""
     if data.builtin is None or measure.split != "validation":
         return measure.size
     return min(measure.size, data.builtin.validation_size)
 
 
 def _named(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A measure without a name is called by its metric, or its kind."""
+    """The mapping of a measure with a name, which is by default its metric or its kind."""
     name = value.get("name", value.get("metric", value.get("kind")))
     return dict(value) | ({} if name is None else {"name": name})
 

@@ -1,14 +1,14 @@
-"""Measuring a finished run: from its folder's log and model to numbers, each computed once.
+"""Measuring a finished run from the log and the model in its folder; each number is computed once.
 
-What runs the model, for each kind of measure:
+The functions that run the model, by the kind of measure:
 
-| kind | |
+| kind | function |
 |---|---|
 | `teacher_forced`, `decoded` | `judged`: all metrics at once, over all pairs and by length of the source |
-| `evaluated` | `evaluated`: what `regard evaluate` finds, on examples of other data than the run learned from |
-| `in_context` | `accuracy_by_shots`: how well a language model learns a map from the pairs that are before |
-| `repeated` | `accuracy_of_repeats`: how well it says again what it has read, with its attention `changed` after training |
-| `at_length` | `loss_at_length`: how well it tells stretches of another length than it was trained on |
+| `evaluated` | `evaluated`: the metrics of `regard evaluate`, on other examples than those in training |
+| `in_context` | `accuracy_by_shots`: how well a language model learns a map from the pairs before |
+| `repeated` | `accuracy_of_repeats`: how well it repeats a sequence, optionally with its attention `changed` after training |
+| `at_length` | `loss_at_length`: its loss on stretches of another length than in training |
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from regard.training.recipe import Recipe
 Pairs = Sequence[tuple[str, str]]
 
 TOKENS_AT_ONCE = 16_384
-"""The most tokens of stretches that are read together."""
+"""The maximum number of tokens in one batch of stretches."""
 
 
 def check_scored(measure: Measure, recipe: Recipe, where: str) -> None:
-    """Refuse now a measure of examples or of a language model that the runs of a recipe cannot answer.
+    """Refuse a measure of examples or of a language model that is not possible for the runs of a recipe, before training.
 
     Raises:
-        InputError: for `evaluated`, a task without such an evaluation, or data that it cannot have; for `in_context`, a recipe
-            that is not about maps, or fewer pairs than are to be before; for `repeated`, one that is not about repeats; for
-            `at_length`, another task than language modelling.
+        InputError: for `evaluated`, a task without such an evaluation, or invalid data; for `in_context`, a recipe without maps,
+            or with fewer pairs than `shots`; for `repeated`, a recipe without repeats; for `at_length`, another task than
+            language modelling.
     """
     modelling = recipe.task == LanguageModellingTask.name
     if measure.kind == "evaluated":
@@ -66,14 +66,13 @@ def check_scored(measure: Measure, recipe: Recipe, where: str) -> None:
     elif measure.kind == "in_context":
         maps = recipe.data.maps if modelling else None
         if maps is None:
-            raise InputError(f"{where}: in_context reads data.maps, and the recipe has none; choose another kind")
+            raise InputError(f"{where}: in_context needs data.maps, and the recipe has none; choose another kind")
         if measure.shots >= maps.pairs:
             raise InputError(
-                f"{where}: {measure.shots} shots and the one that is asked are more than the {maps.pairs} pairs of "
-                "data.maps.pairs"
+                f"{where}: {measure.shots} shots and the pair to predict are more than the {maps.pairs} pairs of data.maps.pairs"
             )
     elif measure.kind == "repeated" and (not modelling or recipe.data.repeats is None):
-        raise InputError(f"{where}: repeated reads data.repeats, and the recipe has none; choose another kind")
+        raise InputError(f"{where}: repeated needs data.repeats, and the recipe has none; choose another kind")
     elif measure.kind == "at_length" and not modelling:
         raise InputError(
             f"{where}: at_length is for language models, and the task is {recipe.task}; choose another kind"
@@ -81,7 +80,7 @@ def check_scored(measure: Measure, recipe: Recipe, where: str) -> None:
 
 
 def judged(translator: Translator, pairs: Pairs, measure: Measure, generation: GenerationSettings) -> dict[str, Any]:
-    """All metrics of a measure's kind as JSON values: `metrics`, the same in `bins` where asked for, `count` and a `note`.
+    """All metrics of a measure's kind as JSON values: `metrics`, those of `bins` if requested, `count` and a `note`.
 
     Raises:
         InputError: for an empty list, or texts that the model cannot read.
@@ -100,7 +99,7 @@ def judged(translator: Translator, pairs: Pairs, measure: Measure, generation: G
 
 
 def bounds(bins: Sequence[int]) -> list[tuple[int, int | None]]:
-    """The ranges that edges make, as `regard.evaluate` counts them.
+    """The ranges between edges, as in `regard.evaluate`.
 
     >>> bounds((10, 20))
     [(1, 10), (11, 20), (21, None)]
@@ -110,7 +109,7 @@ def bounds(bins: Sequence[int]) -> list[tuple[int, int | None]]:
 
 
 def evaluated(measure: Measure, recipe: Recipe, predictor: Any) -> dict[str, float]:
-    """The metrics of a predictor on the examples that a measure asks for.
+    """The metrics of a predictor on the examples of a measure.
 
     Raises:
         InputError: for data that cannot be read, or a metric that the task does not have.
@@ -125,40 +124,37 @@ def evaluated(measure: Measure, recipe: Recipe, predictor: Any) -> dict[str, flo
 
 
 def _section_of(measure: Measure, recipe: Recipe, where: str) -> tuple[Callable[..., Any], Any]:
-    """What reads the task's examples, and the run's data section, changed as the measure says.
-
-    Nothing of the data is held out from what is asked for.
-    """
+    """The reader of the task's examples, and the run's data section with the measure's changes, without held-out examples."""
     read = spec_of(recipe.task).read
     if read is None:
-        raise InputError(f"{where}: evaluated is for tasks of examples, and {recipe.task} is none; choose another kind")
+        raise InputError(f"{where}: evaluated is for tasks with examples, and {recipe.task} has none; choose another kind")
     own = dataclasses.asdict(recipe.data)
     own = {name: value for name, value in own.items() if not name.startswith("validation")}
     return read, from_mapping(type(recipe.data), {**own, **(measure.data or {})}, f"{where}: data")
 
 
 def accuracy_by_shots(model: LanguageModel, texts: Maps) -> list[float]:
-    """The share of images that were the most probable token, by the pairs before: place k of the list is after k pairs.
+    """The share of f(x) that were the most probable token after x, by the number of pairs before: item k is after k pairs.
 
-    Each text is read once; what the model says at each x, given the pairs before it, is an answer with so many examples shown.
+    Each text is read once; the prediction at each x, given the pairs before it, is a prediction with that many examples.
 
     Arguments:
-        model: reads each symbol as one token.
-        texts: of a split that the model has not seen.
+        model: a model that reads each symbol as one token.
+        texts: texts of a split that was not used in training.
     """
     scores = model.score_batch(list(texts), batch_size=64)
-    right = [score.right[1 : 2 * texts.pairs : 2] for score in scores]  # x, image, x, image, ..., end
+    right = [score.right[1 : 2 * texts.pairs : 2] for score in scores]  # x, f(x), x, f(x), ..., end
     return [sum(column) / len(right) for column in zip(*right, strict=True)]
 
 
 def changed(model: LanguageModel, settings: Mapping[str, Any]) -> LanguageModel:
-    """The same weights in a model whose config differs in some settings.
+    """The same weights in a model with some other settings in its config.
 
     Arguments:
-        settings: by name; those that say how large the weights are cannot be changed.
+        settings: the settings by name; those that determine the sizes of weights cannot be changed.
 
     Raises:
-        InputError: naming a setting that there is not, or that the weights do not fit.
+        InputError: naming an unknown setting, or one that does not fit the weights.
     """
     if not settings:
         return model
@@ -167,7 +163,7 @@ def changed(model: LanguageModel, settings: Mapping[str, Any]) -> LanguageModel:
     new = type(old)(config).to(model.device)
     sizes = {name: tensor.shape for name, tensor in old.state_dict().items()}
     if {name: tensor.shape for name, tensor in new.state_dict().items()} != sizes:
-        raise InputError(f"measure: model: {', '.join(settings)} changes the weights; change what does not")
+        raise InputError(f"measure: model: {', '.join(settings)} changes the weights; use settings that do not")
     new.load_state_dict(old.state_dict())
     return LanguageModel(new.eval(), model.task, recipe=model.recipe, metrics=model.metrics)
 
@@ -176,8 +172,8 @@ def accuracy_of_repeats(model: LanguageModel, texts: Repeats) -> float:
     """The share of tokens of the second w that were the most probable ones.
 
     Arguments:
-        model: reads each symbol as one token.
-        texts: of a split that the model has not seen.
+        model: a model that reads each symbol as one token.
+        texts: texts of a split that was not used in training.
     """
     scores = model.score_batch(list(texts), batch_size=64)
     again = [score.right[texts.length + 2 : 2 * texts.length + 2] for score in scores]  # 0 w 0 w, end
@@ -185,14 +181,14 @@ def accuracy_of_repeats(model: LanguageModel, texts: Repeats) -> float:
 
 
 def loss_at_length(model: LanguageModel, store: TokenStore, *, length: int, size: int) -> float:
-    """The mean of -log p over the tokens of stretches of `length`, each read from its own beginning.
+    """The mean of -log p over the tokens of stretches of `length` tokens, each read separately.
 
     Arguments:
-        store: of a run: one stream of tokens, cut into stretches of the length that was trained on. It is cut again.
-        size: the most stretches.
+        store: the store of a run: one stream of tokens, cut into stretches of the training's length. It is cut again.
+        size: the maximum number of stretches.
 
     Raises:
-        InputError: for a stream that is shorter than one stretch, or a model without so many positions.
+        InputError: for a stream shorter than one stretch, or a model with fewer positions.
     """
     limit = model.model.maximum_length
     if limit is not None and length > limit:
@@ -214,11 +210,11 @@ def loss_at_length(model: LanguageModel, store: TokenStore, *, length: int, size
 
 
 def recut(store: TokenStore, length: int, size: int) -> list[list[int]]:
-    """Up to `size` stretches of `length` tokens to tell and the one read before them, from a stream cut into others."""
+    """Up to `size` stretches of `length` tokens to predict, each with one token before them, from a stream cut into others."""
     found: list[list[int]] = []
     stream: list[int] = []
     for row in range(len(store)):
-        # Neighbours share a token: the last one predicted is the first one read.
+        # Adjacent stretches share a token: the last predicted one is the first input of the next.
         stream += store.sequence(COLUMN, row).tolist()[1 if stream else 0 :]
         while len(stream) > length:
             found.append(stream[: length + 1])
@@ -236,12 +232,12 @@ AGAIN = "remove the folder and run again"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bin:
-    """What was measured on pairs of some lengths.
+    """A measure on pairs with some lengths.
 
     Arguments:
-        shortest, longest: words of their sources; longest is None for no end.
-        count: how many pairs.
-        value: None where there are none.
+        shortest, longest: the range of the number of words of sources; `longest` is None for no limit.
+        count: the number of pairs.
+        value: the value; None without pairs.
     """
 
     shortest: int
@@ -251,7 +247,7 @@ class Bin:
 
     @property
     def label(self) -> str:
-        """As in tables and plots."""
+        """Its name in tables and plots."""
         if self.longest is None:
             return f"{self.shortest}+"
         return f"{self.shortest}-{self.longest}" if self.longest > self.shortest else str(self.shortest)
@@ -259,11 +255,11 @@ class Bin:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Value:
-    """One measure of one run.
+    """The value of a measure for one run.
 
     Arguments:
-        number: None where there is none: a threshold not reached is infinity, a metric that cannot be computed here is None.
-        bins: the same for ranges of lengths; empty for a measure without.
+        number: the number; infinity for a threshold that was not reached, None for a metric that cannot be computed here.
+        bins: the numbers for ranges of lengths or along an axis; empty for a measure without them.
     """
 
     number: float | None
@@ -275,9 +271,9 @@ class RunMeasures:
 
     Arguments:
         trained: the folder of the trained run.
-        cache: the folder where what was judged is remembered; the arm's own, also where it takes another's runs.
-        recipe: of this arm and seed, with the generation settings to decode by.
-        device: where to compute.
+        cache: the folder of the cache of results; the arm's own, also if it uses another's runs.
+        recipe: the recipe of this arm and seed, with its decoding settings.
+        device: the device of the computation.
     """
 
     def __init__(self, trained: Path, cache: Path, recipe: Recipe, device: str = "cpu") -> None:
@@ -290,10 +286,10 @@ class RunMeasures:
         self._translator: Translator | None = None
 
     def value(self, measure: Measure) -> Value:
-        """The measure of this run; what takes a model is read from the cache where it was judged before.
+        """The value of a measure for this run; results that need the model are cached.
 
         Raises:
-            InputError: for pairs that cannot be read, or a metric that needs a library that is missing.
+            InputError: for pairs that cannot be read, or a metric that needs a missing library.
         """
         kind, metric = measure.kind, measure.metric or ""
         if kind in JUDGING:
@@ -332,13 +328,13 @@ class RunMeasures:
         return math.inf
 
     def _tokens_per_second(self) -> float | None:
-        """The median over stretches of the log in which nothing but training happened."""
+        """The median over intervals of the log between two training lines, without evaluations."""
         speeds = []
         for before, after in zip(self._log, self._log[1:], strict=False):
             seconds = after["seconds"] - before["seconds"] if before["event"] == after["event"] == "train" else 0
             if seconds > 0:
                 speeds.append((after["tokens"] - before["tokens"]) / seconds)
-        if not speeds:  # too short a run: all there is, first evaluation included
+        if not speeds:  # the run is too short: use all of it, including the first evaluation
             last = [event for event in self._log if event["event"] == "train"][-1:]
             speeds = [event["tokens"] / event["seconds"] for event in last if event["seconds"] > 0]
         return statistics.median(speeds) if speeds else None
@@ -366,7 +362,7 @@ class RunMeasures:
         return Value(number=entry["metrics"][metric], bins=bins)
 
     def _entry(self, measure: Measure) -> dict[str, Any]:
-        """What judging found, from the cache if it was of this model, this way; its seconds count as this run's."""
+        """The result of running the model for a measure, from the cache if it has one; its seconds count for this run."""
         generation = asdict(self._generation(measure)) if measure.kind == "decoded" else None
         asked = measure.judged | {
             "data": measure.data if measure.data is not None else self.recipe.to_mapping()["data"],
@@ -376,7 +372,7 @@ class RunMeasures:
         }
         if measure.kind == "at_length":
             asked["length"] = measure.length
-        asked = json.loads(json.dumps(asked))  # as it will be read back
+        asked = json.loads(json.dumps(asked))  # in the form in which it will be read back
         entries = self._cached()
         found = next((entry for entry in entries if entry["asked"] == asked), None)
         if found is None:
@@ -391,7 +387,7 @@ class RunMeasures:
         try:
             values = read_json_object(self._cache, "")
             return list(values["entries"]) if values["format_version"] == 1 else []
-        except (ValueError, KeyError, TypeError):  # none yet, or damaged: it can be made again
+        except (ValueError, KeyError, TypeError):  # missing or damaged: it can be computed again
             return []
 
     def _judge(self, measure: Measure) -> dict[str, Any]:
@@ -403,14 +399,14 @@ class RunMeasures:
         if measure.kind == "at_length":
             store = TokenStore.open(self.trained / "data" / "validation")
             return {"loss": loss_at_length(model, store, length=measure.length, size=measure.size)}
-        drawn = self.recipe.data.maps if measure.kind == "in_context" else self.recipe.data.repeats
-        texts = drawn.texts(measure.split, measure.size, self._seed(measure))
+        data = self.recipe.data.maps if measure.kind == "in_context" else self.recipe.data.repeats
+        texts = data.texts(measure.split, measure.size, self._seed(measure))
         if measure.kind == "in_context":
             return {"by_shots": accuracy_by_shots(model, texts)}
         return {"accuracy": accuracy_of_repeats(changed(model, measure.model), texts)}
 
     def _seed(self, measure: Measure) -> int:
-        """Of the data that is drawn to judge on."""
+        """The seed of the builtin data of a measure."""
         return self.recipe.seed if measure.seed is None else measure.seed
 
     def _generation(self, measure: Measure) -> GenerationSettings:
@@ -423,10 +419,10 @@ class RunMeasures:
         return self._translator
 
     def pairs(self, measure: Measure) -> list[tuple[str, str]]:
-        """The pairs to judge on.
+        """The pairs of a measure.
 
         Raises:
-            InputError: where there are none of that split.
+            InputError: if there are none of its split.
         """
         where = f"measure {measure.name!r}"
         own = measure.data is None
@@ -448,4 +444,4 @@ class RunMeasures:
             store, task = TokenStore.open(self.trained / "data" / "validation"), self._model().task
             rows = task.groups(store)[measure.to] if measure.to is not None else range(len(store))
             return task.texts(store, rows[: measure.size])
-        raise InputError(f"{where}: data names no pairs to judge on; give data.validation, or builtin data")
+        raise InputError(f"{where}: data names no pairs to measure on; give data.validation, or builtin data")

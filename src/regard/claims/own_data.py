@@ -1,4 +1,4 @@
-"""A claim on the user's own data: which files, and what they replace."""
+"""Running a claim on the user's own data: finding the files, and replacing the claim's data."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from regard.claims.measure import JUDGING, read_measures
 from regard.data.pairs import Pair, read_pairs
 from regard.errors import InputError
 from regard.files import new_folder
+from regard.structure import renamed
 from regard.training.recipe import put
 
 Place = str | list[str]
@@ -22,33 +23,34 @@ SPLITS: Mapping[str, tuple[str, ...]] = {
     "validation": ("val", "valid", "validation", "dev"),
     "test": ("test",),
 }
-"""How the files of each split begin in a folder of data sets."""
+"""The beginnings of the names of files of each split in a folder."""
 
 TABLES = (".tsv", ".csv", ".jsonl")
 SMALLEST, MOST_HELD_OUT = 100, 2_000
 
 
+@renamed(pictures="images")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnData:
     """What `data.path` means to a claim.
 
     Arguments:
-        says: what the user's pairs replace, for people.
+        says: a sentence for the user about what the data replace.
         needed: whether the claim has no data of its own.
-        texts: whether plain text is meant, and not pairs.
-        pictures: whether a folder or archive of images is meant, and not pairs.
-        pieces: whether music is meant: a folder of MIDI files, or a file of chorales.
-        files: what to give, where that is neither pairs nor one text.
-        languages: how the two parallel files of a split end in a folder, the source's first, such as [en, de].
-        settings: dotted keys of the recipe on top, where the user's pairs ask for other ones.
-        renamed: keys of the arms that mean nothing there, and what says the same: `data.sequences.longest` may become
-            `data.maximum_tokens`.
+        texts: whether the data are plain text instead of pairs.
+        images: whether the data are a folder or archive of images instead of pairs.
+        pieces: whether the data are music: a folder of MIDI files, or a file of chorales.
+        files: a description of the files to give, if they are neither pairs nor one text.
+        languages: the ends of the names of the two parallel files of a split in a folder, the source first, such as [en, de].
+        settings: dotted keys of the recipe that are changed for the user's pairs.
+        renamed: keys of the arms that do not apply to the user's pairs, and the keys that replace them:
+            `data.sequences.longest` can become `data.maximum_tokens`.
     """
 
     says: str
     needed: bool = False
     texts: bool = False
-    pictures: bool = False
+    images: bool = False
     pieces: bool = False
     files: str = ""
     languages: tuple[str, str] | None = None
@@ -58,11 +60,12 @@ class OwnData:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Files:
-    """Where each split is: a file of pairs, two parallel ones, or of text.
+    """The files of each split: a file of pairs, two parallel files, or a file of text.
 
     Arguments:
-        validation, test: None where a text has none; some of the training text is then held out for validation.
-        cut: whether they were cut out of the user's files, and are JSON objects now.
+        train: the training data.
+        validation, test: None if a text has none; then validation text is held out from the training text.
+        cut: whether they were made from the user's files by splitting; then they have JSON objects.
     """
 
     train: Place
@@ -74,12 +77,12 @@ class Files:
 def on_own_data(
     comparison: Mapping[str, Any], own: OwnData, files: Files, reading: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The sections of a comparison with the user's pairs in place of builtin ones.
+    """The sections of a comparison with the user's data instead of builtin data.
 
-    Measures that are judged on a test split are judged on the user's; what else they say stays.
+    Measures on a test split use the user's test split; their other settings are not changed.
 
     Arguments:
-        reading: `source`, `target` and `format` of a recipe's data section, for the files.
+        reading: `source`, `target` and `format` of a recipe's data section, for reading the files.
     """
     values = copied(comparison)
     recipe = values["recipe"]
@@ -87,7 +90,7 @@ def on_own_data(
     cut = {
         key: value
         for key, value in recipe["data"].items()
-        if (own.texts or own.pictures or own.pieces) and key not in ("train", "validation", "builtin", "motifs")
+        if (own.texts or own.images or own.pieces) and key not in ("train", "validation", "builtin", "motifs")
     }
     recipe["data"] = {**cut, "train": files.train, "validation": files.validation, **reading}
     for key, value in own.settings.items():
@@ -106,27 +109,27 @@ def on_own_data(
 
 
 def files_of(path: Any, own: OwnData, folder: Path, reading: Mapping[str, Any] | None = None) -> Files:
-    """The files that a `data.path` stands for.
+    """The files of each split for a `data.path`.
 
-    A folder with files for training, validation and test is taken as it is: `train.en.gz` with `train.de.gz`, or `train.tsv`.
-    Of one file of pairs (TSV, CSV, JSONL), or two parallel ones, a tenth is held out for validation and another for the test;
-    what is where depends on the source's text alone, so no source is in two of them.
+    A folder with files for training, validation and test is used directly: `train.en.gz` with `train.de.gz`, or `train.tsv`.
+    One file of pairs (TSV, CSV, JSONL), or two parallel files, are split: a tenth for validation and a tenth for the test. The
+    split of a pair depends only on the text of its source, so no source is in two splits.
 
     Arguments:
-        path: of a folder, a file, or a list of two parallel files, source first.
-        folder: where to write what is cut; kept, and taken as it is if it is there.
+        path: a folder, a file, or a list of two parallel files, the source first.
+        folder: where to write the split files; existing ones are reused.
         reading: `source`, `target` and `format` for `regard.data.pairs.read_pairs`.
 
     Raises:
-        InputError: where nothing usable is found.
+        InputError: if no usable file is found.
     """
     if own.texts:
         return _texts(path)
-    if own.pictures or own.pieces:
+    if own.images or own.pieces:
         if not isinstance(path, str):
             what = (
                 "a folder or a zip archive of images"
-                if own.pictures
+                if own.images
                 else "a folder of MIDI files or a file of chorales"
             )
             raise InputError(f"data.path is {path!r}; give {what}")
@@ -138,7 +141,7 @@ def files_of(path: Any, own: OwnData, folder: Path, reading: Mapping[str, Any] |
         if train is None:
             ends = " and ".join(own.languages) if own.languages else "source and target"
             raise InputError(
-                f"data.path: {path} holds no training pairs; give a folder with train.tsv (or .csv, .jsonl), or with "
+                f"data.path: {path} has no training pairs; give a folder with train.tsv (or .csv, .jsonl), or with "
                 f"parallel files train.* that end in {ends}, or give the files themselves"
             )
         if validation is not None and test is not None:
@@ -152,7 +155,7 @@ def files_of(path: Any, own: OwnData, folder: Path, reading: Mapping[str, Any] |
 
 
 def _texts(path: Any) -> Files:
-    """Files of text: one, or those for training and validation in a folder."""
+    """Files of text: one file, or the files of the splits in a folder."""
     if not isinstance(path, str):
         raise InputError(f"data.path is {path!r}; give a folder or a file of text")
     place = Path(path)
@@ -161,18 +164,18 @@ def _texts(path: Any) -> Files:
     found = {split: _text_in_folder(place, starts) for split, starts in SPLITS.items()}
     train = found["train"]
     if train is None:
-        raise InputError(f"data.path: {path} holds no train.txt (or train.txt.gz); name the file itself")
+        raise InputError(f"data.path: {path} has no train.txt (or train.txt.gz); name the file itself")
     return Files(train=train, validation=found["validation"], test=found["test"])
 
 
 def _text_in_folder(folder: Path, starts: Sequence[str]) -> str | None:
-    """The first file of text whose name begins so."""
+    """The first file of text whose name has one of these beginnings."""
     names = sorted(path.name for path in folder.iterdir() if path.name.removesuffix(".gz").endswith(".txt"))
     return next((str(folder / name) for start in starts for name in names if name.startswith(start)), None)
 
 
 def _in_folder(folder: Path, starts: Sequence[str], languages: tuple[str, str] | None) -> Place | None:
-    """The first pair of files, or file, whose name begins so."""
+    """The first two parallel files, or the first file, whose name has one of these beginnings."""
     names = sorted(path.name for path in folder.iterdir() if path.is_file())
     for start in starts:
         mine = [
@@ -191,7 +194,7 @@ def _in_folder(folder: Path, starts: Sequence[str], languages: tuple[str, str] |
 
 
 def _cut(path: Place, folder: Path, reading: Mapping[str, Any]) -> Files:
-    """Pairs cut into three files of JSON objects, once."""
+    """Split pairs into three files of JSON objects, unless they exist."""
     stamp = json.dumps([path, dict(reading)], default=str)
     place = folder / hashlib.sha256(stamp.encode()).hexdigest()[:12]
     files = Files(**{split: str(place / f"{split}.jsonl") for split in SPLITS}, cut=True)
@@ -203,7 +206,7 @@ def _cut(path: Place, folder: Path, reading: Mapping[str, Any]) -> Files:
         try:
             for pair, split in _dealt(read_pairs(path, **reading)):
                 if split != "train" and counts[split] >= MOST_HELD_OUT:
-                    continue  # not trained on either: what is held out must not depend on the order
+                    continue  # not used for training either, so that the split does not depend on the order
                 counts[split] += 1
                 line = {"source": pair.source, "target": pair.target}
                 opened[split].write(json.dumps(line, ensure_ascii=False) + "\n")
@@ -219,7 +222,7 @@ def _cut(path: Place, folder: Path, reading: Mapping[str, Any]) -> Files:
 
 
 def _dealt(pairs: Iterator[Pair]) -> Iterator[tuple[Pair, str]]:
-    """Each pair with its split, by a hash of its source: the same source is never in two."""
+    """Each pair with its split, by a hash of its source, so that a source is never in two splits."""
     for pair in pairs:
         tenth = int.from_bytes(hashlib.blake2b(pair.source.encode(), digest_size=8).digest(), "big") % 10
         yield pair, {8: "validation", 9: "test"}.get(tenth, "train")

@@ -1,4 +1,4 @@
-"""A claim's verdicts as a page of Markdown: the page to cite, and that of a run on the user's own data."""
+"""A claim's verdicts as a Markdown page, for the documentation and for runs on the user's own data."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ ROUNDS = {1: "First round", 2: "Second round"}
 def claim_page(
     results: Sequence[Mapping[str, Any]], *, place: str = "", readings: Mapping[int, str] | None = None
 ) -> str:
-    """The page of one claim: its statement as title, then the last round that was run, then the one before.
+    """The page of one claim: its statement as the title, then the last round, then the round before it.
 
     Arguments:
-        results: what `regard.claims.verdict.recorded` gives, one for each round.
-        place: what stands before the names of plots in links, such as `../results/`; for a page of the documentation.
-        readings: by round, what a verdict comes to in a few words.
+        results: the results of `regard.claims.verdict.recorded`, one for each round.
+        place: the prefix of plots in links, such as `../results/`, for a page of the documentation.
+        readings: by round, a short explanation of the verdict.
     """
     ordered = sorted(results, key=_round, reverse=True)
     claim = ordered[0]["claim"]
     lines = [f"# {escaped(claim['statement'].rstrip('.'))}", "", f"Claim {claim['row']}, {escaped(claim['source'])}."]
     if len(ordered) > 1:
-        lines[-1] += " It was asked twice; the last verdict is shown first, and none is withdrawn."
+        lines[-1] += " It was tested in two rounds; the last one is first."
     for result in ordered:
         lines += ["", *_section(result, place, (readings or {}).get(_round(result), ""))]
     if place:
-        lines += ["", "What verdicts and intervals mean is explained in [the papers' claims](../claims.md)."]
+        lines += ["", "Verdicts and intervals are explained in [the papers' claims](../claims.md)."]
     return "\n".join(lines) + "\n"
 
 
 def escaped(text: Any) -> str:
-    """For a table, and with a dollar sign that begins no formula."""
+    """The text with escaped `|`, for tables, and escaped dollar signs, which would start formulas."""
     return str(text).replace("|", "\\|").replace("$", "\\$")
 
 
 def number(value: Any) -> str:
-    """Four digits; a dash for none.
+    """A value with four digits; a dash for None.
 
     >>> number(0.123456), number(None), number("not reached")
     ('0.1235', '-', 'not reached')
@@ -49,18 +49,18 @@ def number(value: Any) -> str:
 
 
 def _round(result: Mapping[str, Any]) -> int:
-    return result["claim"].get("round", 1)  # results of before there were rounds are the first's
+    return result["claim"].get("round", 1)  # results without this key are of the first round
 
 
 def _section(result: Mapping[str, Any], place: str, reading: str) -> list[str]:
     claim = result["claim"]
-    by_parts = 1 not in claim.get("rounds", (1, 2))  # a claim that never had another round needs no number
+    by_parts = 1 not in claim.get("rounds", (1, 2))  # a claim with only one round needs no number
     lines = [f"## {'Verdict' if by_parts else ROUNDS[_round(result)]}: {claim['verdict']}", ""]
     why = reading or claim.get("reason", "")
     if why:
         lines += [f"**{claim['verdict']}**: {escaped(why)}.", ""]
     if claim["changes"]:
-        lines += [f"With {escaped(', '.join(claim['changes']))}: the verdict is of the claim under these changes.", ""]
+        lines += [f"With {escaped(', '.join(claim['changes']))}: the verdict is for the claim with these changes.", ""]
     if result.get("plot"):
         lines += [f"![{escaped(claim['statement'])}]({place}{result['plot']})", ""]
     lines += [f"*Predicted beforehand:* {escaped(claim['predicted'])}", ""]
@@ -70,7 +70,7 @@ def _section(result: Mapping[str, Any], place: str, reading: str) -> list[str]:
     where = f"{machine['processor']}, {machine['cores']} cores" + (f", {machine['gpu']}" if machine["gpu"] else "")
     minutes, threads = result["figures"]["minutes"], result["threads"]
     command = result["command"]
-    if _round(result) == 1 and " --round " not in command:  # recorded when there was no other
+    if _round(result) == 1 and " --round " not in command:  # recorded before there was a second round
         command += " --round 1"
     lines += [
         "",

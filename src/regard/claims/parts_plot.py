@@ -1,4 +1,4 @@
-"""The parts of a verdict as one figure: every seed, the interval, the threshold, and the paper's own number."""
+"""The parts of a verdict as one figure: all seeds, the interval, the threshold, and the paper's number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 WIDTH, ROW_HEIGHT, FOOT, TITLE_LINE = 8.0, 1.05, 0.5, 0.22  # inches
 LETTERS = 92
-"""Of a line of a title."""
+"""The maximum number of letters in a line of a title."""
 
 VERDICT_COLOURS: Mapping[str, str] = {
     "supported": COLOURS[2],
@@ -27,17 +27,17 @@ VERDICT_COLOURS: Mapping[str, str] = {
     "met": COLOURS[0],
     "not met": COLOURS[4],
 }
-"""The others are grey."""
+"""The colours of verdicts; others are grey."""
 
 
 def save_parts_plot(parts: Sequence[Mapping[str, Any]], path: str | os.PathLike[str], title: str = "") -> None:
     """Write the figure as .png or .svg.
 
     Arguments:
-        parts: as `PartVerdict.to_json` has them.
+        parts: the parts, as from `PartVerdict.to_json`.
 
     Raises:
-        InputError: for another suffix, without matplotlib, or a place that cannot be written to.
+        InputError: for another suffix, without matplotlib, or a path that cannot be written.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
@@ -46,9 +46,9 @@ def save_parts_plot(parts: Sequence[Mapping[str, Any]], path: str | os.PathLike[
 
 
 def parts_figure(parts: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
-    """A panel for each part: a point for each seed, a bar over the interval with the median, the side that is predicted shaded.
+    """A panel for each part: a point for each seed, a bar over the interval with the median, and the predicted side shaded.
 
-    The paper's own number is a diamond. A part without numbers says why.
+    The paper's number is a diamond. For a part without numbers the panel has the reason.
 
     Raises:
         InputError: without matplotlib.
@@ -59,16 +59,16 @@ def parts_figure(parts: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
         raise InputError("a plot needs matplotlib: pip install 'regard[plot]'") from None
     lines = [line for text in title.splitlines() for line in textwrap.wrap(text, LETTERS) or [""]]
     height = ROW_HEIGHT * max(1, len(parts)) + FOOT + TITLE_LINE * len(lines)
-    drawing = Figure(figsize=(WIDTH, height), layout="constrained")
+    plot = Figure(figsize=(WIDTH, height), layout="constrained")
     for number, part in enumerate(parts, start=1):
-        _panel(drawing.add_subplot(max(1, len(parts)), 1, number), part)
-    drawing.supxlabel(
+        _panel(plot.add_subplot(max(1, len(parts)), 1, number), part)
+    plot.supxlabel(
         "dots: seeds; bar: median and interval; shaded: what was predicted; diamond: the paper's own number",
         fontsize=7, x=0.01, ha="left", **PLAIN,
     )  # fmt: skip
     if lines:
-        drawing.suptitle("\n".join(lines), fontsize=11, x=0.01, ha="left", **PLAIN)
-    return drawing
+        plot.suptitle("\n".join(lines), fontsize=11, x=0.01, ha="left", **PLAIN)
+    return plot
 
 
 def _panel(axes: Axes, part: Mapping[str, Any]) -> None:
@@ -109,7 +109,7 @@ def _panel(axes: Axes, part: Mapping[str, Any]) -> None:
 
 
 def _limits(axes: Axes, values: Sequence[float]) -> None:
-    """Room around all that is drawn; on a symmetric log scale where the numbers span decades."""
+    """Set the limits of the axis around all values; with a symmetric log scale if the values span decades."""
     largest = max(map(abs, values))
     nonzero = [abs(value) for value in values if value]
     if nonzero and largest > 1_000 * min(nonzero):

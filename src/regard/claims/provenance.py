@@ -1,4 +1,4 @@
-"""Where a prediction was before its runs: the commit of its file, or the version of the package and a digest."""
+"""The provenance of a prediction before its runs: the commit of its file, or the version of the package and a digest."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ GIT_SECONDS = 20
 
 
 def prediction_digest(claim: Claim, round_: int) -> str:
-    """SHA-256 of what is predicted and of what judges it: the same as long as neither is changed.
+    """The SHA-256 of the prediction and of the expressions that judge it.
 
     Raises:
-        InputError: for a round that there is not.
+        InputError: for a round that the claim does not have.
     """
     second = claim.second(round_)
     asked: dict[str, Any] = {
@@ -41,7 +41,7 @@ def prediction_digest(claim: Claim, round_: int) -> str:
 
 
 def provenance(claim: Claim, round_: int) -> dict[str, Any]:
-    """Of a prediction, now.
+    """The present provenance of a prediction.
 
     | key | |
     |---|---|
@@ -49,7 +49,7 @@ def provenance(claim: Claim, round_: int) -> dict[str, Any]:
     | `file` | SHA-256 of the claim's file; null for a claim without one |
     | `commit`, `committed` | the last commit that changed the file, and when; null outside a git checkout |
     | `clean` | whether the file is as committed; null outside a git checkout |
-    | `version` | of regard |
+    | `version` | the version of regard |
     """
     file = claim.file
     found: dict[str, Any] = {
@@ -71,13 +71,13 @@ def provenance(claim: Claim, round_: int) -> dict[str, Any]:
 
 
 def before_the_runs(claim: Claim, round_: int, place: Path, *, reused: bool = False) -> dict[str, Any]:
-    """The provenance as it was when the first run in `place` began, which is now where nothing is there yet.
+    """The provenance at the time of the first run in `place`; the present one if there are no runs yet.
 
     Arguments:
-        reused: whether finished runs of other folders may be taken, which is said.
+        reused: whether finished runs of other folders can be reused, which the provenance then mentions.
 
     Raises:
-        InputError: where the runs there were begun with another prediction.
+        InputError: if the runs there were started with another prediction.
     """
     now = provenance(claim, round_)
     path = place / FILE
@@ -85,7 +85,7 @@ def before_the_runs(claim: Claim, round_: int, place: Path, *, reused: bool = Fa
         then = read_json_object(path, "remove the folder and run again")
         if then.get("prediction") != now["prediction"]:
             raise InputError(
-                f"{place}: these runs were begun with another prediction; choose another --output, or undo the change of "
+                f"{place}: these runs were started with another prediction; choose another --output, or undo the change of "
                 "the prediction"
             )
         return then
@@ -95,7 +95,7 @@ def before_the_runs(claim: Claim, round_: int, place: Path, *, reused: bool = Fa
 
 
 def spoken(found: dict[str, Any]) -> str:
-    """In a sentence.
+    """The provenance as a sentence.
 
     >>> spoken({"commit": "0123456789abcdef", "committed": "2026-01-02T03:04:05+00:00", "clean": True, "before_the_runs": True})
     'committed before the runs: 0123456789ab, 2026-01-02'
@@ -109,7 +109,7 @@ def spoken(found: dict[str, Any]) -> str:
 
 
 def _git(file: Path, *words: str) -> str | None:
-    """What git answers about a file; None where there is no git, no checkout, or it refuses."""
+    """The output of a git command about a file; None without git, outside a checkout, or on an error."""
     try:
         done = subprocess.run(
             ["git", *words, "--", file.name],

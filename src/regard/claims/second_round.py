@@ -1,14 +1,14 @@
-"""The second round of a claim: its parts, each a contrast of paired seeds with a verdict of its own, and what they come to.
+"""The second round of a claim: its parts, each a contrast of paired seeds with its own verdict, and the verdict of the claim.
 
-| kind of a part | asks | decides the claim |
+| kind of a part | question | effect on the claim |
 |---|---|---|
-| `direction` | which arm is ahead, as the paper says | yes |
-| `size` | by how much, against a number fixed beforehand | no, it has its own verdict |
-| `condition` | whether the experiment could show anything | all is inconclusive where the median fails it |
+| `direction` | which arm is better, as the paper says | it decides the claim |
+| `size` | by how much, compared with a number fixed beforehand | none, it has its own verdict |
+| `condition` | whether the experiment can show anything | the claim is inconclusive if the median does not meet it |
 
-A condition is, for instance, that both arms learned, or that the task is neither solved nor hopeless for the weak one. With k
-bounds among the directions each is judged at the level 0.05 / k. The claim is *supported* where every direction is, which is
-wrong with a probability of at most 0.05 / k; *contradicted* where one is, wrong with at most k * 0.05 / k; else *inconclusive*.
+A condition is, for example, that both arms have learned, or that the task is neither solved nor impossible for the weaker one.
+With k bounds among the directions each one is judged at the level 0.05 / k. The claim is *supported* if every direction is, which
+is wrong with a probability of at most 0.05 / k; *contradicted* if one is, wrong with at most k * 0.05 / k; else *inconclusive*.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Met = Literal["met", "not met"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PaperNumber:
-    """What the paper itself reports of a part.
+    """The number that the paper reports for a part.
 
     Arguments:
-        value: in the units of the contrast.
-        place: where it stands, such as `table 2`, and on which data.
+        value: the number, in the units of the contrast.
+        place: its place in the paper, such as `table 2`, and the data.
     """
 
     value: float
@@ -48,13 +48,13 @@ class Part:
     """One part of a claim.
 
     Arguments:
-        says: a sentence.
-        kind: `direction`, `size` or `condition`, as the module says.
+        says: its statement, a sentence.
+        kind: `direction`, `size` or `condition`; see the module.
         contrast: an expression with a number for each seed: `value("arm", "measure")` or `value("arm", "measure", length)`,
-            arithmetic, `min`, `max`, `abs`. Null where the part is not tested.
-        above, below: a number on this side supports it; one that is equal counts for neither side.
-        at_least, at_most: likewise; one that is equal supports it.
-        paper: the paper's own number, shown and not judged by.
+            arithmetic, `min`, `max`, `abs`. Null if the part is not tested.
+        above, below: bounds; a number beyond them supports the part, an equal one counts for neither side.
+        at_least, at_most: bounds; an equal number supports the part too.
+        paper: the paper's number, which is displayed but not used for the verdict.
         not_tested: why it cannot be tested at this scale.
 
     Raises:
@@ -85,17 +85,17 @@ class Part:
             raise InputError(f"{where}: has two bounds on one side; give one")
         lower, upper = (next((b.value for b in self.bounds if b.lower == side), None) for side in (True, False))
         if lower is not None and upper is not None and lower > upper:
-            raise InputError(f"{where}: no number is above {lower:g} and below {upper:g}; exchange them")
+            raise InputError(f"{where}: no number is above {lower:g} and below {upper:g}; swap them")
         _ = self.expression
 
     @cached_property
     def expression(self) -> Contrast | None:
-        """The contrast, read."""
+        """The parsed contrast; None if the part is not tested."""
         return None if self.contrast is None else Contrast(self.contrast, f"part {self.says!r}: contrast")
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """What is predicted of the contrast, the lower end first."""
+        """The predicted bounds of the contrast, the lower one first."""
         found = (
             (self.above, True, True),
             (self.at_least, True, False),
@@ -117,19 +117,19 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class SecondRound:
-    """How a claim is asked the second time.
+    """The second round of a claim.
 
     Arguments:
-        predicted: what is expected and why; committed before the first run of the round and not changed after.
-        parts: what is judged.
-        minutes: about how long it takes on two cores.
-        seeds: how many, or which.
+        predicted: the expected result and why; committed before the first run of the round and not changed after it.
+        parts: the parts to judge.
+        minutes: the approximate duration on two cores.
+        seeds: the number of seeds, or the seeds.
         changes: dotted keys of the claim's sections and their values in this round: `recipe.data.sequences.longest`,
             `budget.steps`, `arms`, `measures`, `experiment.steps`.
-        own_data: what the user's own data mean in this round; what the claim says of them where null.
+        own_data: how this round runs on the user's data; null = as in the claim.
 
     Raises:
-        InputError: for a round without a direction, or with fewer seeds than any verdict takes.
+        InputError: for a round without a direction, or with too few seeds for any verdict.
     """
 
     predicted: str
@@ -156,11 +156,11 @@ class SecondRound:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """The contrasts of all parts that are tested."""
+        """The contrasts of all tested parts."""
         return tuple(part.expression for part in self.parts if part.expression is not None)
 
     def level_of(self, part: Part) -> float:
-        """The level of a part: 0.05 among the bounds of all directions, or of the part itself."""
+        """The level of a part: 0.05 divided by the number of bounds of all directions, or of the part itself."""
         if part.kind == "direction":
             return LEVEL / max(1, sum(len(each.bounds) for each in self.parts if each.kind == "direction"))
         return LEVEL / max(1, len(part.bounds))
@@ -168,14 +168,14 @@ class SecondRound:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartVerdict:
-    """What became of a part.
+    """The verdict of a part.
 
     Arguments:
-        part: which.
-        outcome: of a condition `met` or `not met`.
-        reason: why it is inconclusive or not tested, where that is not the numbers' doing.
-        numbers: the contrast of each seed; empty where there is none.
-        shown: what they show; None likewise.
+        part: the part.
+        outcome: the verdict; for a condition `met` or `not met`.
+        reason: why it is inconclusive or not tested, if this does not follow from the numbers.
+        numbers: the contrast of each seed; may be empty.
+        shown: the statistics of the contrast; None without numbers.
     """
 
     part: Part
@@ -185,7 +185,7 @@ class PartVerdict:
     shown: Evidence | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As `regard claims run --json` has it; what is infinite is null."""
+        """The verdict as JSON values, as in `regard claims run --json`; infinity is null."""
         part, shown = self.part, self.shown
         values: dict[str, Any] = {
             "says": part.says,
@@ -212,11 +212,11 @@ class PartVerdict:
 def judged_parts(
     round_: SecondRound, numbers: Numbers, seeds: Sequence[int]
 ) -> tuple[Outcome, str, tuple[PartVerdict, ...]]:
-    """The verdict, the reason where there is none, and that of each part.
+    """The verdict of the claim, the reason if it is inconclusive or not tested, and the verdict of each part.
 
     Arguments:
-        numbers: of the arms.
-        seeds: those that were run; the round's own, or others.
+        numbers: the numbers of the arms.
+        seeds: the seeds that were run, those of the round or others.
     """
     found = [_judged(part, round_.level_of(part), numbers, seeds) for part in round_.parts]
     failed = [each for each in found if each.part.kind == "condition" and each.outcome != "met"]
@@ -260,7 +260,7 @@ def _judged(part: Part, level: float, numbers: Numbers, seeds: Sequence[int]) ->
     return PartVerdict(
         part=part,
         outcome=outcome_of([*by_seed.values()], part.bounds, level),
-        reason=f"{_counted(len(seeds))} fewer than the {fewest(level)} that a verdict takes" if few else "",
+        reason=f"{_counted(len(seeds))} fewer than the {fewest(level)} that a verdict needs" if few else "",
         numbers=by_seed,
         shown=shown,
     )

@@ -1,4 +1,4 @@
-"""The verdicts that come with the catalogues of claims: `verdicts.json` beside the folders of the claims."""
+"""The verdicts that come with the catalogues of claims, in `verdicts.json` next to the folders of the claims."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ FILE = "verdicts.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shipped:
-    """A verdict as it was recorded.
+    """A recorded verdict.
 
     Arguments:
-        claim, row: which.
-        round: the first or the second; the second too of a claim that is judged by parts alone.
-        verdict: what came out.
-        reading: what it comes to in a few words; empty where that is not written.
-        seeds: of the runs.
-        minutes: they took.
-        parts: of the second round, each with says, kind, verdict, estimate and interval.
-        commit: of the prediction; null where it was not recorded.
+        claim, row: the name and the row of the claim.
+        round: the round, 1 or 2; 2 for a claim that is only judged by parts.
+        verdict: the verdict.
+        reading: a short explanation of it; may be empty.
+        seeds: the seeds of the runs.
+        minutes: the duration of the runs.
+        parts: the parts of the second round, each with says, kind, verdict, estimate and interval.
+        commit: the commit of the prediction; null if it was not recorded.
     """
 
     claim: str
@@ -40,19 +40,19 @@ class Shipped:
 
 
 def shipped_verdicts() -> dict[str, tuple[Shipped, ...]]:
-    """By the claim's name, the last round first. Catalogues without the file have none.
+    """The recorded verdicts by the claim's name, the last round first. Catalogues without the file have none.
 
     Raises:
-        InputError: for a file that is damaged.
+        InputError: for a damaged file.
     """
     found: dict[str, tuple[Shipped, ...]] = {}
     for catalogue in catalogues():
         path = catalogue.folder / FILE
         if not path.is_file():
             continue
-        entries = read_json_object(path, "install its package anew").get("verdicts")
+        entries = read_json_object(path, "reinstall its package").get("verdicts")
         if not isinstance(entries, list):
-            raise InputError(f"{path}: holds no verdicts; install its package anew")
+            raise InputError(f"{path}: has no verdicts; reinstall its package")
         for entry in entries:
             each = from_mapping(Shipped, entry, str(path))
             found[each.claim] = tuple(sorted((*found.get(each.claim, ()), each), key=lambda one: -one.round))

@@ -1,4 +1,4 @@
-"""Running a claim: train, measure, judge, and say what came out, whatever it is; and writing it among the measured results."""
+"""Running a claim (train, measure, judge), and writing the verdict with the other measured results, whatever it is."""
 
 from __future__ import annotations
 
@@ -34,29 +34,28 @@ RESULT = "claim.json"
 Outcome = Literal[
     "confirmed", "refuted", "undecided", "supported", "contradicted", "inconclusive", "not tested at this scale"
 ]
-"""The first three are of the first round, the others of the second."""
+"""The verdicts; the first three are of the first round, the others of the second."""
 
 _READING = ("data.source", "data.target", "data.format")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What became of a claim.
+    """The verdict of a claim.
 
     Arguments:
-        claim: which.
-        outcome: None until it is run.
-        round: the first, which confirms or refutes by one expression, or the second, which judges parts; of a claim that is
-            judged by parts alone the second.
-        parts: of the second round, as `PartVerdict.to_json` has them.
-        provenance: where the prediction was before the runs; None where that was not recorded.
-        measured: by arm and measure, the median with every seed's value.
-        reason: what could not be decided and why; empty where it was.
-        changes: what was said other than the catalogue has it: such a run tests the claim under these changes.
-        seconds: of training and measuring, over all sittings.
-        seeds: of the runs.
-        command: how to run it again.
-        compared: the comparison; None where the verdict was read from a file.
+        claim: the claim.
+        outcome: the verdict; None before it is run.
+        round: 1, which confirms or refutes by one expression, or 2, which judges parts.
+        parts: the parts of the second round, as from `PartVerdict.to_json`.
+        provenance: the provenance of the prediction before the runs; None if it was not recorded.
+        measured: by arm and measure, the median with the value of every seed.
+        reason: why there is no decision; may be empty.
+        changes: changes of the claim's settings: such a run tests the claim with these changes.
+        seconds: the duration of training and measuring.
+        seeds: the seeds of the runs.
+        command: the command to run it again.
+        compared: the comparison; None if the verdict was read from a file.
     """
 
     claim: Claim
@@ -73,7 +72,7 @@ class Verdict:
     compared: Compared | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As `regard claims run --json` prints it."""
+        """The verdict as JSON values, as in `regard claims run --json`."""
         claim = self.claim.in_round(self.round)
         return {
             "claim": claim.name,
@@ -107,15 +106,15 @@ def run_claim(
     """Run a claim's comparison, or continue it, and judge.
 
     Arguments:
-        overrides: `key=value` on top of the recipe of all arms; `data.path=` runs the claim on the user's own pairs.
-        output: folder of all claims; this one's is `output`/name, of the second round `output`/name-round-2, with changes
-            a digest of them is behind it.
-        round_: the last there is where None.
-        seeds: other ones than the claim's.
+        overrides: `key=value` changes of the recipe of all arms; `data.path=` runs the claim on the user's own data.
+        output: the folder of all claims; this claim has `output`/name, in the second round `output`/name-round-2; with changes
+            their digest is appended.
+        round_: the round; None for the last round of the claim.
+        seeds: seeds instead of the claim's.
         reuse, callbacks, say: as for `regard.compare`.
 
     Raises:
-        InputError: for data that is needed and not given, or cannot stand in for the claim's own.
+        InputError: for data that is needed and not given, or that cannot replace the claim's own.
     """
     asked = claim.latest if round_ is None else round_
     file, claim = claim, claim.in_round(asked)
@@ -124,7 +123,7 @@ def run_claim(
     wanted = claim.seeds if seeds is None else tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
     if wanted != claim.seeds:
         changes.append(f"seeds {', '.join(map(str, wanted))}")
-    # A claim that has no data of its own is the claim itself on the data it names.
+    # For a claim without data of its own, data.path is not a change of the claim.
     plain = claim.needs_data and [key for key, _ in own.items()] == ["data.path"] and not others
     place = place_of(claim, asked, output)
     place = place if plain or not overrides else place.with_name(f"{place.name}-{_digest(overrides)}")
@@ -177,12 +176,12 @@ def run_claim(
 
 
 def place_of(claim: Claim, round_: int, output: Place) -> Path:
-    """Where the runs of a round are, those of the claim as the catalogue has it; of the first there is under its own name."""
+    """The folder of the runs of a round, without changes; the first round of a claim has the claim's name."""
     return Path(output) / (claim.name if round_ == claim.rounds[0] else f"{claim.name}-round-{round_}")
 
 
 def judged(claim: Claim, compared: Compared) -> tuple[Outcome, str]:
-    """The verdict, and where there is none what was missing."""
+    """The verdict of the first round, and the reason if it is undecided."""
     judge, refutes = claim.expressions
     try:
         if judge.holds(compared):
@@ -191,13 +190,13 @@ def judged(claim: Claim, compared: Compared) -> tuple[Outcome, str]:
             return "refuted", ""
     except NoNumber as error:
         return "undecided", str(error)
-    return "undecided", "neither what would confirm it nor what would refute it came out"
+    return "undecided", "the result neither confirms nor refutes it"
 
 
 def measured(claim: Claim, compared: Compared, round_: int = FIRST) -> dict[str, Any]:
-    """Every number that the expressions ask for: `{arm: {measure: {"median", "smallest", "largest", "seeds"}}}`.
+    """Every number that the expressions use: `{arm: {measure: {"median", "smallest", "largest", "seeds"}}}`.
 
-    A measure asked for at a length stands as `measure at length`. A threshold that was never reached is null.
+    A measure at a length has the name `measure at length`. A threshold that was never reached is null.
     """
     found: dict[str, Any] = {}
     for asked in references(*claim.asked(round_)):
@@ -211,10 +210,7 @@ def measured(claim: Claim, compared: Compared, round_: int = FIRST) -> dict[str,
 
 
 def last_verdict(claim: Claim, output: Place) -> Verdict:
-    """The verdict that runs of the claim as the catalogue has it left under `output`, of the last round that was run.
-
-    It has no outcome where there is none.
-    """
+    """The verdict of the last round that was run in `output` without changes; without outcome if there is none."""
     found = (_left(claim, number, output) for number in reversed(claim.rounds))
     return next((verdict for verdict in found if verdict is not None), Verdict(claim=claim, round=claim.latest))
 
@@ -242,29 +238,29 @@ def _left(claim: Claim, round_: int, output: Place) -> Verdict | None:
 
 
 def record(verdict: Verdict, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Write `claims-NAME.json`, in the form of the other measured results, and `claims/NAME.png`; returns both.
+    """Write `claims-NAME.json`, in the form of the other measured results, and `claims/NAME.png`; return both paths.
 
-    The second round's are `claims-NAME-round-2.json` and `claims/NAME-round-2.png`, and the first's stay; of a claim without a
-    first they have its name alone. A refutation is written like a confirmation.
+    The files of the second round are `claims-NAME-round-2.json` and `claims/NAME-round-2.png`, next to those of the first; for a
+    claim without a first round they have only its name. A refutation is written like a confirmation.
 
     Raises:
         InputError: for a verdict that is not of a run in this process, without matplotlib, or a full disk.
     """
     name = place_of(verdict.claim, verdict.round, "").name
     values = recorded(verdict, f"claims/{name}.png")
-    picture = Path(folder) / values["plot"]
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    save_verdict_plot(verdict, picture)
+    plot = Path(folder) / values["plot"]
+    plot.parent.mkdir(parents=True, exist_ok=True)
+    save_verdict_plot(verdict, plot)
     path = Path(folder) / f"claims-{name}.json"
     replace_file(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
-    return path, picture
+    return path, plot
 
 
 def recorded(verdict: Verdict, plot: str) -> dict[str, Any]:
     """A verdict in the form of the other measured results.
 
     Arguments:
-        plot: the path of its picture, beside the result.
+        plot: the path of its plot, relative to the result.
 
     Raises:
         InputError: for a verdict that is not of a run in this process.
@@ -274,12 +270,12 @@ def recorded(verdict: Verdict, plot: str) -> dict[str, Any]:
         raise InputError(f"claim {claim.name!r} was not run; run it first")
     notes = [claim.source + "."]
     if verdict.changes:
-        notes.append(f"Run with {', '.join(verdict.changes)}: the verdict is of the claim under these changes.")
+        notes.append(f"Run with {', '.join(verdict.changes)}: the verdict is for the claim with these changes.")
     if verdict.reason:
         notes.append(f"{verdict.outcome[0].upper()}{verdict.outcome[1:]}: {verdict.reason}.")
     if verdict.provenance is not None:
         notes.append(f"The prediction: {spoken(verdict.provenance)}.")
-    # Of the claim as it is, without saying where on this machine its data lies.
+    # The command without the path of data on this machine.
     asked = "" if verdict.round == claim.latest else f" --round {verdict.round}"
     command = verdict.command if verdict.changes else claim.command + asked
     return {
@@ -299,7 +295,7 @@ def recorded(verdict: Verdict, plot: str) -> dict[str, Any]:
 
 
 def save_verdict_plot(verdict: Verdict, path: str | os.PathLike[str]) -> None:
-    """Write the figure of a verdict, .png or .svg: of the second round its parts, of the first what was compared.
+    """Write the figure of a verdict, .png or .svg: the parts of the second round, or the comparison of the first.
 
     Raises:
         InputError: for a verdict that is not of a run in this process, another suffix, or without matplotlib.
@@ -314,7 +310,7 @@ def save_verdict_plot(verdict: Verdict, path: str | os.PathLike[str]) -> None:
 
 
 def _split(overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """What says how the user's own files are read, and the overrides of the recipe."""
+    """The settings for reading the user's own files, and the overrides of the recipe."""
     own: dict[str, Any] = {}
     others: list[str] = []
     pairs = [(override, *read_override(override)) for override in overrides]
@@ -363,7 +359,7 @@ def _digest(overrides: Sequence[str]) -> str:
 
 
 def _figures(verdict: Verdict) -> dict[str, Any]:
-    """The measured numbers, arm by arm: the median, then every seed's."""
+    """The measured numbers, arm by arm: the median, and the value of every seed."""
     found: dict[str, Any] = {}
     for arm, measures in (verdict.measured or {}).items():
         for name, numbers in measures.items():

@@ -277,7 +277,7 @@ def _rows(claim: Claim, verdict: Verdict) -> list[tuple[str, str]]:
     rows += [("part", _part_text(part)) for part in verdict.parts]
     rows.append(("verdict", (verdict.outcome or "not run yet") + (f": {verdict.reason}" if verdict.reason else "")))
     if verdict.changes:
-        rows.append(("changed", f"{', '.join(verdict.changes)}; the verdict is of the claim under these changes"))
+        rows.append(("changed", f"{', '.join(verdict.changes)}; the verdict is for the claim with these changes"))
     if verdict.seconds is not None:
         seeds = ", ".join(map(str, verdict.seeds))
         rows.append(("took", f"{verdict.seconds:,.0f} seconds, seeds {seeds}"))
