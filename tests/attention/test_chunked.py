@@ -66,7 +66,7 @@ def test_places_count_from_the_first_real_token_where_they_are_given(generator):
 
 @pytest.mark.parametrize("wrong", [{"chunk": 0}, {"chunk": 4, "before": -1}])
 def test_what_cannot_be_is_refused(wrong):
-    with pytest.raises(ValueError, match="at least one token"):
+    with pytest.raises(ValueError, match="at least 1"):
         ChunkedAttention(**wrong)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,184 +17,42 @@ from torch import Tensor, nn
 
 from regard.data.batching import Batches
 from regard.data.malformed import MalformedRows
-from regard.data.pretraining import SENTENCES, Cutting, Masking, PretrainingInput, write_documents
-from regard.data.running_text import Boundary, Cleaning, SentenceUnit
+from regard.data.pretraining import Cutting, Masking, write_documents
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.layers import FIXED_OUTPUTS, HeadKind, Tokens
-from regard.models.config import check
-from regard.tasks.distillation import Teacher, TeacherSettings, teacher_folder
+from regard.tasks.distillation import Teacher
 from regard.tasks.documents import DOCUMENTS, DocumentReaders, encoded_documents, texts_of
 from regard.tasks.encoders import (
     BATCH_TOKENS,
-    PLACES,
     TEXT,
     EncoderPredictor,
     EncoderTask,
     Joined,
-    columns_of,
     encoded_by,
     join,
     padded,
     read_inputs,
     tokenizer_from_hf,
 )
-from regard.tasks.examples import Place, amount_of, check_amount, hold_out
 from regard.tasks.losses import smoothed_cross_entropy, stands_out, summed_losses
-from regard.tasks.predictor import Evaluation, refuse_empty, refuse_gaps
-from regard.tasks.preparation import (
-    TRAIN,
-    VALIDATION,
-    EncoderTokenizerSettings,
-    Prepared,
-    encoder_tokenizer,
-    prepare,
-    write_store,
+from regard.tasks.mask_filling import Filled, PseudoScore, filled, ids_of_targets, mask_of, read_masked
+from regard.tasks.masked_language_data import (
+    DOCUMENTS_FOLDER,
+    FOLLOWED,
+    NEXT,
+    ORDINARY,
+    MaskedTextData,
+    cut_documents,
+    held_out_documents,
+    tokenizer_of,
+    write_inputs,
 )
+from regard.tasks.predictor import Evaluation, refuse_empty
+from regard.tasks.preparation import TRAIN, VALIDATION, EncoderTokenizerSettings, Prepared, prepare
 from regard.tasks.spec import TaskSpec, encoder_config
 from regard.tasks.task import LossSum, TensorBatch
 from regard.text import Tokenizer
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MaskedTextData:
-    """The `data` section of a recipe.
-
-    Arguments:
-        train: a file of plain text, or several; gzip is recognised.
-        validation: other files of plain text; if null, documents are held out from the training files.
-        validation_share: the share of documents to hold out.
-        validation_size: the number of documents to hold out instead, at most a tenth of all.
-        builtin: `python_docs`, the reference text that comes with Python, in addition to the files, or alone; some of its
-            topics are used for validation.
-        documents: where a document ends: at a `blank_line`; at a `heading` such as WikiText's ` = Title = `; or with each `line`.
-        sentences: `split` running text into sentences by rules, or each `line` is a sentence.
-        cleaning: `wikitext` restores the spaces and hyphens of the original text, and reads `<unk>` as the unknown token.
-        next_sentence: whether the model also predicts if the second text of a pair followed the first.
-        pairs: whether inputs are pairs of texts, or stretches of one document; null = as `next_sentence`.
-        maximum_length: the maximum number of tokens of an input, special ones included.
-        short_share: the share of documents that are cut into shorter pairs; or of stretches that are shorter.
-        random_next: the share of pairs whose second text is from another document.
-        duplicates: how many times each document is cut into inputs, each time with other random choices.
-        chosen_share: the share of tokens that are chosen for prediction.
-        mask_share, random_share: the shares of the chosen tokens that are replaced by the mask token, and by a random token; the
-            rest stay unchanged.
-        maximum_predictions: the maximum number of chosen tokens in one input; null = no limit.
-        masking: `dynamic` masks other tokens in every epoch, `static` the same tokens in every epoch.
-        whole_words: mask all pieces of a word or none (whole-word masking).
-        teacher: a trained model to distil from as well.
-
-    Raises:
-        InputError: naming the field, its value and what is allowed.
-    """
-
-    train: Place | None = None
-    validation: Place | None = None
-    validation_share: float = 0.05
-    validation_size: int | None = None
-    builtin: Literal["python_docs"] | None = None
-    documents: Boundary = "blank_line"
-    sentences: SentenceUnit = "split"
-    cleaning: Cleaning = "none"
-    next_sentence: bool = True
-    pairs: bool | None = None
-    maximum_length: int = 128
-    short_share: float = 0.1
-    random_next: float = 0.5
-    duplicates: int = 1
-    chosen_share: float = 0.15
-    mask_share: float = 0.8
-    random_share: float = 0.1
-    maximum_predictions: int | None = None
-    masking: Literal["dynamic", "static"] = "dynamic"
-    whole_words: bool = False
-    teacher: TeacherSettings | None = None
-
-    def __post_init__(self) -> None:
-        check_amount(self)
-        check(self.maximum_length >= 8, "data.maximum_length", self.maximum_length, "at least 8", "128 is usual")
-        for name in ("short_share", "random_next"):
-            value = getattr(self, name)
-            check(0 <= value <= 1, f"data.{name}", value, "in [0, 1]", "leave it out for the published one")
-        check(self.duplicates >= 1, "data.duplicates", self.duplicates, "at least 1", "1 to 10 is usual")
-        if self.next_sentence and self.pairs is False:
-            raise InputError(
-                "data.pairs is false, and data.next_sentence needs pairs; set data.next_sentence=false too"
-            )
-        if self.next_sentence and not 0 < self.random_next < 1:
-            raise InputError(
-                f"data.random_next is {self.random_next:g}, so all pairs have the same label and there is nothing to predict; "
-                "give 0.5, or set data.next_sentence=false"
-            )
-        if self.teacher is not None and self.next_sentence:
-            raise InputError("data.teacher has no next-sentence prediction to distil; set data.next_sentence=false")
-        self.hiding(0)
-
-    @property
-    def paired(self) -> bool:
-        """Whether inputs are pairs."""
-        return self.next_sentence if self.pairs is None else self.pairs
-
-    def hiding(self, seed: int) -> Masking:
-        """How tokens are masked.
-
-        Raises:
-            InputError: for shares out of range.
-        """
-        return Masking(
-            chosen_share=self.chosen_share,
-            mask_share=self.mask_share,
-            random_share=self.random_share,
-            maximum_predictions=self.maximum_predictions,
-            whole_words=self.whole_words,
-            static=self.masking == "static",
-            seed=seed,
-        )
-
-
-def mask_of(tokenizer: Tokenizer) -> str:
-    """The text of the mask token.
-
-    Raises:
-        InputError: if there is none.
-    """
-    if tokenizer.mask_id is None:
-        raise InputError("the model's tokenizer has no mask token, so it cannot fill masks; use another model")
-    return tokenizer.tokens([tokenizer.mask_id])[0]
-
-
-def read_masked(tokenizer: Tokenizer, texts: Sequence[str], *, maximum: int) -> list[Joined]:
-    """The model's inputs for texts with mask tokens.
-
-    Arguments:
-        maximum: the maximum number of tokens of one input; a longer one is an error, because truncation could remove a mask.
-
-    Raises:
-        InputError: for a text that is not a string, has no mask, or is too long.
-    """
-    if isinstance(texts, str):
-        raise InputError("a single string was given instead of a list of texts; put it in a list")
-    mask, joined = mask_of(tokenizer), []
-    refuse_gaps(texts)
-    for number, text in enumerate(texts, start=1):
-        if not isinstance(text, str):
-            raise InputError(f"text {number} is {text!r:.80}; give strings")
-        if mask not in text:
-            raise InputError(
-                f"text {number} ({text!r:.60}) has no {mask}; write {mask} where a word is to be filled in"
-            )
-        ids = [tokenizer.start_id, *tokenizer.encode_marked(text, (mask,)), tokenizer.end_id]
-        if len(ids) > maximum:
-            raise InputError(f"text {number} has {len(ids)} tokens and the model reads {maximum}; shorten it")
-        joined.append(Joined(ids))
-    return joined
-
-
-FOLLOWED, OTHER = 0, 1
-"""The outputs of the next-sentence head: the second text followed the first, or it did not."""
-
-ORDINARY, NEXT = "ordinary", "next"
-"""Columns of a store: the number of tokens of an input that are not special; and whether its second text followed the first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -370,134 +228,6 @@ class MaskedLanguageModellingTask(EncoderTask):
         )
 
 
-@dataclass(slots=True)
-class Counts:
-    """Counts over the inputs that were written.
-
-    Arguments:
-        inputs: the number of inputs.
-        tokens: the number of their tokens, special ones included.
-        following: the number of inputs whose second text followed the first.
-        cut: the number of tokens that were cut off.
-    """
-
-    inputs: int = 0
-    tokens: int = 0
-    following: int = 0
-    cut: int = 0
-
-    def sentence(self, maximum: int, *, paired: bool) -> str:
-        """The counts as a sentence for the user.
-
-        Arguments:
-            maximum: the maximum number of tokens of an input.
-            paired: whether inputs are pairs.
-        """
-        mean = self.tokens / max(1, self.inputs)
-        pairs = f"; {self.following / max(1, self.inputs):.1%} have the true next text" if paired else ""
-        return (
-            f"{self.inputs:,} inputs of {mean:.1f} tokens on average ({self.tokens:,} in all; filled up to {maximum} each, "
-            f"{1 - mean / maximum:.1%} would be padding){pairs}; {self.cut / max(1, self.tokens + self.cut):.1%} of the "
-            "tokens were cut off"
-        )
-
-
-def write_inputs(
-    folder: Path, split: str, tokenizer: Tokenizer, inputs: Iterable[PretrainingInput], *, next_sentence: bool
-) -> Counts:
-    """Write the store of one split; inputs without a token that could be masked are left out.
-
-    Arguments:
-        next_sentence: whether the store records if the second text followed.
-
-    Raises:
-        InputError: if no input is left.
-    """
-    special = np.zeros(tokenizer.size, dtype=bool)
-    special[list(tokenizer.special_ids)] = True
-    start, between, end = [tokenizer.start_id], list(tokenizer.separators), [tokenizer.end_id]
-    counts = Counts()
-
-    def rows() -> Iterator[list[np.ndarray | list[int]]]:
-        for each in inputs:
-            pair = [] if each.second is None else [between, each.second]
-            ids = np.concatenate([start, each.first, *pair, end])
-            ordinary = len(ids) - int(special[ids].sum())
-            if not ordinary:
-                continue
-            counts.inputs += 1
-            counts.tokens += len(ids)
-            counts.following += each.follows
-            counts.cut += each.cut
-            second = 0 if each.second is None else 1 + len(each.first) + len(between)
-            label = [[FOLLOWED if each.follows else OTHER]] if next_sentence else []
-            yield [ids, [second], [ordinary], *label]
-
-    columns = {**columns_of(tokenizer), ORDINARY: PLACES, **({NEXT: 2} if next_sentence else {})}
-    write_store(folder, split, columns, rows())
-    return counts
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
-    """A candidate token for a mask.
-
-    Arguments:
-        token: a piece of the vocabulary; "##" continues the word before.
-        probability: the probability of this token at this mask.
-        text: the whole text with this token, and each other mask filled with its most probable token.
-    """
-
-    token: str
-    probability: float
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Filled:
-    """The model's predictions for the masks of a text, each mask independently.
-
-    Arguments:
-        text: the text as given.
-        masks: the candidates of each mask, in order, the most probable first.
-    """
-
-    text: str
-    masks: tuple[tuple[Candidate, ...], ...]
-
-    @property
-    def best(self) -> str:
-        """The text with the most probable token at each mask."""
-        return self.masks[0][0].text
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PseudoScore:
-    """How well a model predicts each token of a text from all the others (Salazar et al. 2020, section 2).
-
-    Arguments:
-        text: the text.
-        tokens: its tokens.
-        log_probabilities: log p(token | all other tokens), natural log, one for each token.
-        right: whether each token was the most probable one.
-    """
-
-    text: str
-    tokens: tuple[str, ...]
-    log_probabilities: tuple[float, ...]
-    right: tuple[bool, ...]
-
-    @property
-    def log_probability(self) -> float:
-        """The sum of `log_probabilities`, the pseudo-log-likelihood. It is not the log-probability of the text."""
-        return math.fsum(self.log_probabilities)
-
-    @property
-    def perplexity(self) -> float:
-        """The pseudo-perplexity: exp of the mean of -log p over tokens."""
-        return math.exp(min(700.0, -self.log_probability / len(self.log_probabilities)))
-
-
 SCORED_TOGETHER = 64
 """Number of texts whose copies, one for each token, are held in memory together."""
 
@@ -548,7 +278,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
             raise InputError(f"top is {top}; give at least 1")
         inputs = read_masked(self.task.tokenizer, texts, maximum=self.maximum_length)
         # The model's table may have more rows than there are tokens.
-        among = torch.arange(self.task.tokenizer.size) if targets is None else torch.tensor(self._ids_of(targets))
+        among = torch.arange(self.task.tokenizer.size) if targets is None else torch.tensor(ids_of_targets(self.task.tokenizer, targets))
         among = among.to(self.device)
         found: dict[int, Filled] = {}
         for rows, tokens, encoded in self.encoded(inputs, batch_tokens=batch_tokens, at=self._masks):
@@ -557,7 +287,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
             candidates = iter(zip(among[best.indices].tolist(), best.values.tolist(), strict=True))
             counts = (tokens.ids == self.task.tokenizer.mask_id).sum(dim=1).tolist()
             made = [
-                self._filled(texts[row], [next(candidates) for _ in range(count)])
+                filled(self.task.tokenizer, texts[row], [next(candidates) for _ in range(count)])
                 for row, count in zip(rows, counts, strict=True)
             ]
             self.tell(made)
@@ -657,52 +387,6 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
         """The positions of the masks of a batch, as indices into B x L."""
         return (tokens.ids == self.task.tokenizer.mask_id).flatten().nonzero().squeeze(1)
 
-    def _ids_of(self, targets: Sequence[str]) -> list[int]:
-        """The distinct ids of the target words."""
-        tokenizer = self.task.tokenizer
-        if isinstance(targets, str) or not targets:
-            raise InputError(f"targets are {targets!r:.80}; give a list of words, or leave them out")
-        found = []
-        for target in targets:
-            index = tokenizer.find(target)
-            ids = tokenizer.encode(target) if index is None else [index]
-            if len(ids) != 1 or ids[0] == tokenizer.unknown_id:
-                raise InputError(f"the target {target!r:.60} is not one token of the vocabulary; leave it out")
-            found += ids
-        return list(dict.fromkeys(found))
-
-    def _filled(self, text: str, found: Sequence[tuple[list[int], list[float]]]) -> Filled:
-        """A text with the candidates for each of its masks, as ids and probabilities."""
-        tokenizer = self.task.tokenizer
-        between = text.split(mask_of(tokenizer))
-        best = [self._spelt(ids[0]) for ids, _ in found]
-        masks = []
-        for place, (ids, probabilities) in enumerate(found):
-            candidates = []
-            for index, token, probability in zip(ids, tokenizer.tokens(ids), probabilities, strict=True):
-                words = [*best[:place], self._spelt(index), *best[place + 1 :]]
-                candidates.append(Candidate(token=token, probability=probability, text=_joined(between, words)))
-            masks.append(tuple(candidates))
-        return Filled(text=text, masks=tuple(masks))
-
-    def _spelt(self, index: int) -> str:
-        """A token as text, with "##" before it if it continues the word before."""
-        (token,) = self.task.tokenizer.tokens([index])
-        return token if _goes_on(token) else self.task.tokenizer.decode([index]).strip() or token
-
-
-def _goes_on(token: str) -> bool:
-    return token.startswith("##") and len(token) > 2
-
-
-def _joined(between: Sequence[str], words: Sequence[str]) -> str:
-    """A text with words in its gaps; a word that continues the one before is joined to it without a space."""
-    text = between[0]
-    for word, after in zip(words, between[1:], strict=True):
-        text = (text.rstrip() + word[2:] if _goes_on(word) else text + word) + after
-    return text
-
-
 def _nowhere(tokens: Tokens) -> Tensor:
     """No position of a batch, for predictions about the whole text."""
     return torch.zeros(0, dtype=torch.int64, device=tokens.ids.device)
@@ -713,10 +397,6 @@ def _wide(logits: Tensor | None) -> Tensor:
     if logits is None:
         raise RuntimeError("the model has no such head")
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
-
-
-DOCUMENTS_FOLDER = "documents"
-"""The name of the folder with the documents while they are cut into inputs."""
 
 
 def prepare_masked(
@@ -761,7 +441,7 @@ def prepare_masked(
         if not any(document for part in train for document in part(malformed)):
             left_out = f" ({malformed.summary()})" if malformed.total else ""
             raise InputError(f"there is no training text{left_out}; give some")
-        found = _tokenizer(
+        found = tokenizer_of(
             data, tokenizer, lambda: texts_of(document for part in train for document in part(malformed))
         )
         found.save(folder)
@@ -778,63 +458,13 @@ def prepare_masked(
         store = write_documents(folder / DOCUMENTS_FOLDER, documents(), vocabulary=found.size)
         rows, learnt = np.arange(len(store)), sum(counts[: len(train)])
         hold = readers.train is not None and readers.validation is None
-        held_out = _held_out(counts[0], data, seed) if hold else rows[:0]
+        held_out = held_out_documents(counts[0], data, seed) if hold else rows[:0]
         splits = {TRAIN: np.setdiff1d(rows[:learnt], held_out), VALIDATION: np.concatenate([held_out, rows[learnt:]])}
-        notes = [_cut(folder, split, store, chosen, data, found, seed) for split, chosen in splits.items()]
+        notes = [cut_documents(folder, split, store, chosen, data, found, seed) for split, chosen in splits.items()]
         shutil.rmtree(folder / DOCUMENTS_FOLDER)
         return again(), malformed.notes + notes
 
     return prepare(MaskedLanguageModellingTask, folder, write, again=again)
-
-
-def _cut(
-    folder: Path, split: str, store: TokenStore, rows: np.ndarray, data: MaskedTextData, tokenizer: Tokenizer, seed: int
-) -> str:
-    """Cut the documents of one split into inputs; return a message about them."""
-    count = f"{len(rows):,} document{'s' if len(rows) != 1 else ''}"
-    if data.paired and len(rows) < 2:
-        raise InputError(
-            f"the {split} text has {count}, and half of the next sentences are taken from another document; cut it into "
-            "documents with data.documents, or leave pairs out with data.next_sentence=false"
-        )
-    cutting = Cutting(
-        documents=store,
-        rows=rows,
-        room=data.maximum_length - 2 - (len(tokenizer.separators) if data.paired else 0),
-        short_share=data.short_share,
-        random_share=data.random_next,
-        seed=seed,
-    )
-    times = data.duplicates if split == TRAIN else 1  # in validation each document is cut once
-    inputs = cutting.pairs(times) if data.paired else cutting.stretches(times)
-    found = write_inputs(folder, split, tokenizer, inputs, next_sentence=data.next_sentence)
-    sentences = int(store.lengths(SENTENCES)[rows].sum())
-    return f"{split}: {count} of {sentences:,} sentences, cut into {found.sentence(data.maximum_length, paired=data.paired)}."
-
-
-def _held_out(count: int, data: MaskedTextData, seed: int) -> np.ndarray:
-    """The numbers of the held-out documents of the files: as many as the recipe sets, and enough for pairs."""
-    least = 2 if data.paired else 1
-    too_few = (
-        f"the training text has {count} document{'s' if count != 1 else ''}, too few to hold out {least} for validation; "
-        "name data.validation, or cut the text into documents with data.documents"
-    )
-    chosen = hold_out(count, **amount_of(data), seed=seed, least=least, left=least, too_few=too_few)
-    return np.array(sorted(chosen), dtype=np.int64)
-
-
-def _tokenizer(
-    data: MaskedTextData, settings: EncoderTokenizerSettings, texts: Callable[[], Iterator[str]]
-) -> Tokenizer:
-    if settings.path is None and data.teacher is not None:
-        tokenizer = Tokenizer.load(teacher_folder(data.teacher))
-    else:
-        tokenizer = encoder_tokenizer(settings, texts)
-    if tokenizer.mask_id is None:
-        raise InputError(
-            f"the tokenizer (kind {tokenizer.kind}) has no mask token; set tokenizer.kind=bert"
-        )
-    return tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
