@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from regard.checkpoints.images import PREPROCESSOR, prepared_as, preprocessor_to_hf
-from regard.data.images import Fit
-from regard.data.labelled_images import LabelledImage, Part, read_labelled_images
+from regard.data.labelled_images import LabelledImage, read_labelled_images
 from regard.data.malformed import MalformedRows
-from regard.data.rows import parts_of
-from regard.data.token_store import Ids, TokenStore
+from regard.data.token_store import TokenStore
 from regard.errors import InputError, nearest
 from regard.layers import Images
 from regard.layers.embeddings import check_finite
 from regard.metrics.classification import OF_EACH_CLASS, ClassScore, by_class, classification_scores
 from regard.models import ViTConfig
-from regard.models.config import check
 from regard.reading import read_json_object
 from regard.structure import from_mapping
 from regard.tasks.card import write_with_card
-from regard.tasks.examples import Examples, amount_held_out, amount_of, check_amount, generator_of
+from regard.tasks.examples import amount_held_out, amount_of, generator_of
+from regard.tasks.image_data import IMAGES, LABEL, MOST_CLASSES, ImageData, ImageStore, moved, read_images
 from regard.tasks.images import (
     ImageClassification,
     ImageInput,
@@ -36,181 +34,18 @@ from regard.tasks.images import (
     frames_as_given,
     frames_file,
     frames_of,
-    read_frames,
     write_frames,
 )
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.predictor import Evaluation, Predictor
 from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, prepare
 from regard.tasks.spec import TaskSpec
-from regard.tasks.task import LossSum, Task
+from regard.tasks.task import LossSum, Task, TensorBatch
 from regard.text import Tokenizer
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ImageData:
-    """The `data` section of a recipe.
-
-    Arguments:
-        train: a folder or zip archive with one folder of images for each class, named after the class; a folder with MNIST's
-            files; or `hub:owner/name[:configuration][@split]`, a dataset of the Hugging Face hub.
-        validation: the same kinds of path; null = images are held out of `train`.
-        validation_share: the share of images to hold out, instead of `validation_size`.
-        validation_size: the number of images to hold out, at most a tenth of all.
-        builtin: `digits`, the handwritten digits of scikit-learn, instead of files.
-        part: of MNIST's files, the hub and builtin digits: `train`, or `test`.
-        size: train on only this many images, sampled with the seed from those not held out; null = all.
-        height, width: the size in pixels to which every image is converted; null = the size of the first one.
-        fit: how an image of other proportions is converted: `crop` cuts off its edges, `pad` adds black bars, `stretch` changes
-            its proportions.
-        colour: whether images have three channels (red, green and blue); false = one grey channel. MNIST and the builtin
-            digits are always grey.
-        shift: in training each image is moved by up to this many pixels in each direction, sampled anew each time; the border is
-            filled with black.
-        flip: whether in training an image is mirrored left to right with probability 1/2.
-        on_error: what to do about an image that cannot be read: `skip` leaves it out with a note, `stop` ends with an error.
-
-    Raises:
-        InputError: for files together with builtin data, or a number out of range.
-    """
-
-    train: str | tuple[str, ...] | None = None
-    validation: str | None = None
-    validation_share: float | None = None
-    validation_size: int | None = 1_000
-    builtin: Literal["digits"] | None = None
-    part: Part = "train"
-    size: int | None = None
-    height: int | None = None
-    width: int | None = None
-    fit: Fit = "pad"
-    colour: bool = True
-    shift: int = 0
-    flip: bool = False
-    on_error: Literal["skip", "stop"] = "skip"
-
-    def __post_init__(self) -> None:
-        for name in ("train", "validation"):
-            if self.builtin is not None and getattr(self, name) is not None:
-                raise InputError(f"data.{name} and data.builtin={self.builtin} are both given; choose one of the two")
-        check_amount(self)
-        for name in ("size", "height", "width"):
-            value = getattr(self, name)
-            check(value is None or value > 0, f"data.{name}", value, "above 0", "raise it")
-        check(self.shift >= 0, "data.shift", self.shift, "0 or more", "2 is usual for digits")
-
-    @property
-    def place(self) -> str | None:
-        """The folder, archive or dataset to train on; None for builtin digits.
-
-        Raises:
-            InputError: if none or several are named.
-        """
-        if self.builtin is not None:
-            return None
-        return _one_place(self.train or ())
-
-
-def _row(row: Any, called: str, number: int, data: Any) -> LabelledImage:
-    del number, data
-    image, label = parts_of(row, called, [["image", "picture"], ["label", "class"]], WANTED)
-    label = str(label) if type(label) is int and isinstance(row, Mapping) else label
-    if not isinstance(label, str):
-        raise InputError(f"{called} has the class {label!r:.60}; give {WANTED}")
-    return LabelledImage(image=image, label=label, name=called)
-
-
-def _read(data: ImageData, place: str | list[str], malformed: MalformedRows) -> Iterable[LabelledImage]:
-    del malformed
-    return read_labelled_images(_one_place(place), data.part, colour=data.colour)
-
-
-def _one_place(places: str | Sequence[str]) -> str:
-    places = (places,) if isinstance(places, str) else places
-    if len(places) != 1:
-        raise InputError(
-            f"data.train names {len(places) or 'no'} places of images; name one folder, archive or dataset, or "
-            "data.builtin=digits"
-        )
-    return places[0]
-
-
-WANTED = "an image and its class, (image, 'class')"
-
-IMAGES = Examples(
-    type=LabelledImage,
-    rows="images",
-    one="example",
-    wanted=WANTED,
-    file="folder, archive or dataset of images",
-    row=_row,
-    read=_read,
-)
-
-
-def pixels_of(example: LabelledImage, size: ImageSize) -> np.ndarray:
-    """An example's image as the model's input: (1, height, width, channels) uint8.
-
-    Raises:
-        InputError: for an image that cannot be read.
-    """
-    return frames_of(example.image, size)
-
-
-MOVES = 0x5417
-"""Makes these samples independent of other samples with the same row."""
-
-
-def moved(images: np.ndarray, rows: Sequence[int], draw: int, *, shift: int, flip: bool) -> np.ndarray:
-    """Images shifted by up to `shift` pixels in each direction and, with `flip`, half of them mirrored left to right.
-
-    The change to an image is a function of its row and `draw` alone.
-
-    Arguments:
-        images: (B, Y, X, C) uint8; not changed.
-        rows: the rows of the images in the store.
-        draw: a number that differs from epoch to epoch.
-        shift: the largest shift in pixels; the border is filled with black.
-        flip: whether to mirror.
-
-    Returns:
-        (B, Y, X, C) uint8.
-    """
-    height, width = images.shape[1:3]
-    framed = np.pad(images, ((0, 0), (shift, shift), (shift, shift), (0, 0)))
-    made = np.empty_like(images)
-    for place, row in enumerate(rows):
-        generator = np.random.Generator(np.random.Philox(key=[int(row), (draw << 16) ^ MOVES]))
-        top, left = generator.integers(0, 2 * shift + 1, size=2)
-        part = framed[place, top : top + height, left : left + width]
-        made[place] = part[:, ::-1] if flip and generator.integers(2) else part
-    return made
-
-
-LABEL = "label"
-"""The only column of a store: the number of each image's class."""
-
-MOST_CLASSES = 1 << 20
-
-
-class ImageStore(TokenStore):
-    """A `TokenStore` of classes with their images: (N, Y, X, C) uint8, which are read from disk when they are needed.
-
-    Arguments:
-        folder: the folder of the classes; the images are in a file next to it.
-        tokens, offsets: as for `TokenStore`.
-    """
-
-    def __init__(self, folder: Path, tokens: dict[str, Ids], offsets: dict[str, np.ndarray]) -> None:
-        super().__init__(folder, tokens, offsets)
-        self.images = read_frames(folder)
-
-    def __reduce__(self) -> tuple[object, tuple[Path]]:
-        return (ImageStore.open, (self._folder.absolute(),))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class ImageBatch:
+class ImageBatch(TensorBatch):
     """A batch for one step of training.
 
     Arguments:
@@ -220,10 +55,6 @@ class ImageBatch:
 
     images: Images
     labels: Tensor
-
-    def to(self, device: torch.device) -> ImageBatch:
-        """The same batch on another device."""
-        return ImageBatch(self.images.to(device), self.labels.to(device))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -556,7 +387,7 @@ class _Writing:
         def images() -> Iterator[np.ndarray]:
             for example in examples:
                 try:
-                    pixels = pixels_of(example, size)
+                    pixels = frames_of(example.image, size)
                 except InputError as error:
                     if not self.skips:
                         raise
@@ -620,13 +451,6 @@ def image_record(task: ImageClassificationTask, image: LabelledImage, said: Imag
         "probability": said.probability,
         "probabilities": said.probabilities,
     }
-
-
-def read_images(data: ImageData, malformed: MalformedRows) -> Iterator[LabelledImage]:
-    """The images that `data` names, with their classes; of the builtin digits the test part, which training does not use."""
-    del malformed
-    part = "test" if data.builtin is not None else data.part
-    return iter(read_labelled_images(data.place, part, colour=data.colour))
 
 
 def image_classifier_from_hf(folder: Path, config: ViTConfig) -> ImageClassificationTask:
