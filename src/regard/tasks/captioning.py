@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.scenes import Named, Scenes
+from regard.data.scenes import Named
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis, search
@@ -28,19 +28,15 @@ from regard.tasks.caption_data import (
     CaptionExample,
     CaptionStore,
     Objective,
-    columns,
-    example_of,
-    examples_in,
     in_tokens,
-    numbers_of,
     uncovered,
 )
-from regard.tasks.examples import amount_of, hold_out
-from regard.tasks.images import ImageInput, ImageSize, frames_file, frames_of, write_frames
+from regard.tasks.caption_preparation import find_captions, size_of, write_captions
+from regard.tasks.images import ImageInput, ImageSize, frames_of
 from regard.tasks.losses import smoothed_cross_entropy
 from regard.tasks.pairs import bleu_and_chrf
 from regard.tasks.predictor import Evaluation, Observers, Predictor
-from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, TokenizerSettings, prepare
+from regard.tasks.preparation import Prepared, TokenizerSettings, prepare
 from regard.tasks.spec import TaskSpec
 from regard.tasks.task import LossSum, Task, TensorBatch
 from regard.text import Tokenizer
@@ -417,30 +413,6 @@ class Captioner(Predictor[CaptioningTask]):
         return total.metrics()
 
 
-HELD_OUT = 0xCA97
-"""Makes the choice of held-out images independent of other samples with the same seed."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Split:
-    """The examples of one split; each is read when it is used."""
-
-    count: int
-    captions: Callable[[], Iterator[str]]
-    examples: Callable[[], Iterator[CaptionExample]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The data that the data section names."""
-
-    train: _Split
-    validation: _Split
-    size: ImageSize
-    notes: tuple[str, ...]
-    words: tuple[str, ...] = ()
-
-
 def prepare_captions(
     data: CaptionData,
     tokenizer: TokenizerSettings,
@@ -463,173 +435,16 @@ def prepare_captions(
     """
     learnt = None if given is None else CAPTIONS.in_memory(given)
     validation = None if given_validation is None else CAPTIONS.in_memory(given_validation)
-    size = _size_of(data, learnt, seed)
+    size = size_of(data, learnt, seed)
 
     def again() -> CaptioningTask:
         return CaptioningTask(Tokenizer.load(folder), size, generation, data.objective)
 
     def write() -> tuple[CaptioningTask, list[str]]:
-        notes = _written(_found(data, size, seed, learnt, validation), data, tokenizer, folder)
+        notes = write_captions(find_captions(data, size, seed, learnt, validation), data, tokenizer, folder)
         return again(), notes
 
     return prepare(CaptioningTask, folder, write, again=again, store=CaptionStore.open)
-
-
-def _written(found: _Found, data: CaptionData, settings: TokenizerSettings, folder: Path) -> list[str]:
-    for split in (TRAIN, VALIDATION):
-        frames_file(folder / split).unlink(missing_ok=True)
-    tokenizer = _tokenizer(found, settings)
-    tokenizer.save(folder)
-    notes = list(found.notes)
-    for name, split in ((TRAIN, found.train), (VALIDATION, found.validation)):
-        writing = _Writing(
-            tokenizer, found.size, data.maximum_tokens if name == TRAIN else None, data.on_error == "skip"
-        )
-        writing.write(folder / name, split)
-        notes += writing.notes()
-    return notes
-
-
-@dataclass(slots=True)
-class _Writing:
-    """Writes the frames and captions of one split, and counts what it leaves out."""
-
-    tokenizer: Tokenizer
-    size: ImageSize
-    limit: int | None
-    skips: bool
-    too_long: int = 0
-    damaged: list[InputError] = field(default_factory=list)
-
-    def write(self, place: Path, split: _Split) -> None:
-        shape = (self.size.height, self.size.width, self.size.channels)
-        usable, ready = self._usable(split), list[CaptionExample]()
-
-        def images() -> Iterator[np.ndarray]:
-            for example, frames in usable:
-                ready.append(example)
-                yield frames
-
-        rows = [row for span in write_frames(place, images(), shape) for row in self._rows(ready.pop(), span)]
-        if not rows and self.damaged:
-            raise self.damaged[0]
-        if len(TokenStore.write(place, columns(self.tokenizer.size), rows)) == 0:
-            raise InputError("no caption is left to train on: all are longer than data.maximum_tokens; raise it")
-
-    def _usable(self, split: _Split) -> Iterator[tuple[CaptionExample, np.ndarray]]:
-        for example in split.examples():
-            try:
-                frames = frames_of(example.image, self.size)
-            except InputError as error:
-                if not self.skips:
-                    raise
-                self.damaged.append(error)
-            else:
-                yield example, frames
-
-    def _rows(self, example: CaptionExample, span: tuple[int, int]) -> Iterator[list[Sequence[int]]]:
-        for caption in example.captions:
-            ids = self.tokenizer.encode(caption)
-            if self.limit is not None and len(ids) > self.limit:
-                self.too_long += 1
-                continue
-            named = [in_tokens(each, caption, self.tokenizer) for each in example.named]
-            yield [ids, span, numbers_of(named)]
-
-    def notes(self) -> Iterator[str]:
-        """Notes for the user."""
-        if self.damaged:
-            yield f"{len(self.damaged)} images could not be read and were skipped; the first: {self.damaged[0]}"
-        if self.too_long:
-            yield f"{self.too_long} captions are longer than data.maximum_tokens = {self.limit} and were left out."
-
-
-def _tokenizer(found: _Found, settings: TokenizerSettings) -> Tokenizer:
-    if settings.path is not None:
-        return Tokenizer.load(settings.path)
-
-    def texts() -> Iterator[str]:
-        yield from found.train.captions()
-        yield from found.words  # a small sample may not contain all words
-
-    trained = Tokenizer.train(texts(), kind=settings.kind, size=settings.size, lowercase=settings.lowercase)
-    if trained.unknown_id is not None and trained.unknown_id in trained.encode(" ".join(found.words)):
-        raise InputError(
-            f"the tokenizer of {trained.size} tokens does not know all {len(found.words)} words of data.scenes; raise "
-            f"tokenizer.size = {settings.size}"
-        )
-    return trained
-
-
-def _size_of(data: CaptionData, given: Sequence[CaptionExample] | None, seed: int) -> ImageSize:
-    """The size to which every image is converted."""
-    if data.scenes is not None and given is None:
-        frames, height, width, channels = data.scenes.scenes("train", 1, seed).shape
-        return ImageSize(height=height, width=width, channels=channels, frames=frames)
-    frames = 1 if given is None else max((example.frames for example in given), default=1)
-    return ImageSize(
-        height=data.height, width=data.width, channels=3 if data.colour else 1, frames=frames, fit=data.fit
-    )
-
-
-def _found(
-    data: CaptionData,
-    size: ImageSize,
-    seed: int,
-    given: Sequence[CaptionExample] | None,
-    given_validation: Sequence[CaptionExample] | None,
-) -> _Found:
-    if given is not None:
-        if given_validation is not None:
-            return _Found(_in_memory(given, "train"), _in_memory(given_validation, "validation"), size, ())
-        held = _held_out(len(given), data, seed)
-        train = [example for i, example in enumerate(given) if i not in held]
-        return _Found(_in_memory(train, "train"), _in_memory([given[i] for i in sorted(held)], "validation"), size, ())
-    if data.scenes is not None:
-        train = data.scenes.scenes("train", data.scenes.size, seed)
-        validation = data.scenes.scenes("validation", data.scenes.validation_size, seed)
-        return _Found(_of_scenes(train), _of_scenes(validation), size, (), train.words())
-    return _of_files(data, size, seed)
-
-
-def _in_memory(examples: Sequence[CaptionExample], split: str) -> _Split:
-    if not examples:
-        raise InputError(f"the {split} examples are an empty list; give some")
-    return _Split(
-        len(examples),
-        lambda: (caption for example in examples for caption in example.captions),
-        lambda: iter(examples),
-    )
-
-
-def _of_scenes(scenes: Scenes) -> _Split:
-    examples = lambda: map(example_of, scenes)  # noqa: E731
-    return _Split(len(scenes), lambda: (scene.caption for scene in scenes), examples)
-
-
-def _of_files(data: CaptionData, size: ImageSize, seed: int) -> _Found:
-    if data.train is None or data.images is None:
-        raise InputError(
-            "data.train is missing; name a file of captions and its images (data.images), or builtin data such as "
-            "data.scenes={}"
-        )
-    notes: list[str] = []
-    train = _read(data.train, data.images, data, notes)
-    if data.validation is not None:
-        validation = _read(data.validation, data.validation_images or data.images, data, notes)
-    else:
-        held = _held_out(len(train), data, seed)
-        validation = [example for i, example in enumerate(train) if i in held]
-        train = [example for i, example in enumerate(train) if i not in held]
-    return _Found(_in_memory(train, "train"), _in_memory(validation, "validation"), size, tuple(notes))
-
-
-def _read(path: str, place: str, data: CaptionData, notes: list[str]) -> list[CaptionExample]:
-    return examples_in(path, place, colour=data.colour, on_error=data.on_error, notes=notes)
-
-
-def _held_out(count: int, data: CaptionData, seed: int) -> frozenset[int]:
-    return hold_out(count, **amount_of(data), seed=seed, what="images", stream=HELD_OUT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
