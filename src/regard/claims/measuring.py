@@ -42,8 +42,9 @@ from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.language_task import COLUMN, LanguageModellingTask
 from regard.tasks.loading import load
 from regard.tasks.spec import spec_of
-from regard.tasks.translation import Translator, evaluate, teacher_forced
+from regard.tasks.translation import Translator
 from regard.tasks.translation_data import TranslationData, builtin_pairs
+from regard.tasks.translation_evaluation import evaluate, teacher_forced
 from regard.training.recipe import Recipe
 
 Pairs = Sequence[tuple[str, str]]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from regard.data.pairs import Pair
     from regard.tasks.caption_data import CaptionExample
     from regard.tasks.text_to_text import TextToTextData
-    from regard.tasks.translation import LengthBin
+    from regard.tasks.translation_evaluation import LengthBin
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from regard.tasks.stretches import StretchEvaluation
     from regard.tasks.tagging_data import Decoding
     from regard.tasks.text_to_text import TextToText, TextToTextEvaluation
-    from regard.tasks.translation import TranslationEvaluation, Translator
+    from regard.tasks.translation import Translator
+    from regard.tasks.translation_evaluation import TranslationEvaluation
 
 
 @overload
