@@ -294,7 +294,7 @@ def evaluate_texts(request: Request, file: NewFile | None) -> Report:
 def _pieces(places: Sequence[str], model: LanguageModel, malformed: MalformedRows) -> Iterable[str] | None:
     """The words of pieces of music, for a model that reads such; None for one of texts."""
     from regard.data.music import read_pieces
-    from regard.tasks.language_modelling import writing_of
+    from regard.tasks.composing import writing_of
     from regard.text.events import EVENTS
 
     if model.task.tokenizer.kind not in EVENTS:

@@ -280,7 +280,7 @@ def _following(model: Path, text: str, layers: list[str] | None) -> AttentionVie
 
 def _music(text: str, model: LanguageModel) -> str:
     """The text itself; or where a model of music is given the place of a piece, the first of its events."""
-    from regard.tasks.language_modelling import writing_of
+    from regard.tasks.composing import writing_of
     from regard.text.events import EVENTS
 
     place = text.strip()

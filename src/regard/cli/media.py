@@ -27,7 +27,7 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.tasks.captioning import Caption, Captioner
-    from regard.tasks.language_modelling import Composition
+    from regard.tasks.composing import Composition
 
 
 MOST_SHOWN = 64
@@ -186,9 +186,9 @@ def compose(
       regard compose runs/piano --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     _check_suffixes(output, piano_roll)
-    from regard.tasks.language_modelling import COMPOSING as OWN
-    from regard.tasks.language_modelling import compose as composed
-    from regard.tasks.language_modelling import writing_of
+    from regard.tasks.composing import COMPOSING as OWN
+    from regard.tasks.composing import compose as composed
+    from regard.tasks.composing import writing_of
 
     composer = opened(model, device, "language_modelling")
     writing = writing_of(composer, tempo=tempo)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
-from regard.data.music import Writing, own_split, read_pieces
-from regard.data.notes import Piece, in_keys
-from regard.data.running_text import python_docs
+from regard.data.notes import in_keys
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings
@@ -22,9 +20,12 @@ from regard.layers import Tokens
 from regard.layers.embeddings import check_finite
 from regard.quantization import InferenceDecoder, Precision
 from regard.reading import read_json_object
-from regard.structure import from_mapping
-from regard.tasks.examples import Place, Reader
+from regard.tasks.composing import COMPOSING as COMPOSING
+from regard.tasks.composing import Composition as Composition
+from regard.tasks.composing import compose as compose
+from regard.tasks.composing import writing_of as writing_of
 from regard.tasks.generation_config import read_generation_config, stop_strings
+from regard.tasks.language_preparation import ONE_TEXT, builtin_texts, check_words, stretches_of
 from regard.tasks.language_task import COLUMN, TEXTS, LanguageModellingTask, TextData, chat_template_of
 from regard.tasks.language_writing import Beginning, StopText, Writer, Written
 from regard.tasks.losses import stands_out
@@ -32,7 +33,6 @@ from regard.tasks.predictor import Evaluation, Predictor
 from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, TokenizerSettings, encoder_tokenizer, prepare
 from regard.tasks.spec import TaskSpec
 from regard.text import Tokenizer
-from regard.text.events import EVENTS
 
 if TYPE_CHECKING:
     from regard.text.chat import Prompt
@@ -398,81 +398,6 @@ def windows(length: int, limit: int | None, stride: int | None = None) -> list[W
     return found
 
 
-COMPOSING = GenerationSettings(maximum_length=256, sample=True)
-"""The default decoding settings for music: sampling, because greedy search soon repeats itself."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Composition:
-    """A prompt and its continuation.
-
-    Arguments:
-        prompt, continuation: the words of both.
-        log_probabilities: of each word of the continuation, natural log; one more if the piece ended before the limit.
-        finished: whether the piece ended with the end token, and not at the limit.
-        piece: both together, with times in seconds.
-        border: the time at which the continuation begins, in seconds.
-    """
-
-    prompt: tuple[str, ...]
-    continuation: tuple[str, ...]
-    log_probabilities: tuple[float, ...]
-    finished: bool
-    piece: Piece
-    border: float
-
-
-def writing_of(model: LanguageModel, *, tempo: float | None = None) -> Writing:
-    """The encoding of a music model's words, from its recipe, or else from its tokenizer.
-
-    Arguments:
-        tempo: quarter notes per minute, for encodings without a tempo; None = 120.
-
-    Raises:
-        InputError: for a model that reads texts.
-    """
-    kind = model.task.tokenizer.kind
-    if kind not in EVENTS:
-        raise InputError(f"this model has a tokenizer of kind {kind}, for texts and not for music; use regard generate")
-    section = model.recipe.get("data")
-    writing = from_mapping(TextData, section, "the recipe's data").writing if section else None
-    if writing is None or writing.events != kind:
-        writing = replace(Writing(), events=kind)
-    return writing if tempo is None else replace(writing, tempo=tempo)
-
-
-def compose(
-    model: LanguageModel,
-    prompt: Sequence[str] = (),
-    settings: GenerationSettings | None = None,
-    *,
-    writing: Writing | None = None,
-) -> Composition:
-    """Continue a piece of music, or compose a new one.
-
-    Arguments:
-        model: a language model of music.
-        prompt: the words to continue; empty = a new piece.
-        settings: how to decode; None = `COMPOSING`.
-        writing: the encoding of words; None = that of `writing_of`.
-
-    Raises:
-        InputError: for a model that reads texts, a prompt that is longer than the model's positions, or an unknown word in it.
-    """
-    found = writing_of(model) if writing is None else writing
-    begun = found.piece(prompt)  # raises an error with the position of a wrong word
-    written = model.generate(" ".join(prompt), COMPOSING if settings is None else settings)
-    words = written.text.split()
-    return Composition(
-        prompt=tuple(prompt),
-        continuation=tuple(words),
-        log_probabilities=written.log_probabilities,
-        finished=written.finished,
-        piece=replace(found.piece([*prompt, *words]), name=begun.name),
-        border=found.seconds(prompt),
-    )
-
-
 def prepare_stretches(
     data: TextData,
     tokenizer: TokenizerSettings,
@@ -497,86 +422,22 @@ def prepare_stretches(
         return replace(LanguageModellingTask.load(folder, {}), document_masks=data.document_masks)
 
     def write() -> tuple[LanguageModellingTask, list[str]]:
-        builtin = None if given is not None else _builtin(data, seed)
+        builtin = None if given is not None else builtin_texts(data, seed)
         files = data if builtin is None else replace(data, validation=None)  # files of music are not read as text
         splits = TEXTS.splits(files, seed, given, given_validation, builtin=builtin, too_few=ONE_TEXT)
         found = encoder_tokenizer(tokenizer, splits.everything)
-        _check_words(data, found)
+        check_words(data, found)
         found.save(folder)
         farthest = 0 if data.music is None else data.music.transpose
         kept = (moved for text in splits.train() for moved in (in_keys(text, farthest) if farthest else (text,)))
         for split, texts, tokens in ((TRAIN, kept, data.tokens), (VALIDATION, splits.validation(), None)):
             whole = None if tokens is None else tokens // data.length
-            rows = ((stretch,) for stretch in itertools.islice(_stretches(texts, found, data.length), whole))
+            rows = ((stretch,) for stretch in itertools.islice(stretches_of(texts, found, data.length), whole))
             if len(TokenStore.write(folder / split, {COLUMN: found.size}, rows)) == 0:
                 raise InputError(f"the {split} texts are empty; give some")
         return again(), splits.notes
 
     return prepare(LanguageModellingTask, folder, write, again=again)
-
-
-ONE_TEXT = (
-    "the training text is one document, so none can be held out for validation; name data.validation, or split it with "
-    "data.unit=line"
-)
-
-
-def _builtin(data: TextData, seed: int) -> tuple[Reader[str], Reader[str] | None] | None:
-    """The readers of builtin texts, or of music, for training and validation; None for text files.
-
-    The second is None if files of music have no validation split.
-    """
-    if data.builtin is not None:
-        return (lambda _: python_docs(TRAIN)), (lambda _: python_docs(VALIDATION))
-    sampled = data.maps or data.repeats
-    if sampled is not None:
-        texts = sampled.texts(TRAIN, sampled.size, seed), sampled.texts(VALIDATION, sampled.validation_size, seed)
-        return (lambda _: texts[0]), (lambda _: texts[1])
-    if data.motifs is not None:
-        motifs = data.motifs
-        sets = motifs.melodies(TRAIN, motifs.size, seed), motifs.melodies(VALIDATION, motifs.validation_size, seed)
-        return (lambda _: sets[0]), (lambda _: sets[1])
-    writing = data.writing
-    if writing is None:
-        return None
-    if data.train is None:
-        raise InputError("data.train is missing; name a folder of MIDI files, or data.music=null data.motifs={}")
-
-    def pieces(places: Place, split: str) -> Reader[str]:
-        # A file of chorales can have both splits.
-        own = split if split == VALIDATION and own_split(places, split) else TRAIN
-        return lambda malformed: read_pieces(places, writing, split=own, malformed=malformed)
-
-    validation = data.validation or (data.train if own_split(data.train, VALIDATION) else None)
-    return pieces(data.train, TRAIN), None if validation is None else pieces(validation, VALIDATION)
-
-
-def _check_words(data: TextData, tokenizer: Tokenizer) -> None:
-    """Refuse a tokenizer that does not have the words of the music."""
-    writing = data.writing
-    if writing is not None and tokenizer.kind != writing.events:
-        where = "data.motifs" if data.music is None else f"data.music.events={writing.events}"
-        raise InputError(
-            f"the tokenizer is of kind {tokenizer.kind}, and {where} needs another one; give tokenizer.kind={writing.events}"
-        )
-
-
-def _stretches(texts: Iterable[str], tokenizer: Tokenizer, length: int) -> Iterator[list[int]]:
-    """All texts as one stream, with an end token before, between and after them, cut into parts of `length` predicted tokens.
-
-    Adjacent parts share a token: the last predicted one is the first input of the next part. The last part can be shorter.
-    """
-    end = tokenizer.end_id
-    waiting = [end]
-    iterator = iter(texts)
-    while chunk := list(itertools.islice(iterator, 1024)):
-        for ids in tokenizer.encode_batch(chunk):
-            waiting += [*ids, end]
-            whole = (len(waiting) - 1) // length * length
-            yield from (waiting[start : start + length + 1] for start in range(0, whole, length))
-            waiting = waiting[whole:]
-    if len(waiting) > 1:
-        yield waiting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -29,7 +29,6 @@ from regard.tasks.encoders import (
     read_inputs,
     tokenizer_from_hf,
 )
-from regard.tasks.examples import Splits
 from regard.tasks.losses import stands_out
 from regard.tasks.predictor import Evaluation
 from regard.tasks.preparation import (
@@ -37,7 +36,6 @@ from regard.tasks.preparation import (
     VALIDATION,
     EncoderTokenizerSettings,
     Prepared,
-    Row,
     encoder_tokenizer,
     prepare,
     write_store,
@@ -47,21 +45,16 @@ from regard.tasks.question_data import (
     QUESTION,
     QUESTIONS,
     Asked,
-    Encoded,
     QuestionData,
     Window,
-    answer_of,
-    check_answered,
     check_windows,
     columns,
     encoded_contexts,
-    places_of,
     stored_windows,
     together,
-    training_row,
-    validation_row,
     windows,
 )
+from regard.tasks.question_preparation import QuestionRows, has_unanswerable, texts_of
 from regard.tasks.spec import TaskSpec, encoder_config
 from regard.tasks.task import LossSum
 
@@ -402,13 +395,6 @@ def _check_asked(questions: Iterable[Any]) -> None:
                 raise InputError(f"question {number}: its {what} is empty; there is nothing to read")
 
 
-TOGETHER = 64
-"""The number of questions that are tokenized at once."""
-
-AT_CLS = (0, 0)
-"""The label of a window without the answer: both ends are at [CLS]."""
-
-
 def prepare_questions(
     data: QuestionData,
     tokenizer: EncoderTokenizerSettings,
@@ -432,130 +418,20 @@ def prepare_questions(
     def write() -> tuple[QuestionAnsweringTask, list[str]]:
         splits = QUESTIONS.splits(data, seed, given, given_validation, together=together)
         task = QuestionAnsweringTask(
-            tokenizer=encoder_tokenizer(tokenizer, lambda: _texts(splits)),
+            tokenizer=encoder_tokenizer(tokenizer, lambda: texts_of(splits)),
             maximum_length=data.maximum_length,
             stride=data.stride,
             maximum_question=data.maximum_question,
             maximum_answer=data.maximum_answer,
-            unanswerable=_unanswerable(data, splits),
+            unanswerable=has_unanswerable(data, splits),
         )
         kept = data.other_windows == "keep" or (data.other_windows is None and bool(task.unanswerable))
-        maker = _Rows(task, keeps=kept)
+        maker = QuestionRows(task, keeps=kept)
         write_store(folder, TRAIN, columns(task.tokenizer), maker.training(splits.train()))
         write_store(folder, VALIDATION, columns(task.tokenizer), maker.validation(splits.validation()))
         return task, [*splits.notes, *maker.notes]
 
     return prepare(QuestionAnsweringTask, folder, write)
-
-
-def _texts(splits: Splits[Question]) -> Iterator[str]:
-    """The texts to train a tokenizer on: the questions, and each context once."""
-    before = None
-    for question in splits.train():
-        if question.context != before:
-            before = question.context
-            yield before
-        yield question.question
-
-
-def _unanswerable(data: QuestionData, splits: Splits[Question]) -> bool:
-    if data.unanswerable is not None:
-        return data.unanswerable
-    return any(question.impossible for question in splits.everything())
-
-
-class _Rows:
-    """Makes the rows of both stores, and counts what is reported to the user.
-
-    Arguments:
-        keeps: whether windows without the answer, of a question that has one, are used in training.
-    """
-
-    def __init__(self, task: QuestionAnsweringTask, *, keeps: bool) -> None:
-        self._task = task
-        self._keeps = keeps
-        self._cut = 0
-        self._not_found = 0
-
-    def training(self, questions: Iterator[Question]) -> Iterator[Row]:
-        """The rows of training windows."""
-        for number, (question, ids, context) in enumerate(self._encoded(questions)):
-            answer = self._answer(question, context)
-            if answer is None and not question.impossible:
-                continue
-            for window in self._windows(ids, context):
-                label = self._label(question, window, answer)
-                if label:
-                    yield training_row(window, label, number)
-
-    def validation(self, questions: Iterator[Question]) -> Iterator[Row]:
-        """The rows of all windows, with the data that computing metrics needs."""
-        before = None
-        for number, (question, ids, context) in enumerate(self._encoded(questions)):
-            answer = self._answer(question, context)
-            asked: Asked | None = Asked(
-                question.id, question.context, tuple(answer.text for answer in question.answers)
-            )
-            for window in self._windows(ids, context):
-                label = self._label(question, window, answer)
-                yield validation_row(window, label, number, asked=asked, context=question.context != before)
-                asked, before = None, question.context
-
-    @property
-    def notes(self) -> list[str]:
-        """Messages for the user."""
-        notes = []
-        if self._cut:
-            notes.append(
-                f"{_counted(self._cut, 'question')} longer than data.maximum_question = {self._task.maximum_question} tokens "
-                "and cut."
-            )
-        if self._not_found:
-            notes.append(
-                f"{_counted(self._not_found, 'answer')} of characters that the tokenizer drops, and not used in training."
-            )
-        return notes
-
-    def _encoded(self, questions: Iterator[Question]) -> Iterator[tuple[Question, list[int], Encoded]]:
-        """The questions with their truncated tokens, and the tokens of their contexts."""
-        task = self._task
-        while chunk := list(itertools.islice(questions, TOGETHER)):
-            for question in chunk:
-                check_answered(bool(task.unanswerable), question)
-            texts = list(dict.fromkeys(question.context for question in chunk))
-            contexts = dict(zip(texts, encoded_contexts(task.tokenizer, texts), strict=True))
-            asked = task.tokenizer.encode_batch([question.question for question in chunk])
-            for question, ids in zip(chunk, asked, strict=True):
-                self._cut += len(ids) > task.maximum_question
-                yield question, ids[: task.maximum_question], contexts[question.context]
-
-    def _windows(self, question: list[int], context: Encoded) -> Iterator[Window]:
-        task = self._task
-        return windows(task.tokenizer, question, context, maximum_length=task.maximum_length, stride=task.stride)
-
-    def _answer(self, question: Question, context: Encoded) -> tuple[int, int] | None:
-        """The answer's first and last token in the context; None if there is no answer, or the tokenizer drops all of it."""
-        answer = answer_of(question)
-        if answer is None:
-            return None
-        places = places_of(context.spans, answer.start, answer.start + len(answer.text))
-        self._not_found += places is None
-        return places
-
-    def _label(self, question: Question, window: Window, answer: tuple[int, int] | None) -> Sequence[int]:
-        """The positions of the answer's ends in a window; empty if the window is not used in training."""
-        if question.impossible:
-            return AT_CLS
-        if answer is None:
-            return ()
-        first, last = (place - window.begin for place in answer)
-        if first >= 0 and last < len(window.spans):
-            return first + window.joined.second, last + window.joined.second
-        return AT_CLS if self._keeps else ()
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what} was" if count == 1 else f"{count:,} {what}s were"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

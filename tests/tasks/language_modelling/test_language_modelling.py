@@ -18,7 +18,8 @@ from regard.errors import InputError
 from regard.layers import Tokens
 from regard.models import LSTMLanguageModel, LSTMLanguageModelConfig
 from regard.tasks import LanguageModel, LanguageModellingTask
-from regard.tasks.language_modelling import _stretches, prepare_stretches
+from regard.tasks.language_modelling import prepare_stretches
+from regard.tasks.language_preparation import stretches_of
 from regard.tasks.language_task import TextData
 from regard.tasks.preparation import TokenizerSettings
 from regard.text import Tokenizer
@@ -52,7 +53,7 @@ def model(randomize) -> LanguageModel:
 def test_every_token_is_told_once_and_stretches_have_the_length_asked_for(lengths, length):
     tokenizer = Tokenizer.train(["abc"], kind="character", size=10)
     texts = ["abc"[i % 3] * n for i, n in enumerate(lengths)]
-    stretches = list(_stretches(texts, tokenizer, length))
+    stretches = list(stretches_of(texts, tokenizer, length))
     expected = [tokenizer.end_id]
     for text in texts:
         expected += [*tokenizer.encode(text), tokenizer.end_id]
