@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from regard.tasks.denoising import FilledText
     from regard.tasks.masked_language_modelling import Filled
     from regard.tasks.span_corruption import FilledSpans, SpanFiller
-    from regard.tasks.tagging import Tagging
+    from regard.tasks.tagging_data import Tagging
 
 
 COLUMN_FILES = (".conll", ".conll.gz", ".iob", ".iob.gz", ".bio", ".bio.gz")

@@ -50,7 +50,9 @@ from regard.tasks.spec import TaskSpec, encoder_config
 from regard.tasks.tagging_data import (
     SENTENCES,
     Decoding,
+    Entity,
     TaggedData,
+    Tagging,
     Transitions,
     Window,
     chunks_of,
@@ -187,46 +189,6 @@ def read_windows(data: TokenStore, rows: Sequence[int]) -> list[Window]:
 
 
 DECODINGS = ("constrained", "greedy")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Entity:
-    """A span of words that the tags mark.
-
-    Arguments:
-        type: the type, such as `PER`.
-        text: the text of the span.
-        start, end: its position in characters of the text, end excluded.
-        probability: the product of the probabilities of its words' tags.
-    """
-
-    type: str
-    text: str
-    start: int
-    end: int
-    probability: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tagging:
-    """The prediction of a tagger for one text.
-
-    Arguments:
-        text: the text; for a list of words, the words joined by spaces.
-        words: the words of the text.
-        tags: one for each word.
-        probabilities: the probability of each tag, regardless of the neighbouring tags.
-        spans: the position of each word in the text: (start, end) in characters, end excluded.
-        entities: the spans that the tags mark, in order; empty if tags mark no spans, such as parts of speech.
-    """
-
-    text: str
-    words: tuple[str, ...]
-    tags: tuple[str, ...]
-    probabilities: tuple[float, ...]
-    spans: tuple[Extent, ...]
-    entities: tuple[Entity, ...]
-
 
 class Tagger(EncoderPredictor[TaggingTask]):
     """A tagger ready to use: texts, or the words of sentences, in, `Tagging`s out.

@@ -12,6 +12,7 @@ import numpy as np
 
 from regard.data.rows import parts_of
 from regard.data.tagged import FORMATS, TAGS, WORDS, TaggedSentence, read_tagged
+from regard.data.tagged import Span as Extent
 from regard.data.tags import Span, scheme_of, tags_of, types_of
 from regard.errors import InputError, nearest
 from regard.models.config import check
@@ -425,3 +426,43 @@ class Transitions:
 
 def _among(roles: Sequence[str], wanted: str) -> np.ndarray:
     return np.array([role in set(wanted) for role in roles], dtype=bool)
+
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entity:
+    """A span of words that the tags mark.
+
+    Arguments:
+        type: the type, such as `PER`.
+        text: the text of the span.
+        start, end: its position in characters of the text, end excluded.
+        probability: the product of the probabilities of its words' tags.
+    """
+
+    type: str
+    text: str
+    start: int
+    end: int
+    probability: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tagging:
+    """The prediction of a tagger for one text.
+
+    Arguments:
+        text: the text; for a list of words, the words joined by spaces.
+        words: the words of the text.
+        tags: one for each word.
+        probabilities: the probability of each tag, regardless of the neighbouring tags.
+        spans: the position of each word in the text: (start, end) in characters, end excluded.
+        entities: the spans that the tags mark, in order; empty if tags mark no spans, such as parts of speech.
+    """
+
+    text: str
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    spans: tuple[Extent, ...]
+    entities: tuple[Entity, ...]
