@@ -173,7 +173,10 @@ def test_weights_that_are_a_pickle_alone_are_told_so(hub):
             None,
             r"^hub:no-such-model: the Hugging Face hub has no model of that name; check the name, or log in",
         ),
-        (GatedRepoError("403"), r"its owner on the Hugging Face hub must give you access; request it there, then log in"),
+        (
+            GatedRepoError("403"),
+            r"its owner on the Hugging Face hub must give you access; request it there, then log in",
+        ),
         (
             ConnectionError("[Errno -2] Name or service not known\nmore"),
             r"could not be reached \(ConnectionError: \[Errno -2\] Name or service not known\); check the name and",

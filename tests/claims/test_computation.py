@@ -92,7 +92,8 @@ def test_changes_stand_beside_the_verdict(small, folder, tmp_path):
     (place,) = tmp_path.iterdir()
     assert place.name.startswith("small-")
     with pytest.raises(
-        regard.InputError, match=r"training\.steps=3'?: this claim has an experiment instead of a recipe; settings begin with"
+        regard.InputError,
+        match=r"training\.steps=3'?: this claim has an experiment instead of a recipe; settings begin with",
     ):
         run_claim(small(), [f"data.path={folder}", "training.steps=3"], output=tmp_path)
     with pytest.raises(regard.InputError, match="unknown key 'sise'; did you mean 'size'"):

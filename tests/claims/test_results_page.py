@@ -92,7 +92,9 @@ def test_a_page_has_its_last_round_first():
     }  # fmt: skip
     second["claim"] |= {"round": 2, "parts": [part]}
     text = claim_page([first, second], place="../results/", readings={1: "by half a point"})
-    assert text.startswith("# Something (really) holds\n\nClaim 1.9, Somebody 1999, table 1. It was tested in two rounds")
+    assert text.startswith(
+        "# Something (really) holds\n\nClaim 1.9, Somebody 1999, table 1. It was tested in two rounds"
+    )
     assert text.index("## Second round: supported") < text.index("## First round: refuted")
     assert "| direction: It is ahead. | above 0 | 0.3123 | 0.3 to - | 0.05 | 0.4 (table 2) | supported |" in text
     assert "**refuted**: by half a point." in text

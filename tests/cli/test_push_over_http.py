@@ -174,7 +174,9 @@ def test_exactly_the_files_of_the_folder_are_committed(hub, push, tmp_path):
 def test_without_a_token_one_sentence_and_nothing_is_asked(hub, push):
     done = push(GPT2, "me/small", token=None)
     assert done.returncode != 0
-    assert done.stderr.strip().endswith("needs a token with permission to write; log in with `hf auth login`, or set HF_TOKEN")
+    assert done.stderr.strip().endswith(
+        "needs a token with permission to write; log in with `hf auth login`, or set HF_TOKEN"
+    )
     assert len(done.stderr.strip().splitlines()) <= 2  # a sentence, perhaps wrapped
     assert hub.asked == []
 

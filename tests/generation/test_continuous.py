@@ -19,12 +19,12 @@ from regard.generation import (
     Greedy,
     NextToken,
     PromptRead,
-    RequestFailed,
     RepetitionPenalty,
+    RequestFailed,
     SampleRows,
     Temperature,
-    TokenEvent,
     TextRequest,
+    TokenEvent,
     generate,
 )
 from regard.generation.continuous import KeptPrompts

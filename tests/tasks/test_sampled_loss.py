@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.tasks.losses import sampling_probability, sampled_words, sampled_cross_entropy
+from regard.tasks.losses import sampled_cross_entropy, sampled_words, sampling_probability
 
 
 def test_the_same_key_draws_the_same_and_common_words_most_often():

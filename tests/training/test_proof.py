@@ -58,7 +58,9 @@ def test_resuming_is_exact_and_nothing_of_the_proof_stays(recipe_file, tmp_path)
 def test_the_last_kill_follows_a_checkpoint_where_none_has_yet():
     early = [_kill_time(random.Random(seed), 0, 8, 0.1, late=False) for seed in range(50)]
     assert {kill.step for kill in early} >= {None, 1, 6}
-    assert all((_kill_time(random.Random(seed), 0, 8, 0.1, late=True).step or 0) > SMALL["save_every"] for seed in range(50))
+    assert all(
+        (_kill_time(random.Random(seed), 0, 8, 0.1, late=True).step or 0) > SMALL["save_every"] for seed in range(50)
+    )
 
 
 def test_kills_that_all_come_before_the_first_checkpoint_prove_nothing(recipe_file, monkeypatch):

@@ -295,9 +295,7 @@ class Rotary(nn.Module):
     ) -> None:
         super().__init__()
         if width % 2:
-            raise ValueError(
-                f"rotary positions rotate pairs of channels; the width {width} is odd, give an even one"
-            )
+            raise ValueError(f"rotary positions rotate pairs of channels; the width {width} is odd, give an even one")
         self.width = width
         self.maximum = maximum
         self.base = base

@@ -154,7 +154,9 @@ def with_adapters(folder: Path, config: Any, tensors: Mapping[str, Tensor]) -> d
     for name in card.maps:
         weight = f"{name}.weight"
         if weight not in found or f"{name}{UP}" not in adapters:
-            raise InputError(f"{folder / ADAPTER / CARD}: {name} is not a linear map of this model; copy the folder again")
+            raise InputError(
+                f"{folder / ADAPTER / CARD}: {name} is not a linear map of this model; copy the folder again"
+            )
         down, up = adapters[name + DOWN], adapters[name + UP]
         found[weight] = merged_weight(found[weight], down, up, card.alpha / card.rank)
     return found

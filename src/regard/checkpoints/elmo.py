@@ -257,7 +257,9 @@ def _datasets(path: Path) -> Iterator[dict[str, Any]]:
         if len(group) > MOST_PARTS or depth > DEEPEST:
             raise InputError(f"{path}: has more datasets than any ELMo; copy it again")
         for name in group:
-            if isinstance(group.get(name, getlink=True), h5py.HardLink):  # other kinds of links can point to another file
+            if isinstance(
+                group.get(name, getlink=True), h5py.HardLink
+            ):  # other kinds of links can point to another file
                 part = group[name]
                 take(f"{place}{name}", part)
                 if isinstance(part, h5py.Group):

@@ -138,9 +138,7 @@ def _refused(error: Exception) -> str:
         return "the token has no permission to write there; use one that has, and a repository of your own"
     lines = str(error).strip().splitlines()
     said = f"{type(error).__name__}{': ' + lines[0] if lines else ''}"
-    return (
-        f"nothing was uploaded, because the Hugging Face hub did not accept it ({said}); check the connection, and try again"
-    )
+    return f"nothing was uploaded, because the Hugging Face hub did not accept it ({said}); check the connection, and try again"
 
 
 def _library(place: str, what: str) -> Any:
@@ -170,7 +168,9 @@ def _said(error: Exception) -> str:
     """What is wrong, as half a sentence, and what to do."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "GatedRepoError" in kinds:
-        return "its owner on the Hugging Face hub must give you access; request it there, then log in with `hf auth login`"
+        return (
+            "its owner on the Hugging Face hub must give you access; request it there, then log in with `hf auth login`"
+        )
     if "RepositoryNotFoundError" in kinds:
         return "the Hugging Face hub has no model of that name; check the name, or log in if it is private"
     lines = str(error).strip().splitlines()

@@ -116,9 +116,13 @@ def _rotary_from_hf(reading: Reading) -> dict[str, Any]:
     if not isinstance(said, Mapping) or not all(isinstance(each, Mapping | None) for each in said.values()):
         raise InputError(f"{where} is {said!r}; it must be an object with {FULL} and {NEAR}")
     if unknown := said.keys() - {FULL, NEAR}:
-        raise InputError(f"{where} has {', '.join(sorted(unknown))}; Regard's ModernBERT only supports {FULL} and {NEAR}")
+        raise InputError(
+            f"{where} has {', '.join(sorted(unknown))}; Regard's ModernBERT only supports {FULL} and {NEAR}"
+        )
     if values.get("rope_scaling"):
-        raise InputError(f"{reading.where}.rope_scaling is {values['rope_scaling']!r}; Regard's ModernBERT has no scaling")
+        raise InputError(
+            f"{reading.where}.rope_scaling is {values['rope_scaling']!r}; Regard's ModernBERT has no scaling"
+        )
     found = {}
     for ours, kind, field in (
         ("rotary_base", FULL, "global_rope_theta"),

@@ -147,7 +147,9 @@ def _difference(graph: _Graph, session: Any) -> float:
             wanted = graph(*given)
         for one, other, of_tokens in zip(wanted, map(torch.from_numpy, found), graph.outputs.values(), strict=True):
             if one.shape != other.shape:
-                raise InputError(f"ONNX: the graph returns the shape {tuple(other.shape)}, the model {tuple(one.shape)}")
+                raise InputError(
+                    f"ONNX: the graph returns the shape {tuple(other.shape)}, the model {tuple(one.shape)}"
+                )
             apart = (one - other).abs()
             apart = apart[real] if of_tokens else apart
             worst = max(worst, float(apart.max() / one.abs().max().clamp(min=1.0)))

@@ -160,7 +160,9 @@ def experiment(name: str) -> type[Experiment]:
         and hasattr(each, "run")
     ]
     if len(found) != 1:
-        raise InputError(f"{modules[name]} defines {len(found)} dataclasses with a method run; it must define exactly one")
+        raise InputError(
+            f"{modules[name]} defines {len(found)} dataclasses with a method run; it must define exactly one"
+        )
     return found[0]
 
 

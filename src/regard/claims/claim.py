@@ -63,9 +63,7 @@ class Claim:
 
     def __post_init__(self) -> None:
         if self.judge is None and (self.second_round is None or self.refutes is not None):
-            raise InputError(
-                f"claim {self.name!r} has no judge; give one, or only parts: second_round, and no refutes"
-            )
+            raise InputError(f"claim {self.name!r} has no judge; give one, or only parts: second_round, and no refutes")
 
     @cached_property
     def expressions(self) -> tuple[Expression, Expression | None]:

@@ -72,7 +72,8 @@ class Expression:
     """A condition on the numbers of a comparison.
 
     It can have comparisons (also chained), `and`, `or`, `not`, `+ - * /`, numbers, `median`, `mean`, `smallest` and `largest`
-    over seeds, `min`, `max` and `abs`. A threshold that was never reached is infinity; `min(median("a", "updates"), 1500)` limits it.
+    over seeds, `min`, `max` and `abs`. A threshold that was never reached is infinity; `min(median("a", "updates"), 1500)`
+    limits it.
 
     Arguments:
         text: the expression.

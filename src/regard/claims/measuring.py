@@ -128,7 +128,9 @@ def _section_of(measure: Measure, recipe: Recipe, where: str) -> tuple[Callable[
     """The reader of the task's examples, and the run's data section with the measure's changes, without held-out examples."""
     read = spec_of(recipe.task).read
     if read is None:
-        raise InputError(f"{where}: evaluated is for tasks with examples, and {recipe.task} has none; choose another kind")
+        raise InputError(
+            f"{where}: evaluated is for tasks with examples, and {recipe.task} has none; choose another kind"
+        )
     own = dataclasses.asdict(recipe.data)
     own = {name: value for name, value in own.items() if not name.startswith("validation")}
     return read, from_mapping(type(recipe.data), {**own, **(measure.data or {})}, f"{where}: data")

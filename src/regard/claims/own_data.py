@@ -128,9 +128,7 @@ def files_of(path: Any, own: OwnData, folder: Path, reading: Mapping[str, Any] |
     if own.images or own.pieces:
         if not isinstance(path, str):
             what = (
-                "a folder or a zip archive of images"
-                if own.images
-                else "a folder of MIDI files or a file of chorales"
+                "a folder or a zip archive of images" if own.images else "a folder of MIDI files or a file of chorales"
             )
             raise InputError(f"data.path is {path!r}; give {what}")
         return Files(train=path, validation=None, test=None)

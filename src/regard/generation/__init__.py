@@ -6,7 +6,7 @@ from regard.generation.beam import beam_search
 from regard.generation.beam_tree import BeamTree, Tried
 from regard.generation.choosing import Chooser, Greedy, Sample, SampleRows
 from regard.generation.continuation import Continuation, PositionLimit, Speculated, Speculation
-from regard.generation.continuous import ContinuousBatch, PromptRead, RequestFailed, TokenEvent, TextRequest, top_of
+from regard.generation.continuous import ContinuousBatch, PromptRead, RequestFailed, TextRequest, TokenEvent, top_of
 from regard.generation.hypothesis import Hypothesis, Paths, PauseObserver, SearchObserver, SearchStep, StepObserver
 from regard.generation.penalties import (
     AverageLength,
@@ -63,9 +63,9 @@ __all__ = [
     "PositionLimit",
     "PresencePenalty",
     "PromptRead",
-    "RequestFailed",
     "RelativeLength",
     "RepetitionPenalty",
+    "RequestFailed",
     "Sample",
     "SampleRows",
     "SearchObserver",
@@ -77,11 +77,11 @@ __all__ = [
     "StopRule",
     "StopSequence",
     "Temperature",
+    "TextRequest",
     "TokenEvent",
     "TopK",
     "TopP",
     "Tried",
-    "TextRequest",
     "beam_search",
     "biases_by_id",
     "generate",

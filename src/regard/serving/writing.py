@@ -22,8 +22,8 @@ from regard.generation import (
     PromptRead,
     RequestFailed,
     SampleRows,
-    TokenEvent,
     TextRequest,
+    TokenEvent,
     top_of,
 )
 from regard.serving.looking import Changes, language_model_changes

@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 
 from regard.data.running_text import Boundary, Document, SentenceUnit, joined
-from regard.errors import InputError
 from regard.models.config import check
 from regard.tasks.examples import Place, check_amount
 from regard.text import Tokenizer

@@ -28,7 +28,7 @@ from regard.structure import coerced
 from regard.tasks.bidirectional_data import BidirectionalTextData, Spelt, of_documents, spelt
 from regard.tasks.documents import DOCUMENTS, builtin_documents
 from regard.tasks.examples import Splits
-from regard.tasks.losses import sampled_words, projected_cross_entropy, sampled_cross_entropy
+from regard.tasks.losses import projected_cross_entropy, sampled_cross_entropy, sampled_words
 from regard.tasks.predictor import Evaluation, Predictor
 from regard.tasks.preparation import TRAIN, VALIDATION, Prepared, prepare, write_store
 from regard.tasks.spec import TaskSpec

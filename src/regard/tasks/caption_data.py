@@ -72,7 +72,9 @@ class Objective:
             total = total + self.coverage * uncovered(output.weights, words, output.places).sum()
         if output.sampled is not None:
             total = total - self.entropy * (entropy(output.weights) * words).sum()
-            total = total - self.reinforcement * self._reinforced(output.weights, output.sampled, log_likelihoods, words)
+            total = total - self.reinforcement * self._reinforced(
+                output.weights, output.sampled, log_likelihoods, words
+            )
         return total
 
     def _reinforced(self, weights: Tensor, sampled: Sampled, log_likelihoods: Tensor, words: Tensor) -> Tensor:

@@ -173,7 +173,9 @@ def find_captions(
             return FoundCaptions(_in_memory(given, "train"), _in_memory(given_validation, "validation"), size, ())
         held = _held_out(len(given), data, seed)
         train = [example for i, example in enumerate(given) if i not in held]
-        return FoundCaptions(_in_memory(train, "train"), _in_memory([given[i] for i in sorted(held)], "validation"), size, ())
+        return FoundCaptions(
+            _in_memory(train, "train"), _in_memory([given[i] for i in sorted(held)], "validation"), size, ()
+        )
     if data.scenes is not None:
         train = data.scenes.scenes("train", data.scenes.size, seed)
         validation = data.scenes.scenes("validation", data.scenes.validation_size, seed)
@@ -219,5 +221,3 @@ def _read(path: str, place: str, data: CaptionData, notes: list[str]) -> list[Ca
 
 def _held_out(count: int, data: CaptionData, seed: int) -> frozenset[int]:
     return hold_out(count, **amount_of(data), seed=seed, what="images", stream=HELD_OUT)
-
-

@@ -175,7 +175,10 @@ def model_card(
         lines += [f"Trained on {seen['training']:,} examples, validated on {seen['validation']:,}{parts}.", ""]
     if metrics:
         called = {"f1": f1_in_words(names, task.get("positive"))} if task["name"] == "classification" else {}
-        lines += ["Measured on the validation examples, which also selected the checkpoint; results on other data may be worse.", ""]
+        lines += [
+            "Measured on the validation examples, which also selected the checkpoint; results on other data may be worse.",
+            "",
+        ]
         lines += ["| metric | value |", "|---|---|"]
         lines += [f"| {called.get(name, name)} | {value:.4g} |" for name, value in whole.items()]
         lines.append("")

@@ -164,8 +164,8 @@ def read_generation_config(
     Without that file the decoding fields of config.json are used, as in `transformers`; old folders have them there.
 
     Lengths are counted as in `transformers`: `max_length` and `min_length` include the start token of a decoder, or the
-    prompt of a language model; `max_new_tokens` and `min_new_tokens` do not, and have precedence. An absent field has the default of
-    `transformers`, except the maximum length, which is that of `usual` instead of 20 tokens.
+    prompt of a language model; `max_new_tokens` and `min_new_tokens` do not, and have precedence. An absent field has the
+    default of `transformers`, except the maximum length, which is that of `usual` instead of 20 tokens.
 
     Arguments:
         folder: a model's folder, with or without the file.

@@ -178,4 +178,3 @@ class ImageStore(TokenStore):
 
     def __reduce__(self) -> tuple[object, tuple[Path]]:
         return (ImageStore.open, (self._folder.absolute(),))
-

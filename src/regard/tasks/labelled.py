@@ -435,7 +435,7 @@ def prepare_labelled(
             raise InputError(
                 "data.orders is 'both', and the examples are single texts, which have one order; leave it out"
             )
-        made, told, notes = decide(
+        made, target_of, notes = decide(
             splits,
             {
                 "tokenizer": whole_text_tokenizer(tokenizer, lambda: _texts(splits)),
@@ -457,7 +457,7 @@ def prepare_labelled(
                 for each, example in zip(encode(made, chunk), chunk, strict=True):
                     cut += each.cut > 0
                     places.note(example.file, example.line)
-                    yield each.ids, [each.second], told(example)
+                    yield each.ids, [each.second], target_of(example)
 
         write_store(folder, TRAIN, columns, rows(splits.train()), places)
         write_store(folder, VALIDATION, columns, rows(splits.validation()))

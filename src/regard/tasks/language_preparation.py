@@ -75,4 +75,3 @@ def stretches_of(texts: Iterable[str], tokenizer: Tokenizer, length: int) -> Ite
             waiting = waiting[whole:]
     if len(waiting) > 1:
         yield waiting
-

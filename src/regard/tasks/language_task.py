@@ -227,7 +227,9 @@ class TextData:
         """Refuse a source of data together with another one."""
         for other in others if getattr(self, name) is not None else ():
             if getattr(self, other) is not None:
-                raise InputError(f"data.{other} and data.{name} are both given; choose one of the two (set the other to null)")
+                raise InputError(
+                    f"data.{other} and data.{name} are both given; choose one of the two (set the other to null)"
+                )
 
     @property
     def writing(self) -> Writing | None:

@@ -295,9 +295,7 @@ class Writer:
         """Generate each text separately, because the number of accepted proposals differs between texts."""
         settings = self.settings
         if settings.beam > 1:
-            raise InputError(
-                f"generation.beam: a draft works for one text, and beam is {settings.beam}; set beam to 1"
-            )
+            raise InputError(f"generation.beam: a draft works for one text, and beam is {settings.beam}; set beam to 1")
         if settings.forced_end:
             raise InputError("generation.forced_end: it does not work with a draft; set forced_end to false")
         if settings.forced_start is not None:

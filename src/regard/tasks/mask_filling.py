@@ -109,6 +109,7 @@ class PseudoScore:
         """The pseudo-perplexity: exp of the mean of -log p over tokens."""
         return math.exp(min(700.0, -self.log_probability / len(self.log_probabilities)))
 
+
 def filled(tokenizer: Tokenizer, text: str, found: Sequence[tuple[list[int], list[float]]]) -> Filled:
     """A text with the candidates for each of its masks.
 

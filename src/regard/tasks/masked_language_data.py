@@ -125,6 +125,7 @@ class MaskedTextData:
             seed=seed,
         )
 
+
 @dataclass(slots=True)
 class Counts:
     """Counts over the inputs that were written.
@@ -192,6 +193,7 @@ def write_inputs(
     write_store(folder, split, columns, rows())
     return counts
 
+
 def cut_documents(
     folder: Path, split: str, store: TokenStore, rows: np.ndarray, data: MaskedTextData, tokenizer: Tokenizer, seed: int
 ) -> str:
@@ -231,13 +233,15 @@ def held_out_documents(count: int, data: MaskedTextData, seed: int) -> np.ndarra
 def tokenizer_of(
     data: MaskedTextData, settings: EncoderTokenizerSettings, texts: Callable[[], Iterator[str]]
 ) -> Tokenizer:
+    """The tokenizer that the recipe names, or one trained on `texts`; with a teacher, by default that of the teacher.
+
+    Raises:
+        InputError: for a tokenizer without a mask token.
+    """
     if settings.path is None and data.teacher is not None:
         tokenizer = Tokenizer.load(teacher_folder(data.teacher))
     else:
         tokenizer = encoder_tokenizer(settings, texts)
     if tokenizer.mask_id is None:
-        raise InputError(
-            f"the tokenizer (kind {tokenizer.kind}) has no mask token; set tokenizer.kind=bert"
-        )
+        raise InputError(f"the tokenizer (kind {tokenizer.kind}) has no mask token; set tokenizer.kind=bert")
     return tokenizer
-

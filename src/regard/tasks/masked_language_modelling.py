@@ -278,7 +278,11 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
             raise InputError(f"top is {top}; give at least 1")
         inputs = read_masked(self.task.tokenizer, texts, maximum=self.maximum_length)
         # The model's table may have more rows than there are tokens.
-        among = torch.arange(self.task.tokenizer.size) if targets is None else torch.tensor(ids_of_targets(self.task.tokenizer, targets))
+        among = (
+            torch.arange(self.task.tokenizer.size)
+            if targets is None
+            else torch.tensor(ids_of_targets(self.task.tokenizer, targets))
+        )
         among = among.to(self.device)
         found: dict[int, Filled] = {}
         for rows, tokens, encoded in self.encoded(inputs, batch_tokens=batch_tokens, at=self._masks):
@@ -386,6 +390,7 @@ class MaskedLanguageModel(EncoderPredictor[MaskedLanguageModellingTask]):
     def _masks(self, tokens: Tokens) -> Tensor:
         """The positions of the masks of a batch, as indices into B x L."""
         return (tokens.ids == self.task.tokenizer.mask_id).flatten().nonzero().squeeze(1)
+
 
 def _nowhere(tokens: Tokens) -> Tensor:
     """No position of a batch, for predictions about the whole text."""

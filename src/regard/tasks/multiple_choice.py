@@ -112,7 +112,9 @@ def right_of(question: ChoiceQuestion) -> int:
         InputError: if the question has none.
     """
     if question.answer is None:
-        raise InputError(f"{question.file}, question {question.number}: has no correct choice; give questions with answers")
+        raise InputError(
+            f"{question.file}, question {question.number}: has no correct choice; give questions with answers"
+        )
     return question.answer
 
 

@@ -455,7 +455,9 @@ def _check_target(target: Path, folder: Path, place: Path) -> None:
     """Refuse a target whose files would be lost, or that is inside the run."""
     real, sources = target.resolve(), (folder.resolve(), place.resolve())
     if any(real == source or real.is_relative_to(source) or source.is_relative_to(real) for source in sources):
-        raise InputError(f"{target} and {folder} are the same folder, or one is inside the other; choose another folder")
+        raise InputError(
+            f"{target} and {folder} are the same folder, or one is inside the other; choose another folder"
+        )
     if target.exists() and not target.is_dir():
         raise InputError(f"{target}: is a file; choose a new folder")
     if target.is_dir() and any(target.iterdir()) and not (target / "config.json").is_file():

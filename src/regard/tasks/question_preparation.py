@@ -142,5 +142,3 @@ class QuestionRows:
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what} was" if count == 1 else f"{count:,} {what}s were"
-
-

@@ -298,7 +298,9 @@ class SentenceEncoder(EncoderPredictor[SentenceEmbeddingTask]):
                 "choose another pooling, such as mean"
             )
         if choice.combine == "sum" and len({self._widths[number] for number in numbers}) > 1:
-            raise InputError("the chosen layers have vectors of different widths, which cannot be summed; concatenate them")
+            raise InputError(
+                "the chosen layers have vectors of different widths, which cannot be summed; concatenate them"
+            )
         return choice
 
     @property

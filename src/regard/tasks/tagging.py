@@ -190,6 +190,7 @@ def read_windows(data: TokenStore, rows: Sequence[int]) -> list[Window]:
 
 DECODINGS = ("constrained", "greedy")
 
+
 class Tagger(EncoderPredictor[TaggingTask]):
     """A tagger ready to use: texts, or the words of sentences, in, `Tagging`s out.
 

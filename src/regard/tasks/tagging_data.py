@@ -91,7 +91,9 @@ def _row(row: Any, called: str, number: int, data: Any) -> TaggedSentence:
 
 def _texts(given: object, called: str) -> tuple[str, ...]:
     if isinstance(given, list | tuple):
-        given = [str(text) if type(text) is int else text for text in given]  # the library `datasets` has numbers as tags
+        given = [
+            str(text) if type(text) is int else text for text in given
+        ]  # the library `datasets` has numbers as tags
     if not isinstance(given, list) or not all(isinstance(text, str) and text for text in given):
         raise InputError(f"{called}: {given!r:.80} is not a list of words or tags; give (words, tags), two lists")
     return tuple(given)
@@ -136,7 +138,9 @@ def documents_of(sentences: Iterable[TaggedSentence]) -> Iterator[int]:
     number, before = 0, None
     for sentence in sentences:
         if before is not None:
-            steps = sentence.line - before.line  # a sentence is one line in JSONL and in memory, a line per word in columns
+            steps = (
+                sentence.line - before.line
+            )  # a sentence is one line in JSONL and in memory, a line per word in columns
             number += sentence.file != before.file or steps not in (1, len(before.words) + 1)
         before = sentence
         yield number
@@ -270,7 +274,9 @@ def windows_of(
         return [Window(ids, (offsets[:-1] + 1 + left).tolist())]
     edges = _edges(offsets, room)
     borders = [offsets[start] + offsets[stop] for (_, stop), (start, _) in pairwise(edges)]
-    owners = np.searchsorted(borders, offsets[:-1] + offsets[1:])  # both are twice the middle: of an overlap, and of a word
+    owners = np.searchsorted(
+        borders, offsets[:-1] + offsets[1:]
+    )  # both are twice the middle: of an overlap, and of a word
     found = []
     for number, (first, last) in enumerate(edges):
         own = np.arange(np.searchsorted(owners, number), np.searchsorted(owners, number, side="right"))
@@ -426,7 +432,6 @@ class Transitions:
 
 def _among(roles: Sequence[str], wanted: str) -> np.ndarray:
     return np.array([role in set(wanted) for role in roles], dtype=bool)
-
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

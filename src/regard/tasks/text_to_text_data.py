@@ -166,5 +166,3 @@ EXAMPLES: Examples[Example] = Examples(
     row=_row,
     read=_read,
 )
-
-

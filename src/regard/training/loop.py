@@ -128,9 +128,7 @@ class Loop:
         self._tell_of_warmup(expected)
         self.saved, self.saved_step = progress.seconds, progress.step
         for callback in self.callbacks if self.workers.first else ():
-            prepared = getattr(
-                callback, "prepared", None
-            )  # a callback may have only the first four methods
+            prepared = getattr(callback, "prepared", None)  # a callback may have only the first four methods
             if prepared is not None:
                 prepared(self.task)
         self._tell("started", self.model, progress, expected)
@@ -309,7 +307,9 @@ class Loop:
         return self.workers.summed(float(bad) + (not math.isfinite(loss)))[0] == 0
 
     def _diverged(self, step: int, what: str) -> NoReturn:
-        last = f"the checkpoint of step {self.saved_step:,} is kept" if self.saved_step else "there was no checkpoint yet"
+        last = (
+            f"the checkpoint of step {self.saved_step:,} is kept" if self.saved_step else "there was no checkpoint yet"
+        )
         raise InputError(
             f"training diverged at step {step:,}: {what}; this state was not saved, and {last}. "
             f"Lower training.learning_rate, which is {self.settings.learning_rate:g}, lengthen training.warmup, or set "
@@ -348,7 +348,12 @@ class Loop:
         progress = self.progress
         (loss, tokens, correct), auxiliary = self._tallies()
         if self.workers.first:
-            progress.loss_sum, progress.loss_tokens, progress.correct, progress.auxiliary = loss, tokens, correct, auxiliary
+            progress.loss_sum, progress.loss_tokens, progress.correct, progress.auxiliary = (
+                loss,
+                tokens,
+                correct,
+                auxiliary,
+            )
 
     def _tallies(self) -> tuple[Tally, dict[str, Tally]]:
         """The sums of the tallies of all workers, those of further losses by name; the tallies are reset."""

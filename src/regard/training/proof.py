@@ -1,4 +1,4 @@
-"""Test exact resume with your own recipe and data: does a killed and resumed run equal an uninterrupted one?
+"""Test exact resume with your own recipe and data: a killed and resumed run must equal an uninterrupted one.
 
 This is `regard train --prove-resume`. A small version of the run is trained twice, in processes of their own: once without
 interruption, and once killed by SIGKILL at random moments and resumed until it ends. Then the files of the two are compared.
@@ -145,6 +145,7 @@ def prove_resume(
 
     Model, data, batches and precision are those of the recipe; the run ends after a few updates, with frequent checkpoints and
     evaluations. A kill can happen at any time: during the preparation of data, in an update, or while a file is written.
+
     Arguments:
         recipe, overrides: as for `regard.train`; data in memory cannot be given.
         near: the temporary folder of the runs is created next to this path, on its disk; None for the system's temporary folder.
@@ -161,9 +162,7 @@ def prove_resume(
         InputError: for a recipe or data that cannot be used, and under torchrun.
     """
     if "RANK" in os.environ:
-        raise InputError(
-            "--prove-resume tests one process, and torchrun starts several; start it without torchrun"
-        )
+        raise InputError("--prove-resume tests one process, and torchrun starts several; start it without torchrun")
     load_code(code)
     resolved = read_recipe(recipe, overrides)
     wanted_steps = resolved.training.steps

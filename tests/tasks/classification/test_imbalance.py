@@ -177,9 +177,7 @@ def test_of_more_classes_the_best_of_the_others_is_told_below_the_threshold(tmp_
         task.positive_class(None, 0.4)
     assert task.positive_class("a", 0.4) == "a"
     assert [task.predicted(row, "a", 0.4) for row in ([0.4, 0.5, 0.1], [0.39, 0.3, 0.31], [0.1, 0.2, 0.7])] == [0, 2, 2]
-    with pytest.raises(
-        InputError, match=r"with 3 classes it needs a positive class; name one as data\.positive"
-    ):
+    with pytest.raises(InputError, match=r"with 3 classes it needs a positive class; name one as data\.positive"):
         prepare_classes(LabelledData(threshold=0.4), SETTINGS, tmp_path / "b", seed=1, given=rows(a=9, b=9, c=9))
     with pytest.raises(InputError, match=r"data\.positive is 'd', which is no class"):
         prepare_classes(LabelledData(positive="d"), SETTINGS, tmp_path / "c", seed=1, given=rows(a=9, b=9, c=9))

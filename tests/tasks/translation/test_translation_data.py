@@ -35,7 +35,10 @@ def test_languages_in_the_order_of_the_recipe():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"sequences": {}, "train": "a.tsv"}, r"data\.train is 'a\.tsv' but must be left out if data\.sequences is given"),
+        (
+            {"sequences": {}, "train": "a.tsv"},
+            r"data\.train is 'a\.tsv' but must be left out if data\.sequences is given",
+        ),
         (
             {"dates": {}, "train": "a.tsv"},
             r"data\.train .* left out if data\.dates is given; choose builtin dates or your own",
