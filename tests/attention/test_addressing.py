@@ -138,9 +138,9 @@ def test_great_sharpness_and_weights_of_nothing_stay_numbers_and_have_gradients(
 @pytest.mark.parametrize(
     ("name", "part", "said"),
     [
-        ("gate", None, r"wants record\['gate'\]"),
+        ("gate", None, r"record\['gate'\] is missing"),
         ("previous", torch.zeros(1, 2, 1, 4), r"previous has shape \(1, 2, 1, 4\)"),
-        ("shift", torch.zeros(1, 2, 1, 2), "an odd number"),
+        ("shift", torch.zeros(1, 2, 1, 2), "an odd size"),
         ("sharpness", torch.zeros(1, 2), "sharpness has shape"),
     ],
 )

@@ -136,7 +136,7 @@ def test_a_model_is_saved_in_place_of_a_model(translator, tmp_path):
 def test_a_folder_with_anything_else_in_it_is_not_written_over(other, translator, tmp_path):
     translator("bahdanau").save(tmp_path / "model")
     (tmp_path / "model" / other).mkdir()
-    with pytest.raises(InputError, match=f"holds {other}"):
+    with pytest.raises(InputError, match=f"contains {other}"):
         translator("transformer").save(tmp_path / "model")
     assert (tmp_path / "model" / other).is_dir()
     assert read_model(tmp_path / "model").config.model_type == "bahdanau"
@@ -174,9 +174,9 @@ SMALL = torch.zeros(3, 4)
 DAMAGES = {
     "truncated": (
         lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-100]),
-        ("model.safetensors", "cut short"),
+        ("model.safetensors", "truncated"),
     ),
-    "empty": (lambda f: (f / "model.safetensors").write_bytes(b""), ("model.safetensors", "cut short")),
+    "empty": (lambda f: (f / "model.safetensors").write_bytes(b""), ("model.safetensors", "truncated")),
     "flipped": (lambda f: flip(f / "model.safetensors", -1), ("model.safetensors", "checksum differs")),
     "tampered": (
         lambda f: change_tensors(f, lambda t: t[LAYER].add_(1e-3)),

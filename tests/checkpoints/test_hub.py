@@ -298,7 +298,7 @@ def test_without_a_token_nothing_is_asked(api, tmp_path):
 @pytest.mark.parametrize(
     ("fault", "status", "sentence"),
     [
-        (HubError("401 Client Error."), 401, "needs a token that may write"),
+        (HubError("401 Client Error."), 401, "needs a token with permission to write"),
         (HubError("403 Forbidden."), 403, "the token has no permission to write there; use one that has"),
         (
             HubError("500 Server Error\nmore"),

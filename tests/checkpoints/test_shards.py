@@ -126,6 +126,6 @@ def test_shards_that_do_not_fit_are_refused_by_name(several):
     with pytest.raises(InputError, match="is not what was saved"):
         read_model(several)
     (several / first).unlink()
-    with pytest.raises(InputError, match=rf"{first}: no such file, and the index says"):
+    with pytest.raises(InputError, match=rf"{first}: no such file, and some of the weights"):
         read_model(several)
     assert [file.path for file in check(several).files if file.state == "missing"] == [first]

@@ -83,8 +83,8 @@ def test_settings_are_applied_to_a_copy():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: Arm(name="a/b"), "cannot be called 'a/b'"),
-        (lambda: Arm(name="."), "cannot be called"),
+        (lambda: Arm(name="a/b"), "cannot have the name 'a/b'"),
+        (lambda: Arm(name="."), "cannot have the name"),
         (lambda: Arm(name="x", settings={"model.width": 2}, trains="y"), r"changes model\.width"),
         (lambda: arms_of({"a": {"trains": "bb"}, "b": None}, "arms"), "uses the runs of 'bb'.*'b'"),
         (lambda: arms_of({"a": None, "A": None}, "arms"), "two arms have the name"),

@@ -246,7 +246,7 @@ def test_another_package_adds_a_claim_with_its_experiment(package, tmp_path):
         ({"entry": "no.claims"}, "the package coin-claims names a catalogue of claims, no.claims, which is not a package"),
         ({"copying/claim.yaml": CLAIM}, "regard_claims and coin_claims both have the claim 'copying'; uninstall one"),
         ({"even_coins/word_order.py": COINS}, "both have the experiment 'word_order'; uninstall one"),
-        ({"even_coins/claim.yaml": CLAIM.replace("name: even", "name: odd")}, "is called 'odd-coins'; call it 'even-coins'"),
+        ({"even_coins/claim.yaml": CLAIM.replace("name: even", "name: odd")}, "has the name 'odd-coins'; name it 'even-coins'"),
         ({"even_coins/claim.yaml": CLAIM.replace("name: coins", "name: coin")}, "no experiment 'coin'; did you mean 'coins'"),
         ({"even_coins/coins.py": "import no_such_module"}, r"'coins' \(coin_claims.even_coins.coins\) cannot be imported"),
         ({"even_coins/coins.py": "ONE = 1"}, "defines 0 dataclasses with a method run; it must define exactly one"),

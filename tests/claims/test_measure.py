@@ -36,7 +36,7 @@ def test_a_mapping_is_read_back():
         ("steps_to:los=1", "metric is 'los'; did you mean 'loss'"),
         ({"kind": "decoded", "metric": "loss"}, "metric is 'loss'"),
         ({"kind": "parameters", "metric": "loss"}, "leave metric out"),
-        ({"kind": "decoded", "metric": "bleu", "threshold": 1}, "threshold belongs to kind steps_to"),
+        ({"kind": "decoded", "metric": "bleu", "threshold": 1}, "kind steps_to needs a threshold"),
         ({"kind": "validation", "metric": "loss", "bins": [3]}, "does not read pairs"),
         ({"kind": "teacher_forced", "metric": "loss", "generation": {"beam": 2}}, "does not decode"),
         ({"kind": "decoded", "metric": "bleu", "bins": [5, 5]}, "rising lengths"),

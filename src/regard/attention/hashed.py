@@ -1,5 +1,4 @@
-"""The computation of LSH attention: tokens are sorted by bucket, each chunk of the sorted order attends to its window, and the
-rounds are merged.
+"""The computation of LSH attention: sorting by bucket, attention of each chunk to its window, merging of rounds.
 
 `HashedOrder` is the sorted order of one hash round. `HashedMask` masks keys of the window that a query does not attend to.
 `attend_in_rounds` computes a few chunks at a time, and recomputes them in the backward pass.

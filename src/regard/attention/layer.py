@@ -1,5 +1,6 @@
-"""Attention layers: projections around a mechanism. `MultiHeadAttention` is the Transformer's; in `SharedAttention` queries and
-keys share a projection.
+"""Attention layers: projections around a mechanism.
+
+`MultiHeadAttention` is the Transformer's; in `SharedAttention` queries and keys share a projection.
 """
 
 from __future__ import annotations

@@ -306,7 +306,7 @@ def check_replaceable(folder: Path) -> None:
         return
     others = sorted(name for path in folder.iterdir() if not is_model_file(name := path.name))
     if others:
-        raise InputError(f"{folder}: has the file {others[0]}, which is not part of a model; choose a new folder")
+        raise InputError(f"{folder}: contains {others[0]}, which is not part of a model; choose a new folder")
 
 
 class PredictionObserver(SearchObserver, Protocol):
