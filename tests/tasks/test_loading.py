@@ -68,7 +68,7 @@ def test_a_tokenizer_of_another_model_is_refused(translator, tmp_path):
     regard.load(tmp_path / "own")
     Tokenizer.train(["abcdefgh ijklmnop"], kind="character", size=40).save(tmp_path / "own" / "source")
     with pytest.raises(
-        InputError, match=r"source vocabulary is 20 by .* 16 by config\.json; the files are of different models"
+        InputError, match=r"source vocabulary is 20 in .* 16 in config\.json; the files are of different models"
     ):
         regard.load(tmp_path / "own")
 

@@ -132,5 +132,5 @@ def test_a_classifier_from_elsewhere_whose_texts_stand_between_no_tokens_is_refu
     made = transformers.LlamaForSequenceClassification.from_pretrained(folder, num_labels=3)
     made.save_pretrained(folder)
     assert read_parameters(folder)[0].outputs == 3
-    with pytest.raises(regard.InputError, match="does not put one token before each text and one after it"):
+    with pytest.raises(regard.InputError, match="does not put a token before and after each text"):
         regard.load(folder, task="classification")

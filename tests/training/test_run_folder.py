@@ -185,7 +185,7 @@ def test_a_diverged_run_stops_and_keeps_its_last_good_checkpoint(recipe, pairs, 
 
     with pytest.raises(
         regard.InputError,
-        match=r"diverged at step 8: the loss is nan, as \S+ holds NaN or infinity; .* step 6 stays. .*training.learning_rate",
+        match=r"diverged at step 8: the loss is nan, as \S+ holds NaN or infinity; .* step 6 is kept. .*training.learning_rate",
     ):
         regard.train(recipe(steps=20, save_every=2), output=run, data=pairs, resume=True, callbacks=[Poison(7, poison)])
     with pytest.raises(

@@ -237,5 +237,5 @@ def test_what_is_no_sentence_is_told(model, texts):
 
 
 def test_words_with_white_space_are_told(model):
-    with pytest.raises(InputError, match="'new york' is no word"):
+    with pytest.raises(InputError, match="'new york' is not a word"):
         model.word_states([["in", "new york"]])

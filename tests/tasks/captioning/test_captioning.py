@@ -134,7 +134,7 @@ def test_files_become_stores(files, tmp_path):
     assert isinstance(data.train, CaptionStore)
     assert data.train.image(0).shape == (1, 16, 16, 3)
     assert data.train.span(0) == data.train.span(1)
-    assert any("1 captions are of 1 images" in note for note in data.notes)
+    assert any("1 captions were left out, because 1 images are not" in note for note in data.notes)
     shades = {int(data.train.image(row)[0, 0, 0, 0]) for row in range(22)}
     held_out = {int(data.validation.image(row)[0, 0, 0, 0]) for row in range(2)}
     assert len(shades) == 11

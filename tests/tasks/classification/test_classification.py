@@ -190,7 +190,7 @@ def test_a_label_that_training_has_not_is_told_with_its_line(tmp_path, reviews):
     [
         ([("a film", "good")] * 9, "all training examples have the label 'good'"),
         ([(f"film {i}", f"label {i}") for i in range(1200)], "different labels"),
-        ([("a film", "good"), (("a", "b"), "bad")] * 6, "all examples must be of one form"),
+        ([("a film", "good"), (("a", "b"), "bad")] * 6, "all examples must have one form"),
         ([("a film", None), ("b", "c")] * 6, "has no label"),
         (["a film"], r"give \(text, label\)"),
         ([], "give a list"),

@@ -298,7 +298,7 @@ def test_a_resumed_run_is_the_run_that_never_stopped(start, tmp_path):
             "classification",
             {"data": {"maximum_length": 40}},
             sided(20),
-            "data.maximum_length is 40 where the model has 24",
+            "data.maximum_length is 40, and the model has 24",
         ),
         ("tagging", {}, [], "model.name is 'gpt2', which is no model for task tagging"),
     ],

@@ -306,7 +306,7 @@ def test_what_is_prepared_is_what_was_given(tmp_path):
         ("multi_label_classification", [("a", [])] * 20, "no training example has a label"),
         ("multi_label_classification", [("a", [["b"]])] * 20, "has the label"),
         ("multi_output_regression", [("a", [1.0])] * 20, "has one number"),
-        ("multi_output_regression", [("a", [1.0, "b"])] * 20, "is no number"),
+        ("multi_output_regression", [("a", [1.0, "b"])] * 20, "is not a number"),
         (
             "multi_output_regression",
             [("a", [1.0, 2.0]), ("a", [1.0, 2.0, 3.0])] * 10,
@@ -331,7 +331,7 @@ def test_settings_that_cannot_be_are_refused(settings, said):
         MultiLabelData(**settings)
     with pytest.raises(InputError, match="two different columns"):
         MultiOutputData(values=("joy", "joy"))
-    with pytest.raises(InputError, match=r"beside data\.values"):
+    with pytest.raises(InputError, match=r"data\.values are both given"):
         MultiOutputData(values=("joy", "fear"), label="joy")
 
 

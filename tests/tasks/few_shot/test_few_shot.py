@@ -233,7 +233,7 @@ def test_a_run_from_a_recipe_is_repeated_and_opened(run, archive, tmp_path):
     assert model.classify(shown, large).probabilities == pytest.approx(
         found.probabilities, abs=0.05
     )  # smoothed as it is shrunk
-    with pytest.raises(InputError, match="this model learns from 3 classes with 1 image"):
+    with pytest.raises(InputError, match="this model needs 3 classes with 1 image"):
         model.classify(shown[:2], greek.pixels[5])
     with pytest.raises(InputError, match="an image is an array of float64"):
         model.classify(shown, greek.pixels[5] / 255)

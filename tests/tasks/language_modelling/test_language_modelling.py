@@ -117,7 +117,7 @@ def test_data_that_cannot_be_used(tmp_path, data, texts, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"builtin": "python_docs", "train": "a.txt"}, "beside data.builtin"),
+        ({"builtin": "python_docs", "train": "a.txt"}, "data.builtin=python_docs are both given"),
         ({"validation_share": 1.0}, "validation_share"),
         ({"length": 0}, "data.length"),
     ],

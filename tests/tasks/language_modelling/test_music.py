@@ -122,5 +122,5 @@ def test_wrong_events_and_models_of_texts_are_told(motifs, tmp_path):
         compose(motifs, ["C4", "H4"])
     words = {**recipe({}, kind="word"), "tokenizer": {"kind": "word", "size": 20}}
     texts = regard.train(words, output=tmp_path / "texts", data=["a b c d", "b c d a"] * 5).load()
-    with pytest.raises(InputError, match="reads texts by a tokenizer of kind word"):
+    with pytest.raises(InputError, match="has a tokenizer of kind word, for texts"):
         compose(texts)

@@ -145,7 +145,7 @@ def test_other_tokens_are_hidden_in_every_epoch_unless_static(tokenizer, inputs)
 
 def test_inputs_that_are_longer_than_the_model(masked_recipe, documents, tmp_path):
     values = masked_recipe(data={"maximum_length": 40})
-    with pytest.raises(InputError, match=r"data\.maximum_length is 40 where the model has 32 positions"):
+    with pytest.raises(InputError, match=r"data\.maximum_length is 40, and the model has 32 positions"):
         regard.train(values, output=tmp_path / "run", data=documents)
 
 

@@ -110,7 +110,7 @@ def test_batches_windows_and_company_do_not_change_an_answer(random_answerer, mo
     model = random_answerer(True)
     asked = [("the", CONTEXT), ("words", "café"), ("more of them", CONTEXT * 3), ("the", "a"), ("中", CONTEXT[20:])]
     alone = [model.answer(*pair, n_best=5) for pair in asked]
-    monkeypatch.setattr("regard.tasks.question_answering.TOGETHER", 3)
+    monkeypatch.setattr("regard.tasks.question_preparation.TOGETHER", 3)
     monkeypatch.setattr("regard.tasks.question_answering.QUESTIONS_TOGETHER", 2)
     for one, other in zip(alone, model.answer_batch(asked, n_best=5), strict=True):
         assert [passage.text for passage in one.passages] == [passage.text for passage in other.passages]
@@ -172,7 +172,7 @@ def test_what_cannot_be_answered_is_refused(random_answerer, asked, message):
 
 
 def test_a_threshold_for_a_model_that_always_answers_is_refused(random_answerer):
-    with pytest.raises(InputError, match="trained on questions that all have one"):
+    with pytest.raises(InputError, match="trained only on questions with answers"):
         random_answerer(False).answer("the", CONTEXT, threshold=1.0)
     with pytest.raises(InputError, match="n_best is 0"):
         random_answerer().answer("the", CONTEXT, n_best=0)

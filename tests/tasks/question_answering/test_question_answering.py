@@ -155,7 +155,7 @@ def test_another_task_of_the_folder_is_refused(answerer_folder):
 
 def test_windows_longer_than_the_model_are_refused_before_training(tiny_recipe, questions, tmp_path):
     settings = tiny_recipe(model={"maximum_positions": 16})
-    with pytest.raises(InputError, match=r"data\.maximum_length is 17 where the model has 16 positions"):
+    with pytest.raises(InputError, match=r"data\.maximum_length is 17, and the model has 16 positions"):
         regard.train(settings, output=tmp_path / "run", data=questions(20), validation=questions(9, seed=1))
 
 

@@ -128,7 +128,7 @@ def test_sentences_in_memory(tmp_path):
     [
         ([(["Ann", "ran"], ["O"])], "sentences, the sentence in line 1: 2 words and 1 tags"),
         ([([], [])], "has no words"),
-        ([("Ann ran", ["O", "O"])], "sentence 1: 'Ann ran' is no list"),
+        ([("Ann ran", ["O", "O"])], "sentence 1: 'Ann ran' is not a list"),
         ([(["Ann", ""], ["O", "O"])], "sentence 1"),
         ([3], "sentence 1 is 3; give"),
         ([], "give a list of examples"),
