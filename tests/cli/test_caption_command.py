@@ -96,7 +96,7 @@ def test_measuring_on_scenes_and_on_files(command, model, photos, tmp_path):
     )
     answer = command("evaluate", model, tmp_path / "captions.tsv", photos, "beam=2", "--json")
     assert json.loads(answer.out)["count"] == 2
-    assert "1 captions are of 1 images" in answer.err
+    assert "1 captions were left out, because 1 images" in answer.err
     assert "pointing" not in json.loads(answer.out)["metrics"]
 
 

@@ -69,7 +69,7 @@ def test_what_cannot_be_told_is_said_in_a_sentence(command, run, shown, tmp_path
     )
     (shown / "seven" / "1.png").unlink()
     said = command("classify", run, question, "--support", shown).refusal()
-    assert "of 3 classes: five (2), seven (1), six (2); this model learns from 3 classes with 2 image(s)" in said
+    assert "of 3 classes: five (2), seven (1), six (2); this model needs 3 classes with 2 image(s)" in said
     (shown / "bare.png").write_bytes(question.read_bytes())
     assert "bare.png is not in a folder" in command("classify", run, question, "--support", shown).refusal()
     assert "no such folder or archive" in command("classify", run, question, "--support", tmp_path / "none").refusal()
