@@ -114,7 +114,7 @@ class NextToken:
             tokens = torch.full_like(tokens, self.forced_start)
         if self.forced_end:
             tokens = torch.where(limits <= paths.length + 1, end_id, tokens)
-        log_probabilities = logits.log_softmax(dim=-1).gather(1, tokens[:, None]).squeeze(1)
+        log_probabilities = logits.log_softmax(dim=-1).gather(1, tokens.unsqueeze(1)).squeeze(1)
         paths = paths.lengthened(tokens, log_probabilities)
         finished = are_among(tokens, self.ends)
         for rule in self.stop:

@@ -302,13 +302,13 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
 
     def _reads_all(self, state: CausalState) -> bool:
         """Whether all texts have one length, and the next token of each sees all that was before it."""
-        cache, slots = state.cache, state.length + 1
+        cache, slots, windows = state.cache, state.length + 1, self.sliding_windows
         return (
             state.width == 1
             and state.lengths is None
             and cache.seen is None
             and bool(cache.layers)
-            and all(window is None or slots <= window for window in self.sliding_windows)
+            and (not any(windows) or all(window is None or slots <= window for window in windows))
         )
 
     def _plain_step(self, kernel: StackKernel, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
@@ -317,7 +317,7 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         if self.maximum_length is not None and slots > self.maximum_length:
             check_length(slots, self.maximum_length, "text")
         positions = torch.full(tokens.shape, state.length)
-        x = self.embedding(tokens[:, None], positions[:, None])
+        x = self.embedding(tokens.unsqueeze(1), positions.unsqueeze(1))
         present = cache.layers[0].lengthened(1)
         visible = (None,) * len(kernel.structs)
         found = kernel(x.flatten(0, 1), SharedRows(present), visible, positions=positions, logits=True)
