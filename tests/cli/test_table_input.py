@@ -12,7 +12,7 @@ import pytest
 import regard
 from regard.cli import run
 from regard.text import Tokenizer
-from regard.text.tokenizer import CutTexts, UnknownCharacters, warn_of_unknown
+from regard.text.warnings import CutTexts, UnknownCharacters, warn_of_unknown
 
 TINY = {"name": "bert", "width": 8, "heads": 2, "feedforward_width": 8, "layers": 1, "maximum_positions": 24}
 

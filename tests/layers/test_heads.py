@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.layers import FIXED_OUTPUTS, POOLED, HeadKind, Pooler, build_head
-from regard.layers.encoder import MaskedHead, NoHead, PooledHead, PretrainingHead, ReplacedHead, TokenHead
+from regard.layers.heads import MaskedHead, NoHead, PooledHead, PretrainingHead, ReplacedHead, TokenHead
 
 KINDS = {
     "none": NoHead,

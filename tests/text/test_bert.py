@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.text import Tokenizer
-from regard.text import tokenizer as parts
+from regard.text import spans as parts
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 CORPUS = [

@@ -17,7 +17,8 @@ import regard
 from regard.errors import InputError
 from regard.generation import GenerationSettings
 from regard.text import Tokenizer
-from regard.text.chat import LONGEST, ChatTemplate
+from regard.text.chat import ChatTemplate
+from regard.text.template_sandbox import LONGEST
 
 transformers = pytest.importorskip("transformers")
 

@@ -183,7 +183,7 @@ def _each_once(show: Callable[..., None]) -> Callable[..., None]:
 
 def _say_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
     """A warning as a sentence; one of a library, which is about its code, as Python prints it."""
-    from regard.text.tokenizer import CutTexts, UnknownCharacters
+    from regard.text.warnings import CutTexts, UnknownCharacters
 
     text = one_line(str(message))
     if issubclass(category, CutTexts | UnknownCharacters):

@@ -164,7 +164,7 @@ def _answer_all(
     empty: Callable[[Text], bool],
 ) -> None:
     from regard.tasks.predictor import with_gaps
-    from regard.text.tokenizer import CutTexts
+    from regard.text.warnings import CutTexts
 
     cuts: list[CutTexts] = []
 

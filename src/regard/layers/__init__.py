@@ -36,22 +36,8 @@ from regard.layers.embeddings import (
     spelt_words,
     token_embedding,
 )
-from regard.layers.encoder import (
-    FIXED_OUTPUTS,
-    POOLED,
-    Combination,
-    Encoded,
-    EncoderConfig,
-    HeadKind,
-    LayerChoice,
-    PooledHead,
-    Pooler,
-    ScalarMix,
-    SequenceClassifier,
-    TextEmbedding,
-    TextEncoder,
-    build_head,
-)
+from regard.layers.encoder import Encoded, EncoderConfig, SequenceClassifier, TextEmbedding, TextEncoder
+from regard.layers.heads import FIXED_OUTPUTS, POOLED, HeadKind, PooledHead, Pooler, build_head
 from regard.layers.images import (
     FewShotConfig,
     FewShotLearner,
@@ -64,6 +50,7 @@ from regard.layers.images import (
     halving_blocks,
     mean_annotation,
 )
+from regard.layers.layer_choice import Combination, LayerChoice, ScalarMix
 from regard.layers.lstm import LongShortTermMemoryCell, LSTMStack, LSTMState, LSTMStates, TwoWayLSTM
 from regard.layers.recurrent import (
     BidirectionalGRU,

@@ -389,7 +389,7 @@ class CausalClassifier(CausalStack):
         embedding: tokens to vectors.
         layers: the blocks.
         norm: after the last block; `nn.Identity()` = none.
-        head: such as `layers.encoder.PooledHead`.
+        head: such as `layers.heads.PooledHead`.
         sliding_windows: as in `CausalStack`.
     """
 

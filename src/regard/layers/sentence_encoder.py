@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.layers.blocks import Dropout
-from regard.layers.encoder import Encoded, EncoderConfig, HeadLogits, added
+from regard.layers.encoder import Encoded, EncoderConfig, added
+from regard.layers.heads import HeadLogits
 from regard.layers.tokens import Tokens, in_order, put_back, reading_order
 
 VectorHead = Literal["none", "sequence", "choice"]
@@ -53,7 +54,7 @@ class SentenceEncoderModel(nn.Module, ABC):
 
     Arguments:
         config: its sizes.
-        head: from the vector of one text, or the features of two (`compared`), to logits; `layers.encoder.NoHead` for no head.
+        head: from the vector of one text, or the features of two (`compared`), to logits; `layers.heads.NoHead` for no head.
     """
 
     length_setting: str = "model.maximum_positions"

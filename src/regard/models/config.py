@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.errors import InputError
 from regard.layers import FIXED_OUTPUTS, LayeredHead
-from regard.layers.encoder import NoHead
+from regard.layers.heads import NoHead
 from regard.machine import memory
 from regard.structure import coerced, from_mapping
 

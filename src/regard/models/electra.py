@@ -11,7 +11,7 @@ from torch import nn
 from regard.attention import LearnedPositions
 from regard.errors import InputError
 from regard.layers import ACTIVATIONS, POOLED, Activation, HeadKind, Pooler, TextEmbedding, TextEncoder
-from regard.layers.encoder import MaskedHead, NoHead, PooledHead, ReplacedHead, TokenHead
+from regard.layers.heads import MaskedHead, NoHead, PooledHead, ReplacedHead, TokenHead
 from regard.models.bert import NORM_EPSILON, check_encoder, encoder_blocks, initialise
 from regard.models.config import check_sizes
 

@@ -28,7 +28,7 @@ from regard.layers import (
     TextEncoder,
 )
 from regard.layers.blocks import Dropout
-from regard.layers.encoder import HeadLogits, MaskedHead, NoHead
+from regard.layers.heads import HeadLogits, MaskedHead, NoHead
 from regard.models.config import check, check_outputs, check_shares, check_sizes, check_tokens, check_types
 
 

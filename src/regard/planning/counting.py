@@ -31,7 +31,7 @@ from regard.layers import (
     TextEncoder,
 )
 from regard.layers.blocks import Block
-from regard.layers.encoder import MaskedHead, PretrainingHead, ReplacedHead, TokenHead
+from regard.layers.heads import MaskedHead, PretrainingHead, ReplacedHead, TokenHead
 from regard.models import MODELS
 from regard.models.config import shapes_only
 

@@ -16,7 +16,7 @@ from regard.attention import AttentionLayer, RelativeDot, RelativeKeys, ScoredAt
 from regard.errors import InputError, nearest
 from regard.layers import CausalBlock, CausalTransformer, DecoderBlock, EncoderBlock, GatedFeedForward, Residual
 from regard.layers.blocks import Block
-from regard.layers.encoder import MaskedHead
+from regard.layers.heads import MaskedHead
 from regard.machine import device_named, memory
 from regard.machine import machine as described
 from regard.planning.counting import NORMS, Shape, count_parameters, size_of

@@ -50,7 +50,7 @@ from regard.serving.tasks import ROUTES, routes_of
 from regard.serving.tokens import token_names
 from regard.serving.vectors import EncodingModel
 from regard.serving.writing import WritingModel, check_ids, failure
-from regard.text.tokenizer import UnknownCharacters
+from regard.text.warnings import UnknownCharacters
 
 if TYPE_CHECKING:
     from regard.text.tokenizer import Tokenizer

@@ -47,7 +47,7 @@ from regard.tasks.preparation import (
     whole_text_tokenizer,
     write_store,
 )
-from regard.text.tokenizer import warn_of_cut, warn_of_unknown
+from regard.text.warnings import warn_of_cut, warn_of_unknown
 
 Orders = Literal["one", "both"]
 """The orders in which the two texts of a pair are read."""

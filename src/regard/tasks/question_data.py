@@ -20,7 +20,7 @@ from regard.tasks.encoders import PLACES, Joined, columns_of, join, read_inputs
 from regard.tasks.examples import Examples, Place, check_amount
 from regard.tasks.preparation import Row
 from regard.text import Tokenizer
-from regard.text.tokenizer import grouped, parts
+from regard.text.spans import grouped, parts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -35,7 +35,7 @@ from regard.tasks.spec import TaskSpec
 from regard.tasks.text_to_text_data import EXAMPLES, Example, TextToTextData
 from regard.tasks.text_to_text_data import as_text as as_text
 from regard.text import Tokenizer
-from regard.text.tokenizer import warn_of_unknown
+from regard.text.warnings import warn_of_unknown
 
 PART = "part"
 """The column of a store with the number of a pair's part."""

@@ -37,8 +37,8 @@ from regard.tasks.translation_evaluation import TranslationEvaluation as Transla
 from regard.tasks.translation_evaluation import evaluate
 from regard.tasks.translation_evaluation import teacher_forced as teacher_forced
 from regard.text import Tokenizer
-from regard.text.tokenizer import warn_of_unknown
 from regard.text.training import suited_kind
+from regard.text.warnings import warn_of_unknown
 
 SIDES = ("source", "target")
 

@@ -1,20 +1,14 @@
-"""Text to token ids and back: `tokenizers.Tokenizer` with named roles for its special tokens.
-
-Very long texts are tokenized in parts, which needs much less memory; they are cut where this does not change the tokens. There
-are warnings for unknown tokens, and for texts that are cut because they are too long.
-"""
+"""Text to token ids and back: `tokenizers.Tokenizer` with named roles for its special tokens."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import unicodedata
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 import tokenizers
 
@@ -34,8 +28,12 @@ from regard.text.files import (
     with_prefix_space,
 )
 from regard.text.sampling import guarded, half_a_pair
+from regard.text.spans import Part, Span, bert_spans, grouped, parts, spans_of
 from regard.text.training import train_backend
 from regard.text.vocabulary import CLEANED, INPUT_TOKENS, NO_NAMES, Kind, Vocabulary
+from regard.text.warnings import CutTexts, UnknownCharacters
+
+__all__ = ["CutTexts", "Tokenizer", "UnknownCharacters"]
 
 T = TypeVar("T")
 
@@ -547,187 +545,3 @@ def _fault(texts: Sequence[str]) -> Exception:
         except UnicodeEncodeError as error:
             return half_a_pair(text, error)
     return TypeError("the tokenizer could not encode this text")
-
-
-LONGEST = 1 << 14
-"""The number of characters in a part."""
-
-AT_ONCE = 1 << 20
-"""The number of characters in one call of the library."""
-
-# BERT's tokenizer always splits before these characters, and never composes them with the preceding character.
-_BREAK = re.compile(r"[\t\n\r !-/:-@\[-`{-~]")
-
-
-class Part(NamedTuple):
-    """A part of a text.
-
-    Arguments:
-        row: the index of its text.
-        start: its first character in the text.
-        text: the part itself.
-    """
-
-    row: int
-    start: int
-    text: str
-
-
-def parts(texts: Iterable[str], *, cut: bool) -> Iterator[Part]:
-    """The texts, with `cut` divided into parts of about `LONGEST` characters that begin where BERT's tokenizer splits."""
-    for row, text in enumerate(texts):
-        start = 0
-        while cut and len(text) - start > LONGEST:
-            found = _BREAK.search(text, start + LONGEST)
-            if found is None:
-                break
-            yield Part(row, start, text[start : found.start()])
-            start = found.start()
-        yield Part(row, start, text[start:] if start else text)
-
-
-def grouped(given: Iterable[Part]) -> Iterator[list[Part]]:
-    """The parts in groups of about `AT_ONCE` characters."""
-    group: list[Part] = []
-    characters = 0
-    for part in given:
-        group.append(part)
-        characters += len(part.text)
-        if characters >= AT_ONCE:
-            yield group
-            group, characters = [], 0
-    if group:
-        yield group
-
-
-# Spans: where tokens are in the text they were read from, before normalisation.
-
-Span = tuple[int, int]
-
-
-def spans_of(encoding: tokenizers.Encoding, text: str, *, prepends: bool) -> list[Span]:
-    """The spans of tokens that cover the whole text, with spaces.
-
-    Arguments:
-        encoding: of the text, by the library.
-        prepends: whether a mark for a space was added before the text.
-    """
-    offsets: list[Span] = encoding.offsets
-    spans: list[Span] = []
-    for index, (start, end) in enumerate(offsets):
-        following = offsets[index + 1][0] if index + 1 < len(offsets) else len(text)
-        # The library's offsets leave out a character that is composed with the one before it (e + U+0301).
-        while start < end < following and not text[end].isspace():
-            end += 1
-        spans.append((start, end))
-    if prepends and spans and encoding.tokens[0] == "▁":
-        spans[0] = (0, 0)
-    return spans
-
-
-def bert_spans(encoding: tokenizers.Encoding, text: str, begin: int = 0) -> list[Span]:
-    """The spans of BERT's tokens, without spaces and control characters.
-
-    A stripped accent belongs to the letter before it.
-
-    Arguments:
-        text: the encoded text.
-        begin: the first character of this text in the text of the spans.
-    """
-    offsets: list[Span] = encoding.offsets
-    if not text.isascii():
-        limits = [start for start, _ in offsets[1:]] + [len(text)]
-        offsets = [
-            (start, _with_accents(text, end, limit)) for (start, end), limit in zip(offsets, limits, strict=False)
-        ]
-    return [(start + begin, end + begin) for start, end in offsets] if begin else offsets
-
-
-def _with_accents(text: str, end: int, limit: int) -> int:
-    while end < limit and unicodedata.category(text[end]) == "Mn":
-        end += 1
-    return end
-
-
-SHOWN = 8
-"""The number of unknown parts that a warning lists."""
-
-
-LONGEST_SHOWN = 20
-"""The largest number of characters of each that a warning shows."""
-
-
-class UnknownCharacters(UserWarning):
-    """Texts for a model have parts that its tokenizer does not know."""
-
-
-class CutTexts(UserWarning):
-    """Texts for a model are longer than it can read.
-
-    Arguments:
-        count: the number of cut texts; `total` is that of all texts.
-        maximum: the longest text that the model reads, in tokens.
-    """
-
-    def __init__(self, count: int, total: int, maximum: int) -> None:
-        self.count, self.total, self.maximum = count, total, maximum
-        of = "the text is" if count == total == 1 else f"{count:,} of {total:,} texts {'is' if count == 1 else 'are'}"
-        super().__init__(
-            f"{of} longer than the {maximum:,} tokens that the model reads; the tokens after them were ignored"
-        )
-
-
-def warn_of_cut(cut: Sequence[int], maximum: int) -> None:
-    """Warn (`CutTexts`) about all texts from which tokens were cut off, with one warning.
-
-    Arguments:
-        cut: the number of tokens cut off from each text.
-        maximum: the longest text that the model reads, in tokens.
-    """
-    count = sum(tokens > 0 for tokens in cut)
-    if count:
-        warnings.warn(CutTexts(count, len(cut), maximum), stacklevel=4)
-
-
-def unknown_in(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> list[str]:
-    """The parts of a text that became the unknown token, in order.
-
-    Arguments:
-        ids: of the text's tokens.
-
-    >>> tokenizer = Tokenizer.train(["abc"], kind="character", size=20)
-    >>> unknown_in(tokenizer, "a?b!", tokenizer.encode("a?b!"))
-    ['?', '!']
-    """
-    if tokenizer.unknown_id is None or tokenizer.unknown_id not in ids:
-        return []
-    spans = zip(tokenizer.encode(text), tokenizer.spans(text), strict=False)
-    return [text[start:end] for index, (start, end) in spans if index == tokenizer.unknown_id]
-
-
-def warn_of_unknown(tokenizer: Tokenizer, texts: Sequence[str], encoded: Sequence[Sequence[int]]) -> None:
-    """Warn (`UnknownCharacters`) about texts with parts that the tokenizer does not know, and list the parts."""
-    found: dict[str, None] = {}
-    count = 0
-    for text, ids in zip(texts, encoded, strict=True):
-        parts = unknown_in(tokenizer, text, ids)
-        count += bool(parts)
-        found.update(dict.fromkeys(parts))
-    if not count:
-        return
-    named = ", ".join(map(_shown, list(found)[:SHOWN])) + (
-        f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    )
-    texts_have = "1 text has" if count == 1 else f"{count:,} texts have"
-    warnings.warn(
-        f"{texts_have} characters or words that the tokenizer does not know, which the model reads as unknown: {named}",
-        UnknownCharacters,
-        stacklevel=3,
-    )
-
-
-def _shown(part: str) -> str:
-    """An unknown part in quotes, shortened if it is long."""
-    if len(part) <= LONGEST_SHOWN:
-        return repr(part)
-    return f"{part[:LONGEST_SHOWN]!r}... ({len(part):,} characters)"

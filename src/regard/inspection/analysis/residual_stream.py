@@ -19,7 +19,7 @@ from regard.errors import InputError
 from regard.inspection.hooks import around_forward
 from regard.layers import CausalStack, NoSkip, PositionedEmbedding, Residual, TextEmbedding, TextEncoder
 from regard.layers.blocks import LowRankLinear
-from regard.layers.encoder import MaskedHead, PretrainingHead
+from regard.layers.heads import MaskedHead, PretrainingHead
 from regard.layers.reversible import ReversibleBlock
 from regard.models.encoder_decoder import AttentionEncoderDecoder
 from regard.quantization.linear import QuantizedLinear
