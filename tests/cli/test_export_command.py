@@ -138,7 +138,7 @@ def test_a_model_is_replaced_and_nothing_else(run, command, tmp_path):
     (project / "source").mkdir(parents=True)
     (project / "source" / "main.py").write_text("mine")
     (project / "README.md").write_text("mine")
-    assert "holds no model" in command("export", run, project).refusal()
+    assert "is not a model's folder" in command("export", run, project).refusal()
     assert names(project) == {"README.md", "source/main.py"}
     (tmp_path / "file").write_text("mine")
     assert "is a file" in command("export", run, tmp_path / "file").refusal()
