@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 from measured import record
-from regard.checkpoints.hf_format import hf_format
+from regard.checkpoints.layouts import hf_format
 from regard.layers import Tokens
 from regard.machine import keep_freed_memory
 from regard.models import Reformer, ReformerConfig

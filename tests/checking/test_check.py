@@ -26,7 +26,7 @@ from transformers import (
 
 import regard
 from regard.checking import Report, check
-from regard.checkpoints.hf_format import FORMATS, hf_format
+from regard.checkpoints.layouts import FORMATS, hf_format
 from regard.cli.main import main
 from regard.data.token_store import TokenStore
 from regard.word_embeddings import WordVectors

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from regard.checkpoints import hf_format as formats
 from regard.checkpoints import layout_of, parameters_of, read_model, write_model
-from regard.checkpoints.hf_format import FORMATS, IGNORED, HFFormat, HFTensor, format_of, hf_format
+from regard.checkpoints import layouts as formats
+from regard.checkpoints.hf_format import IGNORED, HFFormat, HFTensor
+from regard.checkpoints.layouts import FORMATS, format_of, hf_format
 from regard.errors import InputError
 from regard.models import MODELS, GPT2Config, TransformerConfig
 

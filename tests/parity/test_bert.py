@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import regard
 from regard.checkpoints import layout_of, parameters_of, read_config, read_model, write_model
-from regard.checkpoints.hf_format import hf_format
+from regard.checkpoints.layouts import hf_format
 from regard.errors import InputError
 from regard.inspection import prune
 from regard.layers import Encoded, Tokens

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from regard.checkpoints import read_model
-from regard.checkpoints.hf_format import hf_format
+from regard.checkpoints.layouts import hf_format
 from regard.errors import InputError
 from regard.layers import Tokens
 from regard.tasks.image_classification import batch_of

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import regard
 from regard.checkpoints import parameters_of, read_card
-from regard.checkpoints.hf_format import hf_format
+from regard.checkpoints.layouts import hf_format
 from regard.checkpoints.tensors import halved
 from regard.generation import GenerationSettings
 from regard.layers import NEVER, Tokens

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers, processors, trainers
 
 import regard
-from regard.checkpoints.hf_format import hf_format
+from regard.checkpoints.layouts import hf_format
 from regard.layers import Tokens
 from regard.models import MODELS
 from regard.text import Tokenizer

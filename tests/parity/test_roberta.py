@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.checkpoints.hf_format import hf_format
+from regard.checkpoints.layouts import hf_format
 from regard.layers import Tokens
 from regard.models import MODELS
 

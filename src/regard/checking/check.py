@@ -32,8 +32,8 @@ from regard.checking.servers import served
 from regard.checkpoints.adapters import ADAPTER
 from regard.checkpoints.elmo import published_files
 from regard.checkpoints.folder import CARD, CONFIG, WEIGHTS
-from regard.checkpoints.hf_format import readers as readers_of
-from regard.checkpoints.hf_format import tokens_in
+from regard.checkpoints.layouts import readers as readers_of
+from regard.checkpoints.layouts import tokens_in
 from regard.data.token_store import TokenStore
 from regard.embeddings.search import FORMAT_VERSION
 from regard.errors import InputError

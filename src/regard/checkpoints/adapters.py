@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints.hf_format import format_of
+from regard.checkpoints.layouts import format_of
 from regard.checkpoints.tensors import by_head, read_tensors, write_tensors
 from regard.errors import InputError
 from regard.layers.blocks import LowRankLinear, merged_weight

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from regard.checkpoints import elmo
 from regard.checkpoints.adapters import with_adapters
-from regard.checkpoints.hf_format import FORMATS, format_of, hf_format
+from regard.checkpoints.layouts import FORMATS, format_of, hf_format
 from regard.checkpoints.renamed import CONFIG as RENAMED
 from regard.checkpoints.renamed import renamed_keys, renamed_recipe, renamed_task
 from regard.checkpoints.tensors import check_same, file_digest, read_outline, read_tensors, shard_file, write_tensors

@@ -176,7 +176,7 @@ def _layout_text(layout: Mapping[str, Any], sizes: Mapping[str, Any], place: Pat
         return f"Regard's own, which no other program opens: {layout['why']}"
     if layout["name"] == "bilm-tf":
         return "that of ELMo's authors, which AllenNLP opens"
-    from regard.checkpoints.hf_format import called, readers, tokens_in
+    from regard.checkpoints.layouts import called, readers, tokens_in
 
     name = called(layout["name"])
     if sizes.get("pruned_heads"):

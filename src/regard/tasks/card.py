@@ -12,7 +12,7 @@ import yaml
 from torch import Tensor
 
 from regard.checkpoints import layout_of, write_model
-from regard.checkpoints.hf_format import called, readers, tokens_in
+from regard.checkpoints.layouts import called, readers, tokens_in
 from regard.metrics.classification import OF_EACH_CLASS, f1_in_words, judged_class
 from regard.models import MODELS
 from regard.models.config import ModelConfig, config_to_json

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints.hf_format import format_of
+from regard.checkpoints.layouts import format_of
 from regard.data.batching import Batches
 from regard.data.running_text import split_sentences
 from regard.data.token_store import TokenStore
