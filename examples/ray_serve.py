@@ -58,7 +58,7 @@ def main() -> None:
         signal.signal(each, lambda *_: ended.set())
     serve.start(http_options={"host": "127.0.0.1", "port": given.port})
     serve.run(deployment({"model": os.path.abspath(given.model)}, given.replicas, given.threads))
-    print(f"serving model at http://127.0.0.1:{given.port}/v1 (Ctrl-C ends it)", flush=True)
+    print(f"serving model at http://127.0.0.1:{given.port}/v1 (end with Ctrl-C)", flush=True)
     ended.wait()
     serve.shutdown()
     ray.shutdown()

@@ -85,7 +85,7 @@ GOOD: dict[str, list[str]] = {
     "--case": ["exact", "lower", "ignore"],
     "--decoding": ["constrained", "greedy"],
     "--unit": ["paragraph", "line"],
-    "--draw": ["once", "each"],
+    "--sample": ["once", "each"],
     "--score": ["sum", "token", "character", "byte"],
     "--template": ["review", "choice", "answer"],
     "--pooling": ["mean", "cls", "max"],

@@ -134,11 +134,11 @@ def test_llama_cpp_writes_what_a_users_llama_writes(case, tmp_path):
         ({"activation": "gelu"}, "hidden_act is 'gelu', and llama.cpp's llama computes silu"),
         (
             {"rotary_scaling": RotaryScaling(kind="dynamic", factor=2.0, trained_positions=16)},
-            "rope_type is 'dynamic', and its file is written with default, linear, llama3, yarn",
+            "rope_type is 'dynamic', and files are written for default, linear, llama3, yarn",
         ),
         (
             {"rotary_scaling": RotaryScaling(kind="yarn", factor=2.0, trained_positions=16, beta_fast=8.0)},
-            "beta_fast of yarn is 8.0, and its file is written with 32.0",
+            "beta_fast of yarn is 8.0, and files are written for 32.0",
         ),
     ],
 )
@@ -183,7 +183,7 @@ def test_llama_cpp_is_left_out_of_what_its_file_is_not_written_of(tmp_path):
     file = Path(contest.ours[0].job["folder"]) / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"model_type": "gpt_neox"}))
     told = llamacpp.Decoding().prepare(dict(contest.ours[0].job) | {"precision": "f32"})
-    assert told["left_out"] == "its file is written of a GPT-2 or a Llama alone, not of a gpt_neox"
+    assert told["left_out"] == "files are written for a GPT-2 or a Llama only, not for a gpt_neox"
 
 
 def test_channels_that_are_turned_together_stand_next_to_each_other():

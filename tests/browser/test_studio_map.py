@@ -69,7 +69,7 @@ def test_a_file_is_taken_and_what_the_server_refuses_is_said(opened, address, tm
     wait_for(page, "document.getElementById('texts').value === 'cat\\nmat\\n'")
     page.evaluate("document.getElementById('model').replaceChildren(new Option('lm'))")
     page.click("#draw")
-    wait_for(page, "document.getElementById('problem').textContent.includes('makes no vectors')")
+    wait_for(page, "document.getElementById('problem').textContent.includes('computes no text embeddings')")
     page = opened(f"{address}/map", ready=False)
     wait_for(page, "document.getElementById('problem').textContent.includes('no key')")
 

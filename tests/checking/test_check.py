@@ -152,7 +152,7 @@ def test_what_does_no_harm_leaves_a_folder_whole(model, tmp_path):
     assert found["notes.md"][0] == "unexpected"
     assert found["old.bin"][2] == "a pickle, which is never read"
     assert found["nowhere"][2] == "a link to nothing"
-    assert found["pipe"][2] == "a pipe, and no plain file"
+    assert found["pipe"][2] == "a pipe, not a regular file"
     (folder / "README.md").unlink()
     assert check(folder).whole
 
@@ -282,7 +282,7 @@ def test_vectors_tokens_and_an_index(tmp_path):
         True,
         {"regard.json", "words.txt", "vectors.npy"},
     )
-    assert report.readers["Regard"] == "vectors of words"
+    assert report.readers["Regard"] == "word embeddings"
     assert "regard vectors convert" in report.readers["gensim"]
     (vectors / "vectors.npy").write_bytes((vectors / "vectors.npy").read_bytes()[:-4])
     assert wrong(check(vectors)) == {"vectors.npy"}
@@ -318,7 +318,7 @@ def test_an_index_and_the_texts_that_changed_since(model, tmp_path, capsys):
     report = check(texts)
     assert report.whole
     remarks = {file.path: file.remark for file in report.files}
-    assert remarks["one.txt"] == "changed since; the next search reads it again"
+    assert remarks["one.txt"] == "changed since; the next search indexes it again"
     assert remarks["two.txt"] == "the next search leaves it out"
     index = texts / ".regard-index.safetensors"
     index.write_bytes(index.read_bytes()[:-4])

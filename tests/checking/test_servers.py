@@ -31,7 +31,7 @@ SMALL = {
 GPT2 = {"vocab_size": 40, "n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 16, "pad_token_id": 0}
 DISTIL = {"vocab_size": 40, "dim": 64, "n_layers": 2, "n_heads": 2, "hidden_dim": 16, "max_position_embeddings": 16}
 CLASSES = {"id2label": {0: "a", 1: "b", 2: "c"}, "label2id": {"a": 0, "b": 1, "c": 2}}
-PLAIN_CLASSES, DEFAULT_VECTORS = "classes of texts", "vectors of texts (pooling: cls, its default without 1_Pooling)"
+PLAIN_CLASSES, DEFAULT_VECTORS = "classes of texts", "text embeddings (pooling: cls, its default without 1_Pooling)"
 
 
 def folder_of(architecture: str, place: Path, **changed) -> Path:
@@ -82,7 +82,7 @@ def test_each_architecture_of_transformers_with_all_its_tensors(architecture, vl
     assert not [note for note in report.notes if "no tensor" in note]
     said = [note for note in report.notes if note.startswith(TEI)]
     if architecture == "BertForTokenClassification":
-        assert "for a classifier of whole texts" in said[0]
+        assert "as a classifier of whole texts" in said[0]
     elif architecture.startswith("ModernBert"):  # transformers 5 writes the bases of its rotation elsewhere
         assert "global_rope_theta, local_rope_theta" in said[0]
 
@@ -132,15 +132,15 @@ def test_an_output_table_that_is_not_the_embedding_has_to_be_there(tmp_path):
 def test_what_each_computes_otherwise_or_not_at_all(tmp_path):
     exact = folder_of("BertModel", tmp_path / "exact", num_attention_heads=4, hidden_act="gelu")
     notes = check(exact).notes
-    assert any("GELU by its approximation with tanh" in note for note in notes)
-    assert any("heads of 16 numbers on a processor" in note for note in notes)
+    assert any("GELU by the tanh approximation" in note for note in notes)
+    assert any("no CPU kernel for attention heads of width 16" in note for note in notes)
     relu = folder_of("BertModel", tmp_path / "relu", hidden_act="relu")
     assert not check(relu).notes or not any(note.startswith((VLLM, TEI)) for note in check(relu).notes)
     gated = folder_of("LlamaForCausalLM", tmp_path / "gated", hidden_act="gelu")
     assert VLLM not in check(gated).readers
     assert any("hidden_act is 'gelu'" in note for note in check(gated).notes)
     number = folder_of("BertForSequenceClassification", tmp_path / "number", problem_type="regression")
-    assert any("ask it for raw_scores" in note for note in check(number).notes)
+    assert any("request raw_scores" in note for note in check(number).notes)
 
 
 def test_the_pooling_of_a_sentence_encoder_is_followed_or_what_is_wrong_with_it_said(tmp_path):
@@ -149,10 +149,10 @@ def test_the_pooling_of_a_sentence_encoder_is_followed_or_what_is_wrong_with_it_
     said.parent.mkdir()
     flags = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
     said.write_text(json.dumps(flags))
-    assert check(folder).readers[TEI] == "vectors of texts (pooling: mean)"
+    assert check(folder).readers[TEI] == "text embeddings (pooling: mean)"
     for change_, words in (
-        ({"pooling_mode_max_tokens": True}, "another pooling than cls or mean alone"),
-        ({"pooling_mode_mean_tokens": False, "pooling_mode_lasttoken": True}, "for decoders alone"),
+        ({"pooling_mode_max_tokens": True}, "a pooling other than cls or mean"),
+        ({"pooling_mode_mean_tokens": False, "pooling_mode_lasttoken": True}, "for decoders only"),
         ({"pooling_mode_mean_tokens": None}, "pooling_mode_mean_tokens missing in 1_Pooling/config.json"),
     ):
         said.write_text(json.dumps(flags | change_))
@@ -164,7 +164,7 @@ def test_the_pooling_of_a_sentence_encoder_is_followed_or_what_is_wrong_with_it_
 @pytest.mark.parametrize(
     ("name", "servers"),
     [
-        ("bert-embedding", {VLLM: "BertModel", TEI: "vectors of texts (pooling: mean)"}),
+        ("bert-embedding", {VLLM: "BertModel", TEI: "text embeddings (pooling: mean)"}),
         ("xlm_roberta", {VLLM: "XLMRobertaForSequenceClassification", TEI: "classes of texts"}),
         ("gpt_neox", {VLLM: "GPTNeoXForCausalLM, through transformers"}),
         ("llama", {VLLM: "LlamaForCausalLM"}),

@@ -129,8 +129,8 @@ def test_a_threshold_tells_when_there_is_no_answer(command, careful):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["who?"], "give the context by either --context TEXT or --context-file FILE, or use --input"),
-        (["who?", "--context", "a", "--context-file", "b"], "give the context by either"),
+        (["who?"], "give the context with either --context TEXT or --context-file FILE, or use --input"),
+        (["who?", "--context", "a", "--context-file", "b"], "give the context with either"),
         (["who?", "--context", " "], "the context is empty"),
         (["who?", "--context-file", "EMPTY"], "is empty"),
         (["who?", "--context-file", "missing.txt"], "missing.txt: no such file"),

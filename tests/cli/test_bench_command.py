@@ -108,11 +108,17 @@ def test_a_shape_is_measured_in_the_cases_that_it_is_of(command, made_up):
         (["translation", "--peer", "joeynmt"], "write NAME=PYTHON"),
         (["translation", "--pairs", "a", "--pairs", "b", "--pairs", "c"], "--pairs is given 3 times"),
         (["translation", "--pairs", "missing.tsv"], "missing.tsv"),
-        (["translation", "--shape", "gpt2-small"], "--shape is of the suite decoder, not of translation; leave it out"),
-        (["look", "--shape", "smollm2-135m", "--cases", "recording"], "--shape is of the suite decoder, not of look"),
+        (
+            ["translation", "--shape", "gpt2-small"],
+            "--shape applies to the suite decoder, not to translation; leave it out",
+        ),
+        (
+            ["look", "--shape", "smollm2-135m", "--cases", "recording"],
+            "--shape applies to the suite decoder, not to look",
+        ),
         (
             ["decoder", "--shape", "gpt2-small", "--cases", "alone,training"],
-            "--shape is not of the case training; leave it out, or take --cases alone,batch",
+            "--shape does not apply to the case training; leave it out, or give --cases alone,batch",
         ),
         (["translation", "--model", "nowhere", "--quick"], "nowhere: no such folder"),
     ],
@@ -149,6 +155,6 @@ def test_the_exit_code_says_whether_something_is_slower(command, tmp_path, monke
     assert answer.code == code
     assert (asked[0].threads, asked[0].cases, asked[0].peers) == (1, ("training",), ("huggingface",))
     assert "2 (1.9 to 2.1) times huggingface float32 before" in answer.out
-    assert "is of another processor, P2.0" in answer.err
+    assert "was measured on another processor, P2.0" in answer.err
     found = json.loads(command("bench", "decoder", "--against", str(stored), "--json").out)
     assert found["changes"][0]["before"] == {"ratio": 2.0, "least": 1.9, "most": 2.1}

@@ -150,7 +150,7 @@ def test_a_threshold_decides_on_a_class_or_on_labels(command, spam, topics, alik
     assert "threshold is 2" in command("classify", topics, "a", "--threshold", "2").refusal()
     for options, message in (
         (("--positive", "hma", "--threshold", "0.5"), "positive is 'hma', which is no class; did you mean 'ham'"),
-        (("--positive", "ham"), "--positive names the class that a threshold decides on; give --threshold too"),
+        (("--positive", "ham"), "--positive names the class that a threshold applies to; give --threshold too"),
     ):
         assert message in command("classify", spam, "a", *options).refusal()
     assert "--threshold is for models that give classes" in command("classify", alike, "a", "--threshold", "1").err

@@ -69,7 +69,7 @@ def test_events_are_printed_where_no_file_is_asked_for(command, model, tmp_path)
         (["none.mid"], "none.mid: no such file"),
         (["motifs:0", "--output", "a.wav"], "a.wav: give a name that ends in .mid"),
         (["motifs:0", "--piano-roll", "a.gif"], "a.gif: give a name that ends in .png or .svg"),
-        (["--first", "3"], "--first is how much of a piece"),
+        (["--first", "3"], "--first limits PIECE"),
         (["none.json:2"], "none.json: no such file"),
     ],
 )

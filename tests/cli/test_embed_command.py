@@ -159,7 +159,7 @@ def test_a_run_that_was_stopped_goes_on_and_ends_with_the_same_bytes(
         assert f"interrupted after {done:,} texts; give the same command again" in said
     again = command("embed", *words, "--output", output)
     assert again.code == 0
-    assert f"going on after {done:,} texts" in again.err
+    assert f"continuing after {done:,} texts" in again.err
     assert np.load(output, mmap_mode="r").shape == (len(lines) * 14, 16)
     whole = tmp_path / "whole.npy"
     assert command("embed", *words, "--output", whole).code == 0
@@ -187,7 +187,7 @@ def test_another_setting_is_another_run(command, encoder_folder, file, tmp_path)
         (["cat", "--layers", "all"], "sum or concatenate"),
         (["cat", "--dtype", "float8"], "did you mean"),
         (["cat", "--prompt", "query"], "the model has no prompt 'query'"),
-        (["cat", "--input", "lines.txt"], "give either"),
+        (["cat", "--input", "lines.txt"], "give one of them"),
     ],
 )
 def test_what_is_asked_wrongly_is_one_sentence(command, encoder_folder, words, message):

@@ -85,7 +85,7 @@ def test_bad_input_is_told_before_anything_is_written(model, text, tmp_path):
     out = tmp_path / "v"
     for arguments, message in (
         ((model, text), "-o is missing"),
-        ((model, "-o", out), "no file of text"),
+        ((model, "-o", out), "no text file"),
         ((model, text, "-o", out, "--how", "context"), "did you mean 'contexts'"),
         ((model, tmp_path / "none.txt", "-o", out), "no such file"),
         ((model, text, "-o", out, "--layers", "lats"), "did you mean 'last'"),

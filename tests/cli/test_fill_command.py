@@ -100,7 +100,7 @@ def test_evaluate_reads_files_of_text(command, filler, tmp_path):
     assert found["documents"] == 6
     assert {"masked_loss", "perplexity", "masked_accuracy", "next_sentence_accuracy"} <= found["metrics"].keys()
     only = command("evaluate", filler, file, "-o", tmp_path / "told").refusal()
-    assert "has no answer for each example, only figures; leave out --output" in only
+    assert "has no prediction for each example, only metrics; leave out --output" in only
     assert not (tmp_path / "told").exists()
     plain = command("evaluate", filler, file)
     assert "masked accuracy" in plain.out

@@ -74,9 +74,9 @@ def test_evaluate_reads_the_digits_that_no_training_sees(command, run, tmp_path)
         (["classify"], "this model reads images, and there is none"),
         (["classify", "digits:0", "--pair", "x"], "--pair"),
         (["classify", "none.png"], "none.png: no such file"),
-        (["classify", "digits:360"], "they are numbered from 0 to 359"),
+        (["classify", "digits:360"], "digits are numbered from 0 to 359"),
         (["classify", "scenes:1"], "scenes are for a model of another task"),
-        (["look", "digits"], "there are 10 images; name one of them, such as digits:0"),
+        (["look", "digits"], "there are 10 images; give one of them, such as digits:0"),
         (["look", "digits:0", "--target", "7"], "this one reads an image"),
     ],
 )

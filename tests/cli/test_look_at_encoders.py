@@ -165,18 +165,18 @@ def test_info_and_look_on_a_pruned_model(command, own, tmp_path):
     smaller.save(tmp_path / "smaller")
     found = json.loads(command("info", tmp_path / "smaller", "--json").out)
     assert found["sizes"]["pruned_heads"] == [[0, 1], [1, 0], [1, 2]]
-    assert "which transformers opens up to version 4" in command("info", tmp_path / "smaller").out
+    assert "which transformers can open up to version 4" in command("info", tmp_path / "smaller").out
     assert "layers.1.attention\n" in command("look", tmp_path / "smaller", "a dog").out
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["", "--json"], "TEXT is empty; there is nothing to look at"),
+        (["", "--json"], "TEXT is empty; give a text"),
         (["a dog", "--pair", " "], "the second text is empty"),
         (["a dog", "--pair", "a", "--target", "b"], "--pair and --target are both the second text here"),
         (["a dog", "--to", "de"], "--to is for models that write in several languages; this one only reads"),
-        (["a dog", "-o", "plot.pdf"], "give one that ends in .html, .png, .svg or .json"),
+        (["a dog", "-o", "plot.pdf"], "give a name that ends in .html, .png, .svg or .json"),
         (["a dog", "--layer", "layer.*"], "no attention layer is called 'layer.*'; choose from layers.0.attention"),
         (["cat " * 20], "the text has 22 tokens and the model has positions for 14"),
     ],

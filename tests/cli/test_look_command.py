@@ -75,7 +75,7 @@ def test_a_recurrent_model(command, dates_model):
     [
         (["", "--json"], "is empty"),
         (["abc", "--target", ""], "--target is empty"),
-        (["abc", "-o", "plot.pdf"], "give one that ends in .html, .png, .svg or .json"),
+        (["abc", "-o", "plot.pdf"], "give a name that ends in .html, .png, .svg or .json"),
         (["abc", "-o", "none/plot.html"], "none/plot.html: cannot be written"),
         (
             ["abc", "--layer", "decodr.*"],

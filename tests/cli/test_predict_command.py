@@ -63,7 +63,7 @@ def test_a_place_without_a_model_is_refused(command, tmp_path):
 def test_an_old_spelling_of_an_option_is_taken_and_said(command, words, old, new):
     answer = command(*words)
     warning, error = answer.err.splitlines()
-    assert warning == f"warning: {old} is called {new} now, and will be gone in the next release"
+    assert warning == f"warning: {old} is called {new} now; the old name will be removed in the next release"
     assert "no such" in error
     assert old not in command(*words[: 2 if words[0] == "vectors" else 1], "--help").out.split()
 
@@ -80,7 +80,7 @@ def test_an_old_spelling_of_an_option_is_taken_and_said(command, words, old, new
 def test_an_old_name_of_a_command_is_taken_and_said(command, words, old, new):
     answer = command(*words)
     warning, error = answer.err.splitlines()
-    assert warning == f"warning: {old} is called {new} now, and will be gone in the next release"
+    assert warning == f"warning: {old} is called {new} now; the old name will be removed in the next release"
     assert error.startswith("error: ")
     assert "no such" in error
     assert f"  {old} " not in command(*words[: words.index(old)], "--help").out

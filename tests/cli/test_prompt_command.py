@@ -62,7 +62,7 @@ def test_choices_as_a_table_and_as_json(command, model, questions, tmp_path):
 def test_shots_come_from_a_training_file_and_never_are_the_question(command, model, questions):
     words = ("prompt", model, questions, "--template", "choice", "--shots", 2, "--train", questions, "--json")
     values = json.loads(command(*words, "--seed", 5).out)
-    assert (values["shots"], values["seed"], values["draw"]) == (2, 5, "once")
+    assert (values["shots"], values["seed"], values["sample"]) == (2, 5, "once")
     first = values["prompt"].split("\n\n")
     assert len(first) == 3
     assert first[-1] == "grass is"
@@ -82,10 +82,10 @@ def test_answers_are_written(command, model, tmp_path):
     [
         (["--template", "chioce"], "did you mean 'choice'"),
         (["--template", "choice", "--score", "tokens"], "--score is 'tokens'"),
-        (["--template", "choice", "--draw", "twice"], "--draw is 'twice'"),
+        (["--template", "choice", "--sample", "twice"], "--sample is 'twice'"),
         (["--template", "choice", "--shots", 2], "name their file with --train"),
-        (["--template", "choice", "--shots", 3, "--train", "FILE"], "the model has positions for 16; show at most"),
-        (["--template", "choice", "--shots", 5, "--train", "FILE"], "there are 4 examples to draw from"),
+        (["--template", "choice", "--shots", 3, "--train", "FILE"], "the model has positions for 16; give at most"),
+        (["--template", "choice", "--shots", 5, "--train", "FILE"], "there are 4 examples to sample from"),
         (["--template", "answer"], "there is no field 'question'"),
         (["--template", "choice", "--format", "cvs"], "there is no format 'cvs'"),
         (["--template", "choice", "--columns", "a,b"], "columns are those of a table"),

@@ -102,7 +102,7 @@ def test_a_language_model_reads_from_the_left(command, language_models):
     ("name", "arguments", "says"),
     [
         ("gpt2", [" "], "text 1 is empty"),
-        ("gpt2", ["a", "-o", "depth.pdf"], "give one that ends in .png or .svg"),
+        ("gpt2", ["a", "-o", "depth.pdf"], "give a name that ends in .png or .svg"),
         ("gpt2", ["the cat saw " * 9], "positions"),
         ("lstm", ["the cat"], "no block in a LSTMLanguageModel"),
         ("nowhere", ["the cat"], "nowhere"),

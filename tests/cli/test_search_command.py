@@ -90,7 +90,7 @@ def test_several_queries_are_told_apart(command, encoder_folder, notes):
         (["x", "--files", "*.tex"], "has no file that matches *.tex"),
         (["x", "--unit", "lines"], "did you mean 'line'"),
         (["x", "--dtype", "half"], "--dtype is 'half'"),
-        ([" "], "is empty; say what to look for"),
+        ([" "], "is empty; give a query"),
     ],
 )
 def test_what_is_asked_wrongly_is_one_sentence(command, encoder_folder, notes, words, message):

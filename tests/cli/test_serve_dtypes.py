@@ -27,9 +27,9 @@ def test_what_each_model_has(given: list[str], found: tuple[str, dict[str, str]]
     ("given", "message"),
     [
         (["writr=int8"], "no model is called 'writr'.*writer"),
-        (["int8", "int4"], "all models already"),
-        (["writer=int8", "writer=int4"], "writer already"),
-        (["writer="], "names no dtype"),
+        (["int8", "int4"], "all models is given twice"),
+        (["writer=int8", "writer=int4"], "writer is given twice"),
+        (["writer="], "has no dtype"),
     ],
 )
 def test_what_names_no_model_is_refused(given: list[str], message: str) -> None:

@@ -63,7 +63,7 @@ def test_a_column_is_named_or_counted(command, classifier, tmp_path):
     assert (
         "no column 'worded' in the header" in command("classify", classifier, "--input", file, "--text", "worded").err
     )
-    assert "--text names a column of a table" in command("classify", classifier, "win", "--text", "wording").refusal()
+    assert "--text is the column of a table" in command("classify", classifier, "win", "--text", "wording").refusal()
 
 
 def test_json_lines_in_and_out(command, classifier, tmp_path):

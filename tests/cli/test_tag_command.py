@@ -184,7 +184,7 @@ def test_mistakes_are_told_in_a_sentence(command, names, tmp_path):
     ragged.write_text("Ann O\nsaw O\nParis\n\nx O\n")
     assert "ragged.conll, line 3: wrong number of columns" in command("tag", names, "-i", ragged).refusal()
     assert not (tmp_path / "o").exists()
-    assert "give either" in command("tag", names, "Ann", "-i", ragged).refusal()
+    assert "give one of them" in command("tag", names, "Ann", "-i", ragged).refusal()
     assert "--columns goes with --input" in command("tag", names, "Ann", "--columns").refusal()
     assert "text 1: has no words" in command("tag", names, "\x01").refusal()
     assert "'--format'" in command("tag", names, "Ann", "--format", "xml").refusal()

@@ -194,7 +194,7 @@ def test_long_documents_are_refused_unless_told_what_to_do(mixture, command, tmp
         (["nowhere.txt"], "nowhere.txt: no such file"),
         (["EMPTY"], "is empty"),
         (["-", "EMPTY"], "standard input (-) is given together with files"),
-        (["FULL", "--prefix", "tl;dr: "], "and not with 'tl;dr: '; name one with --prefix"),
+        (["FULL", "--prefix", "tl;dr: "], "and not with 'tl;dr: '; give one with --prefix"),
         (["EMPTY", "--long", "other"], "--long"),
     ],
 )

@@ -79,5 +79,5 @@ def test_a_file_is_judged_at_once(tmp_path):
 
 
 def test_texts_come_from_one_place(tmp_path):
-    with pytest.raises(InputError, match="give either"):
+    with pytest.raises(InputError, match="give one of them"):
         read_texts(["abc"], tmp_path)

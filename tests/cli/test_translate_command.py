@@ -227,4 +227,4 @@ def test_fewer_bits_translate_much_the_same(command, model, precision):
 
 def test_a_model_whose_weights_cannot_be_rounded_is_refused(command, dates_model):
     sentence = command("translate", dates_model, "9 May 2017", "--dtype", "int8").refusal()
-    assert "a Bahdanau is no Transformer with encoder and decoder; take float32 or bfloat16" in sentence
+    assert "a Bahdanau is no Transformer with encoder and decoder; use float32 or bfloat16" in sentence

@@ -199,7 +199,7 @@ def test_another_mechanism_is_read_by_the_model_itself(encoder):
     assert isinstance(Readers(model, 0).reader(), PlainReader)
     with pytest.raises(InputError, match="cannot be prepared"):
         PackedEncoder.of(model, "float32")
-    assert "no encoder" in unsupported_encoder(torch.nn.Linear(2, 3))
+    assert "no text encoder" in unsupported_encoder(torch.nn.Linear(2, 3))
 
 
 def test_an_unknown_precision_is_refused(encoder):

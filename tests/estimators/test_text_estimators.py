@@ -176,7 +176,7 @@ def test_what_an_embedder_cannot_use_is_a_value_error(reader, tmp_path):
     with pytest.raises(NotFittedError):
         TextEmbedder(reader).transform(["a"])
     for settings, X, said in (
-        ({}, [("a", "b")], "not to a pair"),
+        ({}, [("a", "b")], "not of pairs"),
         ({}, "a text", "one string"),
         ({"pooling": "mean"}, ["a"], "give a list"),
         ({"pooling": ["men"]}, ["a"], "mean"),

@@ -77,7 +77,7 @@ def test_one_device_exchanges_nothing_and_more_take_less_time_but_never_in_propo
         ({"tensor": 8}, "--network is 0"),
         ({"network": 25, "tensor": 3}, "cannot be divided"),
         ({"network": 25, "tokens_per_second": 1e6}, "leave out --network"),
-        ({"network": 25, "tokens": 1e9}, "how many updates"),
+        ({"network": 25, "tokens": 1e9}, "its number of updates"),
         ({"network": 25, "count": 4096}, "fewer than the 4,096 groups"),
     ],
 )

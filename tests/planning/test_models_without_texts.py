@@ -15,5 +15,5 @@ RECIPES = Path(__file__).parents[2] / "recipes"
 
 @pytest.mark.parametrize("name", ["copying.yaml", "digits-few-shot.yaml", "digits.yaml"])
 def test_a_recipe_without_texts_is_refused(name):
-    with pytest.raises(InputError, match="a plan counts tokens of texts"):
+    with pytest.raises(InputError, match="plans count the tokens of texts"):
         recipe_work(read_recipe(RECIPES / name), Asked(), count=1, read=True)

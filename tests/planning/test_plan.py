@@ -236,9 +236,9 @@ def test_moments_are_planned_for_the_optimizer_of_the_recipe():
         ("bert-base", {"price": -1.0}, "--price is -1"),
         ("bert-base", {"tokens": float("nan")}, "--tokens is nan"),
         ("bert-base", {"tokens_per_second": 0.0}, "--tokens-per-second is 0"),
-        ("bert-base", {"device": "t4", "precision": "bfloat16"}, "does not multiply bfloat16"),
+        ("bert-base", {"device": "t4", "precision": "bfloat16"}, "does not support bfloat16"),
         (str(RECIPES / "gpt-small.yaml"), {}, "the run ends after 6 epochs"),
-        (str(RECIPES / "translate-multi30k.yaml"), {"tokens": 1e9}, "say it with --length"),
+        (str(RECIPES / "translate-multi30k.yaml"), {"tokens": 1e9}, "give --length"),
     ],
 )
 def test_what_cannot_be_planned_is_told_in_a_sentence(what, options, message):

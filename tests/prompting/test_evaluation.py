@@ -51,7 +51,7 @@ def test_choices_by_every_score(built, plainly, name, score):
 def test_examples_shown_stand_before_with_their_answers(built, plainly, draw):
     model = built()
     template = Template(task="choice", question="{context}", instruction="Q:", separator="\n", right="answer")
-    shots = Shots(train=TRAIN, count=2, seed=3, draw=draw)
+    shots = Shots(train=TRAIN, count=2, seed=3, sample=draw)
     found = evaluate_prompts(model, template, CHOICES, shots=shots)
     for place, (example, answer) in enumerate(zip(CHOICES, found.answers, strict=True)):
         shown = [build_prompt(template, each).shown for each in shots.of(place, example)]
@@ -128,15 +128,15 @@ def test_a_prompt_that_does_not_fit_says_how_many_shots_do(built):
     template = Template(task="choice", question="{context}", separator="\n")
     model = built(positions=40)
     with pytest.raises(
-        InputError, match=r"c, line \d: with 5 shots it takes \d+ tokens.* for 40; show at most (\d)"
+        InputError, match=r"c, line \d: with 5 shots the prompt takes \d+ tokens.* for 40; give at most (\d)"
     ) as error:
         evaluate_prompts(model, template, CHOICES, shots=Shots(train=TRAIN, count=5))
     most = int(str(error.value).split("at most ")[1][0])
     assert 0 < most < 5
     evaluate_prompts(model, template, CHOICES, shots=Shots(train=TRAIN, count=most))
-    with pytest.raises(InputError, match="show at most"):
+    with pytest.raises(InputError, match="give at most"):
         evaluate_prompts(model, template, CHOICES, shots=Shots(train=TRAIN, count=most + 1))
-    with pytest.raises(InputError, match=r"c, line 1: it takes .* not every question fits even alone"):
+    with pytest.raises(InputError, match=r"c, line 1: the prompt takes .* not every question fits even without shots"):
         evaluate_prompts(built(positions=4), template, CHOICES)
     writing = Template(task="answer", question="{context}", maximum_length=39, right="context")
     with pytest.raises(InputError, match="the model has positions for 40"):
@@ -151,14 +151,14 @@ def test_every_position_can_be_used(built, plainly):
         model, template, [Example({"q": "the cat sat on the", "answer": "re"})]
     )  # 18 + 2, and the end before
     assert found.answers[0].scores[0] == pytest.approx(sum(plainly(model, "the cat sat on the", "re")), abs=1e-4)
-    with pytest.raises(InputError, match="it takes 21"):
+    with pytest.raises(InputError, match="the prompt takes 21"):
         evaluate_prompts(model, template, [Example({"q": "the cat sat on the", "answer": "res"})])
 
 
 @pytest.mark.parametrize(
     ("examples", "options", "message"),
     [
-        ([], {}, "there is nothing to ask"),
+        ([], {}, "there are no examples"),
         (CHOICES, {"score": "bytes"}, "there is no score 'bytes'; did you mean 'byte'"),
     ],
 )

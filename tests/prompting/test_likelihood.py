@@ -86,7 +86,7 @@ def test_a_token_across_the_border_is_told_whole_for_every_continuation(built):
 
 
 def test_a_continuation_of_nothing_is_refused(built):
-    with pytest.raises(InputError, match="the continuation '' is no token"):
+    with pytest.raises(InputError, match="the continuation '' has no tokens"):
         continued(built(), "the", ["", "a"])
 
 

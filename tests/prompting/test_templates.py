@@ -77,15 +77,15 @@ def test_what_is_written_begins_without_a_space_and_may_have_several_right_answe
     ("template", "fields", "message"),
     [
         ({"question": "{questoin}"}, {}, "there is no field 'questoin'; did you mean 'question'"),
-        ({"question": "{choices}"}, {}, "'choices' is list; a pattern takes texts and numbers"),
+        ({"question": "{choices}"}, {}, "'choices' is list; patterns use texts and numbers"),
         ({"question": "{question}"}, {"answer": 2}, "'answer' is 2, none of the 2 choices"),
         ({"question": "{question}"}, {"answer": "elsewhere"}, "'answer' is 'elsewhere', none of the 2"),
         ({"question": "{question}"}, {"choices": ["one"]}, "give a list of two texts or more"),
         ({"question": "{question}", "choices": "options"}, {}, "there is no field 'options'"),
         ({"question": "{question}", "right": "label"}, {}, "there is no field 'label'"),
-        ({"question": "{question}", "blank": "XXX"}, {}, "'XXX' stands there 0 times; one blank is filled"),
+        ({"question": "{question}", "blank": "XXX"}, {}, "'XXX' occurs 0 times; it must occur once"),
         ({"question": "{question}", "labels": {"a": "x", "b": "y"}}, {}, "'answer' is 1; "),
-        ({"task": "cloze", "question": "{question}", "answer": ""}, {}, "there is one word"),
+        ({"task": "cloze", "question": "{question}", "answer": ""}, {}, "the text has one word"),
         ({"task": "translation", "question": "{question}"}, {"answer": ["a", "b"]}, "has 2 right answers; give one"),
     ],
 )
@@ -100,7 +100,7 @@ def test_an_example_that_does_not_fit_is_told_with_its_line(template, fields, me
     [
         ({"question": "{a"}, r"template.question: '\{a' has a brace around no field"),
         ({"question": "{}"}, "has a brace around no field"),
-        ({"question": "{a}", "answer": " so"}, r"template.answer is ' so'; put \{answer\}"),
+        ({"question": "{a}", "answer": " so"}, r"template.answer is ' so'; write \{answer\}"),
         ({"question": "{a}", "maximum_length": 0}, "template.maximum_length is 0"),
         ({"question": "{a}", "task": "cloze", "blank": "X"}, "template.blank belongs to the task choice"),
         ({"question": "{a}", "labels": {"x": "y"}}, "template.labels has one choice"),

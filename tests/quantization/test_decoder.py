@@ -324,7 +324,7 @@ def test_it_is_for_use_not_for_training_or_saving(generator, tmp_path):
     ):
         with pytest.raises(InputError, match="rounded to 4 bits, which is for inference, not for training or saving"):
             forbidden()
-    with pytest.raises(InputError, match="stays as it is"):
+    with pytest.raises(InputError, match="cannot be moved or converted"):
         prepared.to("meta")
     assert all(not parameter.requires_grad for parameter in prepared.embedding.parameters())
     assert model(texts(generator)).requires_grad  # the model itself is left as it was
@@ -336,7 +336,7 @@ def test_what_cannot_be_prepared_is_refused_with_the_reason(generator):
         InferenceDecoder(lstm, "int8")
     model = made("gpt2", generator)
     with regard.look(model):
-        assert "looks at it" in unsupported_decoder(model)
+        assert "which look at it" in unsupported_decoder(model)
     assert unsupported_decoder(model) == ""
     model.layers[1].attention.output = torch.nn.Sequential(model.layers[1].attention.output)
     assert "linear layers" in unsupported_decoder(model)

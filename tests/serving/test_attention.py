@@ -394,7 +394,7 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"interventions": [PATCH | {"from": "a" * 9999}]}, "interventions[0].from: this model's maximum context length"),
     ({"interventions": [PATCH | {"from": [3, 4, 999]}]}, "interventions[0].from: the model has tokens from 0"),
     ({"interventions": [{"kind": "scale", "address": "layers.1"}]}, "nothing in the model is called 'layers.1'"),
-    ({"prompt": [[3], [4]], "attention": {}}, "attention is told of one prompt at a time"),
+    ({"prompt": [[3], [4]], "attention": {}}, "attention: is returned for one prompt at a time"),
     ({"attention": {"layers": [0] * 999}}, "attention.layers"),
     ({"attention": {"heads": [2**70]}}, "attention.heads"),
     ({"interventions": [PATCH] * 65}, "interventions"),

@@ -101,7 +101,7 @@ def test_names_and_port_are_looked_at_before_anything_is_trained(
         other.bind(("127.0.0.1", 0))
         other.listen()
         for words, said in (
-            (["chat=somewhere"], "the demonstration has a model 'chat' too"),
+            (["chat=somewhere"], "the demo has a model 'chat' too"),
             (["--dtype", "chta=int8"], "no model is called 'chta'; did you mean 'chat'"),
             (["--allow-origin", "foo"], "is no origin"),
             (["--port", str(other.getsockname()[1])], "cannot be listened on"),

@@ -154,9 +154,9 @@ def test_what_the_page_cannot_show_is_refused(randomize: Any) -> None:
         return answer.json()["error"]["message"]
 
     assert "reads an image" in said(InProcess(m=captioner(randomize)), text="a")
-    assert said(InProcess(m=answerer(randomize)), text="who ?").startswith("second is empty")
+    assert said(InProcess(m=answerer(randomize)), text="who ?").startswith("second: is empty")
     assert "reads one text" in said(InProcess(m=masked(randomize)), text="a [MASK]", second="b")
-    assert said(InProcess(m=masked(randomize)), text=" ").startswith("text is empty")
+    assert said(InProcess(m=masked(randomize)), text=" ").startswith("text: is empty")
 
 
 def test_the_page_and_its_files_need_no_key_and_what_it_asks_does(randomize: Any) -> None:
@@ -243,7 +243,7 @@ def test_another_token_is_taken_and_draws_follow_their_seed(randomize: Any) -> N
     refusal = asked(link, "POST", "/studio/write", json={"model": "m", "text": PROMPT, "top_k": 3})
     assert "temperature is 0" in refusal.json()["error"]["message"]
     refusal = asked(InProcess(m=classifier(randomize)), "POST", "/studio/write", json={"model": "m", "text": PROMPT})
-    assert "continues no texts" in refusal.json()["error"]["message"]
+    assert "generates no text" in refusal.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("changed", [False, True])
@@ -339,7 +339,7 @@ def test_a_translator_of_several_languages_is_asked_for_one(randomize: Any) -> N
     )
     for body, said in (
         ({}, "language: is missing; give one of german, french"),
-        ({"language": "de"}, "language: the model does not write 'de'; give one of german, french"),
+        ({"language": "de"}, "language: the model does not translate into 'de'; give one of german, french"),
     ):
         answer = asked(link, "POST", "/studio/look", json={"model": "m", "text": "abc", **body})
         assert answer.status_code == 400
@@ -348,7 +348,7 @@ def test_a_translator_of_several_languages_is_asked_for_one(randomize: Any) -> N
         answer = asked(
             InProcess(m=make(randomize)), "POST", "/studio/look", json={"model": "m", "text": "abc", "language": "de"}
         )
-        assert "is not told a language; leave it out" in answer.json()["error"]["message"]
+        assert "has no choice of languages; leave it out" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -483,4 +483,4 @@ def test_weights_set_by_hand_are_those_of_change(make: Any, randomize: Any) -> N
     answer = asked(
         InProcess(m=predictor), "POST", "/studio/look", json={"model": "m", "text": text, "interventions": [refusal]}
     )
-    assert f"looks at {count} keys" in answer.json()["error"]["message"]
+    assert f"attends to {count} keys" in answer.json()["error"]["message"]

@@ -46,7 +46,7 @@ def test_points_are_pythons(randomize):
         ({"model": "m", "texts": ["a", ""]}, "texts"),
         ({"model": "m", "texts": ["a"] * (MOST_TEXTS + 1)}, "texts"),
         ({"model": "m", "texts": ["a"], "classes": ["b", "c"]}, "1 texts and 2 classes"),
-        ({"model": "lm", "texts": ["a"]}, "makes no vectors of texts"),
+        ({"model": "lm", "texts": ["a"]}, "computes no text embeddings"),
         ({"model": "n", "texts": ["a"]}, "no model 'n'"),
     ],
 )

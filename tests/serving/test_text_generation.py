@@ -153,10 +153,10 @@ def test_of_a_prompt_the_end_is_read_where_it_is_truncated(client):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"adapter_id": "x"}, "parameters.adapter_id: is 'x', and is not followed here"),
-        ({"grammar": {"type": "regex", "value": "a"}}, "parameters.grammar: is .*, and is not followed here"),
-        ({"typical_p": 0.5}, "parameters.typical_p: is 0.5, and is not followed here"),
-        ({"watermark": True}, "parameters.watermark: is True, and is not followed here"),
+        ({"adapter_id": "x"}, "parameters.adapter_id: is 'x', and is not supported here"),
+        ({"grammar": {"type": "regex", "value": "a"}}, "parameters.grammar: is .*, and is not supported here"),
+        ({"typical_p": 0.5}, "parameters.typical_p: is 0.5, and is not supported here"),
+        ({"watermark": True}, "parameters.watermark: is True, and is not supported here"),
         ({"do_sample": False, "top_k": 3}, "parameters.top_k: changes nothing without do_sample"),
         ({"temperature": 0.0}, "parameters.temperature: expected float >= 1e-05"),
         ({"max_new_tokens": 0}, "parameters.max_new_tokens: expected int >= 1"),
@@ -249,13 +249,13 @@ def test_a_text_to_text_model_is_asked_so_too(randomize: Make):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"parameters": {"truncate": 3}}, "parameters.truncate: is 3, and no text is cut"),
-        ({"parameters": {"best_of": 2}}, "parameters.best_of: is 2, and one text is written"),
+        ({"parameters": {"truncate": 3}}, "parameters.truncate: is 3, and texts are not truncated"),
+        ({"parameters": {"best_of": 2}}, "parameters.best_of: is 2, and one text is generated"),
         ({"parameters": {"return_full_text": True}}, "parameters.return_full_text: is True, and the output does not"),
         ({"parameters": {"top_n_tokens": 2}}, "parameters.top_n_tokens: is 2"),
         ({"parameters": {"decoder_input_details": True}}, "parameters.decoder_input_details: is True"),
         ({"parameters": {"max_new_tokens": 5000}}, "parameters.max_new_tokens: is 5000, and at most 1,024"),
-        ({"parameters": {"details": False}, "stream": True}, "stream: is true, and the model writes whole texts"),
+        ({"parameters": {"details": False}, "stream": True}, "stream: is true, and the model returns whole texts"),
     ],
 )
 def test_what_a_text_to_text_model_does_not_follow(randomize: Make, asked: dict[str, Any], message: str):

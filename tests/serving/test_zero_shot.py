@@ -87,13 +87,13 @@ def test_a_language_model_weighs_labels_by_their_likelihood(randomize):
         ({}, "parameters: the field 'candidate_labels' is missing"),
         ({"candidate_labels": []}, "parameters.candidate_labels: expected array of length >= 1"),
         ({"candidate_labels": ["a", " "]}, r"parameters.candidate_labels\[1\]: is empty"),
-        ({"candidate_labels": ["a", "b", "a"]}, "parameters.candidate_labels: 'a' is there twice"),
-        ({"candidate_labels": ["a"], "hypothesis_template": "so"}, "hypothesis_template: is 'so'; put {} once"),
+        ({"candidate_labels": ["a", "b", "a"]}, "parameters.candidate_labels: 'a' is given twice"),
+        ({"candidate_labels": ["a"], "hypothesis_template": "so"}, "hypothesis_template: is 'so'; write {} once"),
         (
             {"candidate_labels": ["a"], "hypothesis_template": "{0.__class__}"},
             "hypothesis_template: is '{0.__class__}'",
         ),
-        ({"candidate_labels": ["a " * 20]}, "inputs: with the sentence about 'a a a"),
+        ({"candidate_labels": ["a " * 20]}, "inputs: with the hypothesis for 'a a a"),
     ],
 )
 @pytest.mark.parametrize("make", [nli, language_model])
@@ -104,7 +104,7 @@ def test_what_is_refused_names_the_field(randomize, make, parameters, message):
 
 def test_what_a_language_model_does_not_follow(randomize):
     body = {"inputs": "cat", "parameters": {"candidate_labels": ["a", "b"], "multi_label": True}}
-    with pytest.raises(InputError, match=r"parameters.multi_label: is true, and a language model weighs"):
+    with pytest.raises(InputError, match=r"parameters.multi_label: is true, and a language model compares"):
         ask(language_model(randomize), body)
-    with pytest.raises(InputError, match=r"attention: is not told of labels here"):
+    with pytest.raises(InputError, match=r"attention: is not available with labels"):
         ask(language_model(randomize), {**body, "attention": {}})

@@ -124,7 +124,7 @@ def test_a_checkpoint_of_a_run_is_named_after_an_at(run):
 def test_the_studio_lists_the_checkpoints_of_a_run_or_names_them_where_they_are_large(run, monkeypatch, capsys):
     given = {"x": str(run), "y": str(run / "checkpoints" / "step-00000004")}
     assert with_checkpoints(given) == {"x": str(run), "x@last": f"{run}@last", "y": given["y"]}
-    assert "x: beside it stand its checkpoints x@last" in capsys.readouterr().err
-    monkeypatch.setattr("regard.cli.studio.MOST_BESIDE", 10)
+    assert "x: its checkpoints are loaded too: x@last" in capsys.readouterr().err
+    monkeypatch.setattr("regard.cli.studio.MOST_CHECKPOINT_BYTES", 10)
     assert with_checkpoints(given) == given
     assert f"name those to compare: {run}@last" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Speed compared with peers: the same work, threads and batches, in turns, in one run."""
+"""Benchmarks against other libraries: the same work, threads and batches, in alternating turns, in one run."""
 
 from regard.bench.peers import PEERS
 from regard.bench.rounds import Options, Report, Row

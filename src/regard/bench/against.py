@@ -1,9 +1,9 @@
-"""A run compared with a stored one: which rows got slower, judged by the ratio to a peer.
+"""Compare a benchmark with a stored one: which rows became slower, judged by the ratio to a peer.
 
-Machines differ, so seconds are not compared. The peer does the same work in the same rounds, so the speed of the machine, and
-most of what else it does meanwhile, falls out of the ratio. A row is slower where its ratio in every round is below that of every
-round of the stored run, and faster where all are above; else the two cannot be distinguished. Where nothing has changed, one
-row in 252 is called slower by chance with five rounds in both (5! 5! / 10!), one in 20 with three.
+Machines differ, so seconds are not compared. The peer does the same work in the same rounds, so the machine's speed, and most of
+its other load, cancels out of the ratio. A row is slower where its ratio in every round is below that of every round of the
+stored run, and faster where all are above; else the two cannot be distinguished. Where nothing has changed, one row in 252 is
+called slower by chance with five rounds in both (5! 5! / 10!), one in 20 with three.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from regard.errors import InputError
 from regard.reading import as_object, read_json_object
 
 ROUNDS = 3
-"""Fewer have no spread to speak of."""
+"""The fewest rounds whose spread can be used."""
 
 OVER = ", ours over peer"
 SPREAD = f"{OVER}, least and most of a round"
@@ -30,11 +30,11 @@ Verdict = Literal["slower", "faster", "the same within the spread"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ratio:
-    """Ours over a peer, above 1 where ours is faster.
+    """The speed of Regard divided by that of a peer; above 1 where Regard is faster.
 
     Arguments:
-        median: of the rounds.
-        least, most: of the rounds; both the median where a record keeps no spread.
+        median: over the rounds.
+        least, most: over the rounds; both are the median where a record has no spread.
     """
 
     median: float
@@ -48,14 +48,14 @@ class Ratio:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stored:
-    """A run of before.
+    """A stored run.
 
     Arguments:
-        file: where it stands.
-        suite: the one that was measured.
+        file: its path.
+        suite: that was measured.
         threads: of each contestant.
-        processor: of its machine.
-        about: of each case, everything that decides its figure; of a record, all of it in one text.
+        processor: of the machine.
+        about: for each case, a text with everything that its figure depends on; for a record, one text for all.
         ratios: by case and peer.
     """
 
@@ -67,22 +67,22 @@ class Stored:
     ratios: Mapping[tuple[str, str], Ratio]
 
     def same(self, case: str, about: str) -> bool:
-        """Whether that case was the same work."""
+        """Whether a case was the same work."""
         return about in self.about if isinstance(self.about, str) else self.about.get(case) == about
 
     @property
     def peers(self) -> set[str]:
-        """The libraries that took part."""
+        """The libraries that were measured."""
         return {peer.split()[0] for _, peer in self.ratios}
 
     def has(self, case: str) -> bool:
-        """Whether a case of the suite is in it, such as `training`."""
+        """Whether the run has a case of the suite, such as `training`."""
         return any(name.startswith(case) for name, _ in self.ratios)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """One row next to one peer, then and now.
+    """The ratio of one row to one peer, before and now.
 
     >>> then, now = Ratio(median=2.0, least=1.9, most=2.2), Ratio(median=1.5, least=1.4, most=1.8)
     >>> Change(case="training, float32", peer="other", before=then, now=now).verdict
@@ -96,7 +96,7 @@ class Change:
 
     @property
     def verdict(self) -> Verdict:
-        """What can be said beyond the spread of both."""
+        """The verdict beyond the spread of both."""
         if self.now.most < self.before.least:
             return "slower"
         return "faster" if self.now.least > self.before.most else "the same within the spread"
@@ -112,7 +112,7 @@ class Change:
 
 
 def read_stored(file: Path) -> Stored:
-    """What `regard bench --output` wrote, or a record under docs/results.
+    """Read the output of `regard bench --output`, or a record under docs/results.
 
     Raises:
         InputError: for a file that is neither.
@@ -123,7 +123,7 @@ def read_stored(file: Path) -> Stored:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         raise InputError(f"{file}: is no measurement of `regard bench`; {ADVICE}") from None
     if not found.ratios:
-        raise InputError(f"{file}: has no row with a peer, so there is nothing to compare by; measure again with peers")
+        raise InputError(f"{file}: has no row with a peer, so there are no ratios to compare; measure again with peers")
     return found
 
 
@@ -177,7 +177,7 @@ def _ratio(median: Any, least: Any, most: Any) -> Ratio:
 
 
 def check_comparable(stored: Stored, suite: str, options: Options) -> None:
-    """Refuse before anything is measured what could not be compared afterwards.
+    """Refuse, before anything is measured, options under which runs could not be compared.
 
     Raises:
         InputError: for another suite, another number of threads, or too few rounds.
@@ -186,17 +186,17 @@ def check_comparable(stored: Stored, suite: str, options: Options) -> None:
         raise InputError(f"{stored.file}: is of the suite {stored.suite}, not of {suite}; measure {stored.suite}")
     if stored.threads != options.threads:
         raise InputError(
-            f"{stored.file}: was measured with {stored.threads} threads, and ratios change with them; "
+            f"{stored.file}: was measured with {stored.threads} threads, and ratios depend on them; "
             f"give --threads {stored.threads}"
         )
     if options.rounds < ROUNDS:
         raise InputError(
-            f"--rounds is {options.rounds}; give {ROUNDS} or more, because --against judges by their spread"
+            f"--rounds is {options.rounds}; give {ROUNDS} or more, because --against compares their spread"
         )
 
 
 def changes(report: Report, stored: Stored) -> list[Change]:
-    """Every row and peer that both runs have, in this run's order.
+    """The changes of all rows and peers that both runs have, in this run's order.
 
     Raises:
         InputError: where they have none in common.

@@ -1,4 +1,4 @@
-"""The suite `decoder`: writing on after prompts with a GPT-2 or a Llama, and training a GPT-2."""
+"""The suite `decoder`: generating text with a GPT-2 or a Llama, and training a GPT-2."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from regard.bench.rounds import OURS, Contest, Contestant, Options
 from regard.errors import InputError, nearest
 
 PRECISIONS = ("float32", "bfloat16", "int8", "int4")
-"""Of ours; the answers of all are compared with the first's."""
+"""Regard's precisions; the outputs of all are compared with those of the first."""
 
 PEER_PRECISIONS = {
     "huggingface": ("float32", "bfloat16"),
     "ctranslate2": ("float32", "int8", "bfloat16"),
     "llamacpp": ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_0 pure"),
 }
-"""Of each peer that decodes, as it calls them."""
+"""The precisions of each peer that decodes, in its own terms."""
 
 SEED = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sizes:
-    """How much work a measurement is.
+    """The amount of work.
 
     Arguments:
         model: a GPT-2's config.
-        llama: a Llama's, for `--shape smollm2-135m`.
+        llama: a Llama's config, for `--shape smollm2-135m`.
         prompt: tokens of each prompt.
-        tokens: written after it.
-        together: prompts of the case `batch`.
+        tokens: generated after it.
+        together: number of prompts in the case `batch`.
         batch: (texts, tokens) of an update.
-        updates: of one turn.
+        updates: in one turn.
     """
 
     model: dict[str, int]
@@ -69,18 +69,18 @@ QUICK = Sizes(
     batch=(4, 64),
     updates=2,
 )
-"""So large that a turn takes tens of milliseconds, which can be compared with another run's."""
+"""Large enough for a turn to take tens of milliseconds, so that it can be compared with another run's."""
 
 
 SHAPES = ("gpt2-small", "smollm2-135m")
-"""Of random weights."""
+"""Shapes of models with random weights."""
 
 
 def contests(options: Options, folder: Path) -> list[Contest]:
-    """The contests asked for; what they need is put into `folder`.
+    """The contests asked for; their files are written into `folder`.
 
     Raises:
-        InputError: for a model that is no GPT-2 and no Llama, and a shape that is not known.
+        InputError: for a model that is neither a GPT-2 nor a Llama, and for an unknown shape.
     """
     if options.shape is not None and options.shape not in SHAPES:
         raise InputError(f"--shape is {options.shape!r}; {nearest(options.shape, SHAPES)}")
@@ -97,7 +97,7 @@ def contests(options: Options, folder: Path) -> list[Contest]:
 
 
 def _model(options: Options, sizes: Sizes, folder: Path) -> tuple[Path, str]:
-    """A decoder's folder that every contestant reads, and what it is, in words: the user's, or one with random weights."""
+    """A folder with a decoder for all contestants, and its description: the user's model, or random weights."""
     from regard.checkpoints import parameters_of, read_model, write_model
     from regard.models import GPT2, GPT2Config, Llama, LlamaConfig
     from regard.tasks.loading import model_folder
@@ -107,7 +107,7 @@ def _model(options: Options, sizes: Sizes, folder: Path) -> tuple[Path, str]:
     model: Any
     if options.model is not None:
         if options.shape is not None:
-            raise InputError("--shape is of random weights, and --model names a model; leave one of them out")
+            raise InputError("--shape is for random weights, and --model names a model; leave one of them out")
         model, name = read_model(model_folder(options.model)), options.model.name
         if not isinstance(model, GPT2 | Llama):
             raise InputError(
@@ -122,7 +122,7 @@ def _model(options: Options, sizes: Sizes, folder: Path) -> tuple[Path, str]:
             for parameter in model.parameters():
                 if (
                     parameter.dim() > 1
-                ):  # wider than at the start of a training, so that more than the last token counts
+                ):  # larger than initial weights, so that outputs depend on more than the last token
                     parameter.normal_(std=0.05, generator=generator)
     write_model(place, model.config, parameters_of(model), task={"name": "language_modelling"}, recipe={}, metrics={})
     config = model.config

@@ -22,16 +22,16 @@ PATIENCE = 900.0
 
 
 class ContestantFailed(Exception):
-    """What a contestant answered in place of a result, or how its process ended, as a sentence."""
+    """A contestant failed: its error, or how its process ended, as a sentence."""
 
 
 class Driver:
-    """One contestant's process, started at once, ended by `close` or by leaving the block.
+    """The process of one contestant, started at once, ended by `close` or at the end of the block.
 
     Arguments:
         file: the driver to run in it (see `regard.bench.peers.runner`).
-        python: the interpreter to run it with; this one where None.
-        threads: that it may compute with.
+        python: the interpreter; None for this one.
+        threads: the number of threads for computing.
         patience: seconds to wait for each answer.
 
     Raises:
@@ -70,7 +70,7 @@ class Driver:
         """Send a request and wait for the answer.
 
         Raises:
-            ContestantFailed: with a sentence, where it failed, ended, or does not answer in time.
+            ContestantFailed: where it failed, ended, or does not answer in time.
         """
         try:
             if self._process.stdin is not None:
@@ -80,7 +80,7 @@ class Driver:
         except queue.Empty:
             self._process.kill()
             raise ContestantFailed(f"gave no answer in {self._patience:g} seconds") from None
-        except OSError:  # it has ended and reads no more
+        except OSError:  # the process has ended
             line = None
         if line is None:
             raise ContestantFailed(self._last_words())
@@ -100,7 +100,7 @@ class Driver:
         return f"its process ended with code {self._process.poll()}" + (f": {lines[-1][:500]}" if lines else "")
 
     def close(self) -> None:
-        """End the process; one that does not end by itself is killed."""
+        """End the process; it is killed where it does not end by itself."""
         with contextlib.suppress(OSError):
             if self._process.stdin is not None:
                 self._process.stdin.close()
@@ -122,7 +122,7 @@ class Driver:
 
 
 def _environment(threads: int, *, own: bool) -> dict[str, str]:
-    """The same threads for all, and no library that looks something up on the network."""
+    """Environment variables: the same number of threads for all, and no network look-ups by libraries."""
     count = str(threads)
     values = os.environ | {
         "OMP_NUM_THREADS": count,
@@ -132,7 +132,7 @@ def _environment(threads: int, *, own: bool) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "PYTHONIOENCODING": "utf-8",
     }
-    if not own:  # what is on this interpreter's path is not for another
+    if not own:  # this interpreter's path is not for another one
         for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
             values.pop(name, None)
     return values

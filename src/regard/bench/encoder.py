@@ -18,31 +18,31 @@ if TYPE_CHECKING:
     from regard.tasks.sentence_embedding import SentenceEncoder
 
 PRECISIONS = ("bfloat16", "float32", "int8")
-"""Of our vectors."""
+"""Regard's precisions."""
 
 PEER_PRECISIONS = ("float32", "bfloat16")
-"""Of the peers, their default first."""
+"""The peers' precisions, their default first."""
 
 GRAPHS = {"onnxruntime": ("float32", "int8"), "openvino": ("float32", "bfloat16", "int8")}
 """Runtimes that read the encoder as ONNX, and their precisions."""
 
 SEED = 1
 WORDS = 8
-"""In the shortest sentence that is taken."""
+"""The fewest words of a sentence that is used."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sizes:
-    """How much work a measurement is.
+    """The amount of work.
 
     Arguments:
         sentences: embedded in one turn.
-        compared: of them, whose vectors are compared with those in float32.
-        embedder: the config of the model with random weights that is in where no trained one is to be had.
-        pieces: of its vocabulary.
+        compared: the number of them whose embeddings are compared with those in float32.
+        embedder: the config of a model with random weights, used where no trained one is available.
+        pieces: the size of its vocabulary.
         trained: the config of the model that is trained.
         batch: (texts, tokens) of an update.
-        updates: of one turn.
+        updates: in one turn.
     """
 
     sentences: int
@@ -60,7 +60,7 @@ FULL = Sizes(
     embedder={"width": 384, "heads": 12, "feedforward_width": 1536, "layers": 6},
     pieces=8_000,
     trained={"vocabulary": 30_522, "width": 768, "heads": 12, "feedforward_width": 3072, "layers": 12},
-    batch=(32, 128),  # BERT's own had 256 texts; with very few the optimiser's share grows
+    batch=(32, 128),  # BERT's own had 256 texts; with very few, the optimizer takes a larger share
     updates=1,
 )
 QUICK = Sizes(
@@ -75,10 +75,10 @@ QUICK = Sizes(
 
 
 def contests(options: Options, folder: Path) -> list[Contest]:
-    """The contests asked for; what they need is put into `folder`.
+    """The contests asked for; their files are written into `folder`.
 
     Raises:
-        InputError: for a model that is no encoder of texts.
+        InputError: for a model that is no text encoder.
     """
     sizes = QUICK if options.quick else FULL
     found = []
@@ -92,7 +92,7 @@ def contests(options: Options, folder: Path) -> list[Contest]:
 
 
 def sentences() -> Iterator[str]:
-    """The sentences of Python's reference that have some words, each once, in the order of its topics."""
+    """The sentences of Python's reference with at least `WORDS` words, without duplicates, in the order of its topics."""
     from regard.data.running_text import python_docs
 
     seen = set()
@@ -148,12 +148,12 @@ def _embedding(options: Options, sizes: Sizes, folder: Path) -> Contest:
 
 
 def _exports() -> bool:
-    """Whether what writes ONNX is installed; the runtimes may be in interpreters of their own."""
+    """Whether the libraries that export ONNX are installed; the runtimes may be in other interpreters."""
     return all(util.find_spec(name) is not None for name in ("onnx", "onnxruntime", "onnxscript"))
 
 
 def _encoder(options: Options, sizes: Sizes, folder: Path) -> tuple[Path, SentenceEncoder, str]:
-    """The model's folder, the model, and what it is, in words: the user's, the packaged one, or one with random weights."""
+    """The model's folder, the model, and its description: the user's, the packaged one, or random weights."""
     from regard.checkpoints import read_config
     from regard.embeddings import packaged
     from regard.models import MODELS, BertConfig, DistilBertConfig
@@ -166,7 +166,7 @@ def _encoder(options: Options, sizes: Sizes, folder: Path) -> tuple[Path, Senten
     if place is None and not options.quick:
         try:
             place, name = packaged(), "all-MiniLM-L6-v2"
-        except InputError:  # not installed: the shape alone decides the speed
+        except InputError:  # not installed: random weights of the same shape are as fast
             place = None
     if place is not None:
         config = read_config(place)
@@ -209,7 +209,7 @@ def _fine_tuning(options: Options, sizes: Sizes) -> Contest:
     draw = np.random.default_rng(SEED)
     batches = []
     for _ in range(4):
-        lengths = draw.integers(max(2, longest // 8), longest // 2 + 1, texts)  # of sentences that are classified
+        lengths = draw.integers(max(2, longest // 8), longest // 2 + 1, texts)  # lengths as of sentences to classify
         ids = [draw.integers(5, sizes.trained["vocabulary"], length).tolist() for length in lengths]
         batches.append({"texts": ids, "labels": draw.integers(2, size=texts).tolist()})
     job = {

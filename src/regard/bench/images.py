@@ -16,14 +16,14 @@ SEED = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sizes:
-    """How much work a measurement is.
+    """The amount of work.
 
     Arguments:
         vit: a ViT's config; ViT-Ti/16 by default.
         images: in one of its updates.
-        captioner: config of Xu's model.
+        captioner: the config of Xu et al.'s model.
         captions: (captions, words) of one of its updates.
-        updates: of one turn.
+        updates: in one turn.
     """
 
     vit: dict[str, int] = field(
@@ -85,7 +85,7 @@ QUICK = Sizes(
 
 
 def contests(options: Options, folder: Path) -> list[Contest]:
-    """The contests asked for; `folder` stays empty."""
+    """The contests asked for; nothing is written into `folder`."""
     sizes = QUICK if options.quick else Sizes()
     found = []
     if "vit" in options.cases:
@@ -138,7 +138,7 @@ def _contest(
 
 
 def random_images(count: int, model: dict[str, Any]) -> torch.Tensor:
-    """Images of noise, (count, 3, Y, X) uint8."""
+    """Random images, (count, 3, Y, X) uint8."""
     generator = torch.Generator().manual_seed(SEED)
     size = (count, 3, model["image_height"], model["image_width"])
     return torch.randint(256, size, generator=generator, dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""The suite `look`: what it costs to see the attention of a model of BERT-base's shape, and to make an image of it."""
+"""The suite `look`: the cost of recording the attention of a model of BERT-base's shape, and of a page that shows it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ SEED = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sizes:
-    """How much work a measurement is.
+    """The amount of work.
 
     Arguments:
-        model: keys of a BERT configuration.
+        model: fields of a BERT configuration.
         recorded: (batch, tokens) of the forward passes that are recorded.
-        pages: tokens of the texts that a page is made of, and how many layers; all where None.
-        passes: forward passes of one turn.
+        pages: (tokens, layers) of the texts that pages are made of; None for all layers.
+        passes: forward passes in one turn.
     """
 
     model: Mapping[str, int]

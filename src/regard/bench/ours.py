@@ -1,4 +1,4 @@
-"""Regard's own side: the driver that runs in a process like those of the peers."""
+"""Regard's driver, which runs in a separate process like those of the peers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ HERE = Path(__file__).resolve()
 
 
 class _Ours:
-    """What all jobs have in common."""
+    """The common part of all jobs."""
 
     def available(self) -> bool:
-        """Always."""
+        """Always True."""
         return True
 
     def versions(self) -> dict[str, str]:
-        """Those of the whole report."""
+        """None of its own: the report has Regard's version."""
         return {}
 
 
@@ -64,7 +64,7 @@ def _parameters(model: nn.Module) -> str:
 
 
 class Training(_Ours):
-    """Updates by the training loop itself, reading the token store and padding included."""
+    """Updates by the training loop itself, including the token store and padding."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model, the optimiser and the loop."""
@@ -116,7 +116,7 @@ class Training(_Ours):
         return {"note": _parameters(model)}
 
     def run(self) -> dict[str, Any]:
-        """`updates` more updates; the amount is target tokens, the end tokens among them."""
+        """Run `updates` more updates; the amount is in target tokens, including end-of-sequence tokens."""
         loop = self._loop
         before = loop.progress.tokens
         loop.settings = dataclasses.replace(loop.settings, steps=loop.progress.step + self._updates)
@@ -125,32 +125,32 @@ class Training(_Ours):
 
 
 class _Clock(Callback):
-    """The time from the moment a sitting begins to its last update: without what the loop does once it is through."""
+    """The time from the start of training to the last update, without the work of the loop after that."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self._began = 0.0
 
     def started(self, model: nn.Module, progress: Any, total_steps: int | None) -> None:
-        """Begin."""
+        """Start the clock."""
         self._began = time.perf_counter()
 
     def stepped(self, progress: Any, tokens_per_second: float) -> None:
-        """An update is done."""
+        """Read the clock after an update."""
         self.seconds = time.perf_counter() - self._began
 
     def logged(self, event: Mapping[str, Any]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def ended(self, progress: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Translation(_Ours):
     """Beam search as `Translator` calls it, from token ids to token ids."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Load the folder in the precision asked for, and leave it out where it is no faster."""
+        """Load the folder in a precision; left out where the precision is no faster."""
         from regard.generation import GenerationSettings
         from regard.tasks.loading import load
 
@@ -173,7 +173,7 @@ class Translation(_Ours):
         return {"note": f"{type(self._translator.model).__name__} in {job['precision']}"}
 
     def run(self) -> dict[str, Any]:
-        """Every batch once; the amount is tokens of the best answers, without the end token."""
+        """Translate every batch once; the amount is in tokens of the best answers, without end-of-sequence tokens."""
         from regard.generation import search
 
         answers = []
@@ -188,10 +188,10 @@ class Translation(_Ours):
 
 
 class Decoding(_Ours):
-    """Greedy search over a language model, from token ids to token ids."""
+    """Greedy decoding with a language model, from token ids to token ids."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Load the folder in the precision asked for."""
+        """Load the folder in a precision."""
         import torch
 
         from regard.checkpoints import read_model
@@ -213,7 +213,7 @@ class Decoding(_Ours):
         return {"note": f"{type(model).__name__} in {precision}"}
 
     def run(self) -> dict[str, Any]:
-        """Read the prompts and write on; the amount is tokens written."""
+        """Read the prompts and generate; the amount is in generated tokens."""
         from regard.generation import Continuation, FixedLength, generate
 
         count = self._job["tokens"]
@@ -230,7 +230,7 @@ class Decoding(_Ours):
 
 
 class CausalTraining(_Continuing):
-    """Updates of a GPT-2 as the task and the loop make them."""
+    """Updates of a GPT-2 as in the task and the training loop."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model and the optimiser."""
@@ -244,11 +244,11 @@ class CausalTraining(_Continuing):
         return self._continue(job)
 
 
-# The suite `recurrent`; its translators train and translate as those of `translation`.
+# The suite `recurrent`; its translators use the drivers of `translation`.
 
 
 class LSTMTraining(_Continuing):
-    """Updates of an LSTM language model as the task and the loop make them."""
+    """Updates of an LSTM language model as in the task and the training loop."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model and the optimiser."""
@@ -263,10 +263,10 @@ class LSTMTraining(_Continuing):
 
 
 class Embedding(_Ours):
-    """Vectors of sentences as `SentenceEncoder.embed` gives them, from strings to an array."""
+    """Sentence embeddings by `SentenceEncoder.embed`, from strings to an array."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Load the folder; the first turn prepares the copy that is read."""
+        """Load the folder; the first turn packs the model."""
         import numpy as np
 
         from regard.tasks.loading import load
@@ -282,7 +282,7 @@ class Embedding(_Ours):
         return {"note": f"{type(self._encoder.model).__name__} in {job['precision']}"}
 
     def run(self) -> dict[str, Any]:
-        """All sentences once; the amount is sentences."""
+        """Embed all sentences once; the amount is in sentences."""
         began = time.perf_counter()
         vectors = self._encoder.embed(self._job["sentences"], precision=self._job["precision"])
         seconds = time.perf_counter() - began
@@ -290,7 +290,7 @@ class Embedding(_Ours):
 
 
 class MaskedTraining(_Updates):
-    """Updates of a BERT on masked text: logits at the masked places alone, and the loss in blocks."""
+    """Updates of a BERT by masked language modelling: logits at masked positions only, and the loss in blocks."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model and the optimiser."""
@@ -316,7 +316,7 @@ class MaskedTraining(_Updates):
 
 
 class FineTuning(_Updates):
-    """Updates of a BERT that classifies texts of several lengths, as the task makes them."""
+    """Updates of a BERT that classifies texts of different lengths, as in the task."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model and the optimiser."""
@@ -342,10 +342,10 @@ class FineTuning(_Updates):
 
 
 class ViTTraining(_Updates):
-    """Updates of a ViT on images of bytes, as the task makes them."""
+    """Updates of a ViT on uint8 images, as in the task."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Build the model and the optimiser, and draw images."""
+        """Build the model and the optimiser, and make random images."""
         import torch
 
         from regard.bench.images import random_images
@@ -366,10 +366,10 @@ class ViTTraining(_Updates):
 
 
 class CaptionTraining(_Updates):
-    """Updates of Xu's captioner with soft attention, by cross-entropy alone."""
+    """Updates of Xu et al.'s captioner with soft attention, with cross-entropy only."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Build the model and the optimiser, and draw images and captions."""
+        """Build the model and the optimiser, and make random images and captions."""
         import torch
 
         from regard.bench.images import random_images
@@ -398,16 +398,16 @@ class CaptionTraining(_Updates):
 
 
 class WordEmbeddings(_Ours):
-    """Training word embeddings as `regard train-vectors` does, from a file of sentences to a table."""
+    """Training of word embeddings as in `regard train-vectors`, from a file of sentences to a file of embeddings."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Nothing is to be done beforehand."""
+        """Keep the job; there is nothing to prepare."""
         keep_freed_memory()  # as the command line does
         self._job = job
         return {"note": job["kind"]}
 
     def run(self) -> dict[str, Any]:
-        """The whole training, the vocabulary included; the amount is words read, over all epochs."""
+        """Run the whole training, including the vocabulary; the amount is in words read, over all epochs."""
         from regard.word_embeddings.files import write_vectors
         from regard.word_embeddings.training import VectorSettings, sentences, train_vectors
 
@@ -431,7 +431,7 @@ class WordEmbeddings(_Ours):
 
 
 class TokenizerTraining(_Ours):
-    """Learning a vocabulary of a text."""
+    """Training a tokenizer on a text."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Read the text."""
@@ -443,36 +443,36 @@ class TokenizerTraining(_Ours):
         return {"note": f"{len(self._lines):,} lines"}
 
     def run(self) -> dict[str, Any]:
-        """The text once; the amount is MB."""
+        """Train on the text once; the amount is in MB."""
         began = time.perf_counter()
         self._learn()
         return {"amount": self._bytes / 1e6, "seconds": time.perf_counter() - began}
 
 
 class TokenizerReading(TokenizerTraining):
-    """Reading a text with a vocabulary trained on it."""
+    """Tokenizing a text with a tokenizer trained on it."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Learn the vocabulary."""
+        """Train the tokenizer."""
         note = super().prepare(job)
         self._tokenizer = self._learn()
         return note
 
     def run(self) -> dict[str, Any]:
-        """The text once; the amount is MB."""
+        """Tokenize the text once; the amount is in MB."""
         began = time.perf_counter()
         self._tokenizer.encode_batch(self._lines)
         return {"amount": self._bytes / 1e6, "seconds": time.perf_counter() - began}
 
 
-# The suite `look`, on the very model of `transformers` that the peers run.
+# The suite `look`, on the model of `transformers` that the peers run too.
 
 
 class _Looking(_Ours):
-    """The common part of recording and writing a page."""
+    """The common part of recording attention and writing a page."""
 
     def available(self) -> bool:
-        """Where `transformers` is, whose model is looked at."""
+        """Whether `transformers`, whose model is recorded, is installed."""
         return util.find_spec("transformers") is not None
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
@@ -484,10 +484,10 @@ class _Looking(_Ours):
 
 
 class Recording(_Looking):
-    """Forward passes while the recorder keeps what it needs; no weight is computed."""
+    """Forward passes while the recorder keeps its inputs; no weight is computed."""
 
     def run(self) -> dict[str, Any]:
-        """A few passes; the amount is tokens."""
+        """Run a few passes; the amount is in tokens."""
         import torch
 
         from regard.inspection import look
@@ -495,7 +495,7 @@ class Recording(_Looking):
         job = self._job
         began = 0.0
         for number in range(1 + job["passes"]):
-            if number == 1:  # the first pass brings back what the system took from a process that waited
+            if number == 1:  # the first pass brings memory back that was swapped out while the process waited
                 began = time.perf_counter()
             with torch.no_grad(), look(self._model, job["addresses"]):
                 self._model(self._ids)
@@ -508,7 +508,7 @@ class Page(_Looking):
     """A page from a text: forward pass, weights, page, file."""
 
     def run(self) -> dict[str, Any]:
-        """One page; the amount is the seconds it takes."""
+        """Make one page; the amount is its time in seconds."""
         import torch
 
         from regard.inspection import look
@@ -542,4 +542,4 @@ KINDS = {
     "recording": Recording,
     "page": Page,
 }
-"""What each kind of job is done by; the process of a contestant asks for it (`regard.bench.peers.runner`)."""
+"""The driver class of each kind of job, which the process of a contestant looks up (`regard.bench.peers.runner`)."""

@@ -1,4 +1,4 @@
-"""The suite `recurrent`: training and translating with the models of Bahdanau and Luong, and training an LSTM language model."""
+"""The suite `recurrent`: training and translating with Bahdanau's and Luong's models, and training an LSTM language model."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ SEED = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sizes:
-    """How much work a measurement is.
+    """The amount of work.
 
     Arguments:
-        translation: vocabulary, batches and the beam of the models that translate; of its sizes of a Transformer, none.
-        embedding: width of a token's vector.
-        hidden: width of a state.
-        maxout: outputs of Bahdanau's maxout layer: with 384 the model has as many parameters as JoeyNMT's.
-        luong_layers: of LSTM, in the encoder and in the decoder.
+        translation: vocabulary, batches and beam of the translation models; its sizes of a Transformer are not used.
+        embedding: width of token embeddings.
+        hidden: width of hidden states.
+        maxout: outputs of Bahdanau's maxout layer; with 384 the model has as many parameters as JoeyNMT's.
+        luong_layers: LSTM layers in the encoder and in the decoder.
         language: the language model's config; the paper's medium model by default.
         batch: (texts, tokens) of one of its updates.
-        updates: of it, in one turn.
+        updates: of it in one turn.
     """
 
     translation: translation.Sizes
@@ -58,10 +58,10 @@ QUICK = Sizes(
 
 
 def contests(options: Options, folder: Path) -> list[Contest]:
-    """The contests asked for; what they need is put into `folder`.
+    """The contests asked for; their files are written into `folder`.
 
     Raises:
-        InputError: where a model is named, because the weights are random ones, and for pairs of which none is usable.
+        InputError: where a model is given, since weights are random here, and for pairs of which none is usable.
     """
     if options.model is not None:
         raise InputError("the suite recurrent measures models with random weights; leave out --model")

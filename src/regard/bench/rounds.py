@@ -1,4 +1,4 @@
-"""A measurement as data: what is timed against what, each in a process of its own, in turns, and the rows that come out."""
+"""A benchmark: contestants in separate processes, timed in alternating turns, and the resulting rows."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from regard.errors import InputError, nearest
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """What to measure, on what, and how often.
+    """What to measure, with which data, and how often.
 
     Arguments:
-        pairs: texts to train on and to translate; made by the package where None.
-        text: a file of text for the suites that read one; Python's reference where None.
-        similarity: judged pairs of words, by which word embeddings are judged.
-        model: the folder of a trained model; one with random weights where None.
-        shape: of a decoder with random weights, by the name of the published model that has it.
-        to: the language wanted, of a model of several.
-        threads: that every contestant computes with.
-        rounds: how often each works; the median counts.
-        cases: which cases of the suite.
-        peers: which peers to compare with.
-        interpreters: the Python that has a peer, where it is not this one.
-        quick: small sizes: to see that everything runs, and what got slower; no figures to publish.
+        pairs: texts to train on and to translate; None for generated ones.
+        text: a text file for the suites that read one; None for Python's reference.
+        similarity: word similarity sets by which word embeddings are evaluated.
+        model: the folder of a trained model; None for random weights.
+        shape: of a decoder with random weights, by the name of a published model.
+        to: the target language, for a multilingual model.
+        threads: for computing, for every contestant.
+        rounds: number of turns of each contestant; the median counts.
+        cases: the cases of the suite to run.
+        peers: the peers to compare with.
+        interpreters: the Python interpreter of a peer, where it is another than this one.
+        quick: small sizes, to test that everything runs and whether it became slower; no figures to publish.
 
     Raises:
         InputError: for an unknown peer, or numbers below 1.
@@ -64,12 +64,12 @@ OURS = "regard"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Contestant:
-    """One library in one setting, timed in a process of its own.
+    """One library with one setting, timed in its own process.
 
     Arguments:
-        name: how a row calls it, such as `ctranslate2 int8`; of ours the setting alone, such as `int8`.
-        library: the file that drives it: `regard`, or a name of `regard.bench.peers.PEERS`.
-        job: what it is to do, as JSON values; `kind` says which of the file's classes does it.
+        name: in rows, such as `ctranslate2 int8`; for Regard the setting only, such as `int8`.
+        library: `regard`, or a name in `regard.bench.peers.PEERS`, which determines the driver file.
+        job: for the driver, as JSON values; `kind` selects the class in the file.
     """
 
     name: str
@@ -84,18 +84,18 @@ class Contestant:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Contest:
-    """What takes part in the same rounds, and so can be compared.
+    """Contestants that take turns in the same rounds, and so can be compared.
 
     Arguments:
         name: of the case, such as `translation`.
-        about: everything else that decides the figure: sizes, data, batches.
-        unit: what `amount` over seconds is.
-        ours: settings of ours; one row each.
-        peers: settings of the peers; all are in every row.
-        best: add a row with our best setting next to the best of each peer.
+        about: everything else that the figure depends on: sizes, data, batches.
+        unit: of `amount` over seconds.
+        ours: settings of Regard; one row each.
+        peers: settings of the peers, which are in every row.
+        best: add a row with the best setting of Regard and the best of each peer.
         higher_is_better: whether more of the unit is faster.
-        measures: further figures to give rows to, smaller ones being better, by name and unit, such as `file, MB`.
-        judge: figures of what a contestant made in its last round, by name, which stand among the details.
+        measures: further figures that get rows, smaller ones being better, by name and unit, such as `file, MB`.
+        judge: computes figures, by name, from what a contestant made in its last round; they are among the details.
     """
 
     name: str
@@ -109,38 +109,38 @@ class Contest:
     judge: Callable[[Contestant], dict[str, float]] | None = None
 
 
-# Contestants in turns, and what is kept of it: medians, and how far the rounds were apart.
+# Alternating turns, and their results: medians, and the spread of the rounds.
 
 
 REST = 0.3
-"""Seconds between two turns: OpenMP's threads continue spinning for 0.2 s after their work, on cores the next one needs."""
+"""Seconds between two turns: OpenMP's threads spin for 0.2 s after their work, on cores that the next contestant needs."""
 
 
 class Process(Protocol):
-    """What a contestant runs in."""
+    """The process of a contestant."""
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Its answer to a request."""
+        """Send a request and return the answer."""
         ...
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         ...
 
 
 @dataclass(kw_only=True, slots=True)
 class Tally:
-    """What the rounds of one contest gave, by the contestants' labels.
+    """The results of one contest's rounds, by the contestants' labels.
 
     Arguments:
         values: amount over seconds of each round.
-        amounts: of the work of the last round, so that a reader sees that all did the same.
-        answers: of the last round, where a contestant gives any.
-        measures: further figures, of a run that is not timed, by name.
-        notes: what each said of itself.
+        amounts: of the last round, to show that all did the same work.
+        answers: of the last round, where a contestant returns any.
+        measures: further figures by name, from a run that is not timed.
+        notes: each contestant's description of itself.
         failed, left_out: why a contestant has no values.
         absent: libraries that are not installed.
-        versions: of each library that is.
+        versions: of each installed library.
     """
 
     values: dict[str, list[float]] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class Tally:
     versions: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def median(self, contestant: Contestant) -> float | None:
-        """The median of its rounds; None where it failed."""
+        """The median over its rounds; None where it failed."""
         label = contestant.label
         return None if label in self.failed else statistics.median(self.values[label])
 
@@ -163,7 +163,7 @@ class Tally:
         return None if contestant.label in self.failed else self.measures.get(contestant.label, {}).get(name)
 
     def takes_part(self, contestant: Contestant) -> bool:
-        """Whether it has a place in a row: a figure, or a failure."""
+        """Whether it is in the rows, with a figure or as failed."""
         return contestant.library not in self.absent and contestant.label not in self.left_out
 
 
@@ -175,15 +175,16 @@ def compete(
     say: Callable[[str], None],
     rest: float = REST,
 ) -> Tally:
-    """Let all contestants do their work in turns, `rounds` times, after one round that does not count.
+    """Let all contestants work in alternating turns, for `rounds` rounds after a warm-up round.
 
-    They wait in processes of their own while another works. The order changes from round to round, so that none always follows
-    the same one. Who fails is out, with the sentence that says why.
+    They wait in their processes while another one works. The order changes from round to round, so that none always follows the
+    same one. A contestant that fails is out; its error is kept.
 
     Arguments:
-        start: the process of a contestant.
-        rounds: how often each works.
-        say: receives sentences for the user.
+        contest: what to measure.
+        start: starts the process of a contestant.
+        rounds: the number of rounds.
+        say: called with sentences for the user.
         rest: seconds between two turns.
     """
     tally = Tally()
@@ -211,7 +212,7 @@ def compete(
 
 
 def _prepared(contestant: Contestant, process: Process, tally: Tally, say: Callable[[str], None]) -> bool:
-    """Whether a contestant is ready to work; if not, the tally says why."""
+    """Whether a contestant is ready to work; if not, the tally has the reason."""
     label = contestant.label
     try:
         hello = process.ask({"do": "hello", "kind": contestant.job["kind"]})
@@ -235,7 +236,7 @@ def _prepared(contestant: Contestant, process: Process, tally: Tally, say: Calla
 
 
 def _order(labels: list[str], number: int) -> list[str]:
-    """The labels in another order each round: each begins once, and every other round goes backwards."""
+    """The labels in another order each round: the first rotates, and every other round is reversed."""
     if not labels:
         return []
     place = (number // 2) % len(labels)
@@ -260,7 +261,7 @@ def _turn(label: str, ready: dict[str, Process], tally: Tally, *, counts: bool, 
 
 @contextlib.contextmanager
 def _failing(label: str, ready: dict[str, Process], tally: Tally, say: Callable[[str], None]) -> Iterator[None]:
-    """Whoever fails inside the block is out, with the sentence that says why."""
+    """A contestant that fails within the block is out; its error is kept."""
     try:
         yield
     except ContestantFailed as error:
@@ -270,7 +271,7 @@ def _failing(label: str, ready: dict[str, Process], tally: Tally, say: Callable[
 
 
 def rows_of(contest: Contest, tally: Tally) -> list[Row]:
-    """The rows of a contest: one for each setting of ours, and where asked for the best of each."""
+    """The rows of a contest: one for each setting of Regard, and where asked for one with the best of each library."""
     ours = [contestant for contestant in contest.ours if tally.takes_part(contestant)]
     peers = [peer for peer in contest.peers if tally.takes_part(peer)]
     rows = [_row(contest, tally, contestant.name, contestant, peers) for contestant in ours]
@@ -292,7 +293,7 @@ def rows_of(contest: Contest, tally: Tally) -> list[Row]:
 
 
 def _row(contest: Contest, tally: Tally, name: str, ours: Contestant, peers: Sequence[Contestant]) -> Row:
-    """What was timed of ours, next to these peers; both had a turn in each round, so a round has a ratio of its own."""
+    """A row of one setting of Regard and the given peers; both had a turn in each round, so each round has a ratio."""
     up = contest.higher_is_better
     spread = {}
     for peer in peers:
@@ -323,7 +324,7 @@ def _best(contest: Contest, tally: Tally, library: str) -> Contestant | None:
 
 
 def details_of(contest: Contest, tally: Tally) -> dict[str, Any]:
-    """What is behind the rows: every round, the spread, what each contestant said, and how far answers agree."""
+    """The data behind the rows: every round, the spread, the contestants' notes, and how far their answers agree."""
     first = next((tally.answers[c.label] for c in contest.ours if c.label in tally.answers), None)
     return {
         "about": contest.about,
@@ -346,20 +347,20 @@ def details_of(contest: Contest, tally: Tally) -> dict[str, Any]:
     }
 
 
-# What a measurement says: one row for each thing of ours that was timed, next to the same of every peer.
+# Rows: one for each measured setting of Regard, with the same work of every peer.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One thing of ours next to its peers.
+    """A measured setting of Regard and its peers.
 
     Arguments:
-        case: what was timed, with everything that decides the figure.
+        case: what was timed, with everything that the figure depends on.
         unit: of `ours` and `peers`.
         ours: the median over the rounds; None where it failed.
         peers: the same for each peer, by name.
         higher_is_better: whether more of the unit is faster (tokens per second) or slower (milliseconds).
-        spread: the least and the largest ratio of a round, for each peer; none of what is measured once, such as memory.
+        spread: the least and the largest ratio of a round, for each peer; empty for figures measured once, such as memory.
 
     >>> Row(case="training", unit="target tokens/s", ours=300.0, peers={"other": 100.0, "broken": None}).ratio
     {'other': 3.0, 'broken': None}
@@ -376,7 +377,7 @@ class Row:
 
     @property
     def ratio(self) -> dict[str, float | None]:
-        """Ours over each peer, turned so that above 1 is better for us; None where either failed."""
+        """Regard's speed over each peer's; above 1 is better for Regard in either unit; None where either failed."""
         return {name: self._ratio(value) for name, value in self.peers.items()}
 
     def _ratio(self, theirs: float | None) -> float | None:
@@ -385,7 +386,7 @@ class Row:
         return self.ours / theirs if self.higher_is_better else theirs / self.ours
 
     def to_json(self) -> dict[str, Any]:
-        """The row as JSON values, figures to four digits."""
+        """The row as JSON values, figures with four significant digits."""
         return {
             "case": self.case,
             "unit": self.unit,
@@ -398,17 +399,17 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """A finished measurement.
+    """A finished benchmark.
 
     Arguments:
         suite: its name.
-        machine: what decides how fast it is.
-        versions: of Regard, of what it runs on, and of every peer.
-        threads: that each of them computed with.
+        machine: the properties of the machine that determine its speed.
+        versions: of Regard, its libraries, and every peer.
+        threads: for computing, of each contestant.
         rows: the figures.
         absent: peers that are not installed.
-        failed: what failed, by name, and the sentence that says why.
-        details: what is behind the figures: the rounds, their spread, settings, what was left out.
+        failed: the errors of contestants that failed, by name.
+        details: the data behind the figures: the rounds, their spread, settings, what was left out.
     """
 
     suite: str
@@ -433,12 +434,12 @@ class Report:
         return values | ({"failed": dict(self.failed)} if self.failed else {})
 
     def whole(self) -> dict[str, Any]:
-        """The report with everything that is behind it."""
+        """The report with all details, as JSON values."""
         return {**self.to_json(), "failed": dict(self.failed), "details": dict(self.details)}
 
 
 def rounded(value: float | None) -> float | None:
-    """Four digits that count: more would say what a measurement does not know.
+    """Rounded to four significant digits, which is the precision of a measurement.
 
     >>> rounded(1234.567), rounded(0.123456), rounded(None)
     (1235.0, 0.1235, None)

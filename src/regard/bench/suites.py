@@ -1,4 +1,4 @@
-"""The suites by name, and the one call that measures."""
+"""The suites by name, and the function that runs one."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Suite:
 
     Arguments:
         about: what is measured, in a few words.
-        cases: what may be chosen, by name.
-        contests: makes the contests of the cases chosen, with what they need in a folder.
-        shaped: of the cases, those whose random weights may have another shape (`--shape`).
+        cases: their names.
+        contests: makes the contests of the chosen cases, and their files in a folder.
+        shaped: the cases whose random weights may have another shape (`--shape`).
     """
 
     about: str
@@ -58,17 +58,17 @@ SUITES: Mapping[str, Suite] = {
         contests=recurrent.contests,
     ),
     "look": Suite(
-        about="seeing the attention of a model of BERT-base's shape, and a page that shows it",
+        about="recording the attention of a model of BERT-base's shape, and a page that shows it",
         cases=("recording", "page"),
         contests=look.contests,
     ),
     "encoder": Suite(
-        about="vectors of sentences, training BERT on masked text, and fine-tuning it to classify",
+        about="sentence embeddings, training BERT by masked language modelling, and fine-tuning it to classify",
         cases=("embedding", "training", "fine-tuning"),
         contests=encoder.contests,
     ),
     "decoder": Suite(
-        about="writing on after prompts with a GPT-2 or a Llama, alone and in a batch, and training a GPT-2",
+        about="generating text with a GPT-2 or a Llama, alone and in a batch, and training a GPT-2",
         cases=("alone", "batch", "training"),
         contests=decoder.contests,
         shaped=("alone", "batch"),
@@ -79,24 +79,24 @@ SUITES: Mapping[str, Suite] = {
         contests=images.contests,
     ),
     "tokenizers": Suite(
-        about="learning a vocabulary of a text, and reading the text by it",
+        about="training tokenizers on a text, and tokenizing it",
         cases=("training", "reading"),
         contests=tokenizers.contests,
     ),
     "words": Suite(
-        about="training word embeddings, from a file of text to a table",
+        about="training word embeddings, from a text file to a file of embeddings",
         cases=("skipgram", "cbow", "glove"),
         contests=words.contests,
     ),
 }
-"""A new suite joins by an entry here."""
+"""All suites; a new one is added here."""
 
 
 def suite_of(name: str) -> Suite:
-    """The suite of that name.
+    """The suite with a name.
 
     Raises:
-        InputError: where there is none, with the nearest.
+        InputError: for an unknown name; the message has the nearest one.
     """
     if name not in SUITES:
         raise InputError(f"there is no suite {name!r}; {nearest(name, list(SUITES))}")
@@ -111,13 +111,13 @@ def bench(
     start: Callable[[Contestant], Process] | None = None,
     rest: float = REST,
 ) -> Report:
-    """Measure a suite.
+    """Run a suite.
 
     Arguments:
-        name: of `SUITES`.
-        options: what to measure, on what, and how often.
-        say: receives sentences for the user while it continues.
-        start: the process of a contestant; one of its own by default.
+        name: in `SUITES`.
+        options: what to measure, with which data, and how often.
+        say: called with sentences for the user during the run.
+        start: starts the process of a contestant; None for `Driver`.
         rest: seconds between two turns.
 
     Raises:
@@ -129,11 +129,11 @@ def bench(
             raise InputError(f"{name} has no case {case!r}; {nearest(case, list(suite.cases))}")
         if options.shape is not None and suite.shaped and case not in suite.shaped:
             raise InputError(
-                f"--shape is not of the case {case}; leave it out, or take --cases {','.join(suite.shaped)}"
+                f"--shape does not apply to the case {case}; leave it out, or give --cases {','.join(suite.shaped)}"
             )
     if options.shape is not None and not suite.shaped:
         shaped = [other for other, found in SUITES.items() if found.shaped]
-        raise InputError(f"--shape is of the suite {' and '.join(shaped)}, not of {name}; leave it out")
+        raise InputError(f"--shape applies to the suite {' and '.join(shaped)}, not to {name}; leave it out")
 
     def own_process(contestant: Contestant) -> Process:
         file = ours.HERE if contestant.library == OURS else PEERS[contestant.library]
@@ -174,7 +174,7 @@ def _plain(options: Options) -> dict[str, object]:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores and memory of this machine, its GPU, and whether bfloat16 is computed natively."""
+    """Processor, cores and memory of this machine, its GPU, and whether it computes natively in bfloat16."""
     import torch
 
     from regard.training.precision import native_bfloat16

@@ -1,4 +1,4 @@
-"""The suite `tokenizers`: learning a vocabulary of a text, and reading the text by it."""
+"""The suite `tokenizers`: training tokenizers on a text, and tokenizing it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIZE, QUICK_SIZE = 8_000, 400
 
 
 def contests(options: Options, folder: Path) -> list[Contest]:
-    """The contests asked for; the text is written into `folder`. There is no peer: the speed is stated.
+    """The contests asked for; the text is written into `folder`. There is no peer: the speed itself is reported.
 
     Raises:
         InputError: for a text that cannot be read.

@@ -22,25 +22,25 @@ TRANSLATION_PEERS = {
     "huggingface": ("float32", "bfloat16"),
     "ctranslate2": ("float32", "bfloat16", "int8_float32", "int8_bfloat16"),
 }
-"""In which precisions each peer translates, where its build can; CTranslate2's `int8` is one of the last two."""
+"""The precisions in which each peer translates, where its build supports them; CTranslate2's `int8` is one of the last two."""
 
 PRECISIONS = ("float32", "bfloat16", "int8")
-"""Ours, where this release has them."""
+"""Regard's precisions, where this release supports them."""
 
 SEED = 1
 LONGEST = 100
-"""Tokens of a side: pairs that are longer are left out."""
+"""The most tokens on either side; longer pairs are left out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sizes:
-    """How much work a measurement is.
+    """The amount of work.
 
     Arguments:
         layers, width, heads, feedforward_width, vocabulary: of a model with random weights.
-        pairs: how many to make where none are given.
+        pairs: number of pairs to generate where none are given.
         batch_tokens: of a training batch, source and target, padding included.
-        updates: of one turn.
+        updates: in one turn.
         sentences: translated in one turn, `batch_sentences` at a time.
         beam: live hypotheses per sentence.
         extra: tokens by which an answer may be longer than its source.
@@ -76,7 +76,7 @@ QUICK = Sizes(
 
 
 def contests(options: Options, folder: Path) -> list[Contest]:
-    """The contests asked for; what they need is put into `folder`.
+    """The contests asked for; their files are written into `folder`.
 
     Raises:
         InputError: for a model that is no Transformer with one vocabulary, and for pairs of which none is usable.
@@ -84,7 +84,7 @@ def contests(options: Options, folder: Path) -> list[Contest]:
     sizes = QUICK if options.quick else Sizes()
     pairs = builtin_pairs(sizes.pairs, seed=SEED) if options.pairs is None else options.pairs
     translator = _untrained(pairs, sizes) if options.model is None else _trained(options.model)
-    # Saved again whatever it was: every contestant opens this folder.
+    # Saved again in any case: every contestant opens this folder.
     translator.save(folder / "model")
     _check_open(options, folder / "model")
     encoded = encoded_pairs(translator, pairs, options.to)
@@ -105,17 +105,17 @@ def contests(options: Options, folder: Path) -> list[Contest]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """A model that is trained and translates.
+    """A model that is trained and that translates.
 
     Arguments:
-        translator: its weights are those that translate.
-        folder: holds it as `model`, where a contest's own files go too.
+        translator: with the weights for translation.
+        folder: has it as `model`, and a contest's own files.
         spoken: its sizes, in words.
-        shape: the sizes that JoeyNMT builds its model from.
-        changes: settings of our model while it trains, such as dropout where JoeyNMT has it: it cannot do without.
+        shape: the sizes from which JoeyNMT builds its model.
+        changes: settings of Regard's model in training, such as dropout where JoeyNMT always has it.
         name: put before the name of the case, where a suite has several models.
-        peers: of each that translates, the precisions.
-        precisions: of ours that translate.
+        peers: the precisions of each peer that translates.
+        precisions: Regard's precisions for translation.
     """
 
     translator: Translator
@@ -129,7 +129,7 @@ class Measured:
 
 
 def _untrained(pairs: Sequence[tuple[str, str]], sizes: Sizes) -> Translator:
-    """A pre-norm Transformer with random weights and a vocabulary learned from the pairs."""
+    """A pre-norm Transformer with random weights and a tokenizer trained on the pairs."""
     from regard.models import Transformer, TransformerConfig
     from regard.tasks.translation import TranslationTask, Translator
     from regard.text import Tokenizer
@@ -158,13 +158,13 @@ def _trained(folder: Path) -> Translator:
     config = translator.model.config
     if not isinstance(config, TransformerConfig) or config.sharing != "all":
         raise InputError(
-            f"{folder}: is no Transformer with one shared vocabulary, which the peers need; train such a one"
+            f"{folder}: is no Transformer with one shared vocabulary, which the peers need; train one with: sharing all"
         )
     return translator
 
 
 def _check_open(options: Options, folder: Path) -> None:
-    """Refuse a model whose folder no other library opens, where such are to open it."""
+    """Refuse a model that the chosen peers cannot open."""
     from regard.checkpoints import read_card
 
     readers = [peer for peer in TRANSLATION_PEERS if peer in options.peers]
@@ -179,10 +179,10 @@ def _check_open(options: Options, folder: Path) -> None:
 def encoded_pairs(
     translator: Translator, pairs: Sequence[tuple[str, str]], to: str | None
 ) -> list[tuple[list[int], list[int]]]:
-    """Token ids of the pairs, without those too long or empty.
+    """Token ids of the pairs, without pairs that are empty or too long on a side.
 
     Raises:
-        InputError: where none is left, and for a language that is missing or not one of the model's.
+        InputError: where none is left, and for a language that is missing or unknown to the model.
     """
     task = translator.task
     sources = task.encode_sources([source for source, _ in pairs], to)
@@ -209,7 +209,7 @@ def _spoken(translator: Translator) -> str:
 
 
 def training(options: Options, sizes: Sizes, measured: Measured, encoded: list[tuple[list[int], list[int]]]) -> Contest:
-    """Whole updates on the same sentences in the same order."""
+    """Complete updates on the same sentences in the same order."""
     from regard.data.batching import Batches
     from regard.data.token_store import TokenStore
 
@@ -221,7 +221,7 @@ def training(options: Options, sizes: Sizes, measured: Measured, encoded: list[t
         return Batches(lengths, maximum_tokens=sizes.batch_tokens, seed=SEED).epoch(0)
 
     batches = batched(encoded)
-    while len(batches) < wanted:  # one pass has to be enough: another would come in another order than the peer's
+    while len(batches) < wanted:  # one epoch must suffice: the order of a second would differ from the peer's
         encoded = encoded * 2
         batches = batched(encoded)
     TokenStore.write(folder / "train", {"source": size, "target": size}, encoded)
@@ -264,12 +264,12 @@ def training(options: Options, sizes: Sizes, measured: Measured, encoded: list[t
 def translation(
     options: Options, sizes: Sizes, measured: Measured, encoded: list[tuple[list[int], list[int]]]
 ) -> Contest:
-    """Beam search over the same sentences in the same batches."""
+    """Beam search with the same sentences in the same batches."""
     translator = measured.translator
     tokenizer, config = translator.task.target_tokenizer, translator.model.config
     chosen = sorted(encoded[: sizes.sentences], key=lambda pair: len(pair[0]))
     batches = [chosen[start : start + sizes.batch_sentences] for start in range(0, len(chosen), sizes.batch_sentences)]
-    # Random weights know no end: each answer of a batch then has as many tokens as its references have on average.
+    # With random weights the end is arbitrary: answers of a batch all get the average length of its references.
     forced = options.model is None
     lengths = [round(sum(len(target) for _, target in batch) / len(batch)) if forced else 0 for batch in batches]
     job = {
@@ -307,7 +307,7 @@ def translation(
     )
 
 
-# Pairs of texts made on the spot, for measuring without any data.
+# Generated pairs of texts, for measuring without any data.
 
 
 _ONSETS = [*"bcdfghklmnprstvw", "br", "dr", "fl", "gr", "kl", "pr", "sch", "st", "tr"]
@@ -315,15 +315,15 @@ _RHYMES = [*"aeiou", "an", "ar", "el", "en", "er", "in", "is", "on", "or", "um"]
 
 
 def builtin_pairs(count: int, *, seed: int = 0, words: int = 12_000) -> list[tuple[str, str]]:
-    """Sentences of invented words, and the same in other invented words, in an order of their own.
+    """Sentences of invented words, paired with the same sentences in other invented words in reverse order.
 
-    Word frequencies fall as 1 / rank, as in a language (Zipf), and sentences have 4 to 24 words, 12 on average, as captions do:
-    what matters for speed is the number of tokens and the size of the vocabulary, not what is said.
+    Word frequencies fall as 1 / rank, as in a language (Zipf), and sentences have 4 to 24 words, 12 on average, as captions do.
+    Speed depends on the number of tokens and the size of the vocabulary, not on the content.
 
     Arguments:
-        count: pairs.
+        count: number of pairs.
         seed: the same seed gives the same pairs.
-        words: in each of the two languages.
+        words: number of words in each of the two languages.
 
     >>> builtin_pairs(2, words=50) == builtin_pairs(3, words=50)[:2]
     True
@@ -341,7 +341,7 @@ def builtin_pairs(count: int, *, seed: int = 0, words: int = 12_000) -> list[tup
 
 
 def _words(count: int, draw: np.random.Generator) -> list[str]:
-    """Different words of one to a few syllables, the short ones first."""
+    """Different words of one or more syllables, short ones first."""
     found: dict[str, None] = {}
     syllables = 1
     while len(found) < count:
@@ -350,6 +350,6 @@ def _words(count: int, draw: np.random.Generator) -> list[str]:
         rhymes = draw.integers(len(_RHYMES), size=(count, syllables)).tolist()
         for starts, ends in zip(onsets, rhymes, strict=True):
             found["".join(_ONSETS[a] + _RHYMES[b] for a, b in zip(starts, ends, strict=True))] = None
-        if len(found) - before < count // 2:  # most words of so many syllables are taken
+        if len(found) - before < count // 2:  # most words with that number of syllables are used up
             syllables += 1
     return list(found)[:count]

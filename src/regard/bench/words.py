@@ -1,4 +1,4 @@
-"""The suite `words`: training word embeddings, from a file of text to a table."""
+"""The suite `words`: training word embeddings, from a text file to a file of embeddings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ SEED = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sizes:
-    """How much work a measurement is.
+    """The amount of work.
 
     Arguments:
-        words: of the text, at most; all where None.
-        epochs: passes over the text, of GloVe over the counts.
-        width: of skip-gram and CBoW; GloVe's is half of it.
-        minimum_count: words seen less often have no vector.
+        words: the most words of the text; None for all.
+        epochs: passes over the text; for GloVe, over the counts.
+        width: of skip-gram's and CBoW's embeddings; GloVe's have half of it.
+        minimum_count: words that occur less often have no embedding.
     """
 
     words: int | None = None
@@ -31,11 +31,11 @@ class Sizes:
 QUICK = Sizes(words=20_000, epochs=1, width=16, minimum_count=2)
 
 PEERS_OF = {"skipgram": "gensim", "cbow": "gensim", "glove": "glove"}
-"""What each method is compared with."""
+"""The peer of each method."""
 
 
 def contests(options: Options, folder: Path) -> list[Contest]:
-    """The contests asked for; the text is written into `folder`, a sentence in each line, words apart by spaces.
+    """The contests asked for; the text is written into `folder`, one sentence per line, words separated by spaces.
 
     Raises:
         InputError: for a text or a similarity set that cannot be read.
@@ -85,7 +85,7 @@ def _contest(case: str, options: Options, sizes: Sizes, text: Path, tokens: int,
 
 
 def _judge(files: Sequence[Path]) -> Callable[[Contestant], dict[str, float]] | None:
-    """Spearman's correlation on each similarity set, of the vectors that a contestant wrote."""
+    """Spearman's correlation on each similarity set, for the embeddings that a contestant wrote."""
     from regard.word_embeddings.evaluation import evaluate_similarity, read_similarity
     from regard.word_embeddings.files import read_vectors
 
@@ -102,7 +102,7 @@ def _judge(files: Sequence[Path]) -> Callable[[Contestant], dict[str, float]] | 
 
 
 def lines_of(text: Path | None) -> Iterable[Sequence[str]]:
-    """The words of each line of a tokenised text, perhaps gzip; of Python's reference where None."""
+    """The words of each line of a tokenized text, plain or gzip; None for Python's reference."""
     from regard.word_embeddings.training import sentences
     from regard.word_embeddings.training.corpus import PYTHON_DOCS
 

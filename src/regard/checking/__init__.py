@@ -1,4 +1,4 @@
-"""Whether a folder is whole, and who opens it."""
+"""Checks whether a folder is complete and undamaged, and which programs can open it."""
 
 from regard.checking.check import check
 from regard.checking.files import CheckedFile, Report

@@ -1,4 +1,4 @@
-"""Check a folder: every file there, whole and of the digest recorded, and what each reader makes of it."""
+"""Check a folder: whether every file is there and undamaged, matches its recorded digest, and which programs can open it."""
 
 from __future__ import annotations
 
@@ -51,16 +51,19 @@ from regard.word_embeddings.formats import files as vectors_folder
 
 
 def check(folder: str | os.PathLike[str], *, code: Code | None = None) -> Report:
-    """Look at every file of a folder that Regard or `transformers` wrote, and try to open it.
+    """Check every file of a folder written by Regard or `transformers`, and try to open the folder.
 
     Nothing is changed. Damage is listed in the report and raises no error.
 
     Arguments:
-        folder: of a model, a run, word embeddings, a token store, or of texts with an index.
-        code: your own Python file, or files, with the parts that a model was made with.
+        folder: of a model, a run, word embeddings, a token store, or texts with a search index.
+        code: your own Python file, or files, with the parts that the model was made with.
+
+    Returns:
+        The report; `Report.whole` tells whether the folder is complete and undamaged.
 
     Raises:
-        InputError: where there is no such folder, or nothing in it that is known.
+        InputError: for a folder that does not exist, or holds nothing known.
 
     >>> check("no-such-folder")
     Traceback (most recent call last):
@@ -82,14 +85,14 @@ def check(folder: str | os.PathLike[str], *, code: Code | None = None) -> Report
     ):
         if known(listed):
             return checked(listed)
-    raise InputError(f"{place}: holds nothing that Regard or transformers writes; give a folder that one of them wrote")
+    raise InputError(f"{place}: holds nothing that Regard or transformers wrote; give a folder that one of them wrote")
 
 
-# Folders of models: ours, and those of transformers.
+# Folders of models: Regard's, and those of transformers.
 
 
 PARTS = f"{WEIGHTS}.index.json"
-"""Where transformers says which of several files a tensor is in."""
+"""The file in which transformers lists which of several files has which tensor."""
 
 THEIRS = frozenset(
     {
@@ -109,15 +112,15 @@ THEIRS = frozenset(
         PARTS,
     }
 )
-"""What other programs write next to a model, and read."""
+"""Files that other programs write into a model's folder and read."""
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 EXCUSES = ("needs the ", "update regard")
-"""What a refusal says that is about this installation and not about the folder."""
+"""Parts of error messages that concern this installation and not the folder."""
 
 
 def is_model(listed: Listed) -> bool:
-    """Whether a folder is a model's, or what is left of one."""
+    """Whether a folder is that of a model, or what is left of one."""
     names = {CONFIG, CARD, WEIGHTS, PARTS}
     return bool(names & {*listed.names, *listed.irregular}) or published_files(listed.folder) is not None
 
@@ -176,7 +179,7 @@ def _files(listed: Listed, card: Mapping[str, Any], digests: Mapping[str, str], 
     known = {
         name for name in listed.names if is_model_file(name.split("/")[0]) or (not ours and name in THEIRS)
     } - needed.keys()
-    if digests:  # then all that belongs here is recorded
+    if digests:  # all files that belong here are then recorded
         known = set()
     files += [found(listed, name, digests) for name in sorted(known)]
     others = unexpected(listed, {*needed, *known})
@@ -190,7 +193,7 @@ def _pickle(file: CheckedFile) -> CheckedFile:
 
 
 def _with_refusal(files: list[CheckedFile], refusal: str, folder: Path, *, ours: bool) -> list[CheckedFile]:
-    """The files, with what opening the folder found out about one of them."""
+    """The files, with the error from opening the folder assigned to the file that it names."""
     name = blamed(refusal, folder)
     if not name:
         return files
@@ -198,7 +201,7 @@ def _with_refusal(files: list[CheckedFile], refusal: str, folder: Path, *, ours:
         if any(file.path == name for file in files):
             return files
         return [*files, CheckedFile(path=name, state="missing", remark=unplaced(refusal, folder / name))]
-    if not ours:  # what Regard cannot do is no damage
+    if not ours:  # something that Regard does not support is no damage
         return files
     return [
         CheckedFile(path=name, state="damaged", remark=unplaced(refusal, folder / name))
@@ -209,7 +212,7 @@ def _with_refusal(files: list[CheckedFile], refusal: str, folder: Path, *, ours:
 
 
 def _others(listed: Listed, card: Mapping[str, Any]) -> dict[str, str]:
-    """Which other programs open the folder, as far as its layout says."""
+    """The other programs that can open the folder, according to its layout."""
     if published_files(listed.folder) is not None:
         return {"AllenNLP": "ELMo"}
     values = json_object(listed.path(CONFIG))
@@ -234,22 +237,24 @@ OF_A_RUN = frozenset({RECIPE, LOG, DATA, CHECKPOINTS, POINTER, STAGING, *TRACKER
 
 
 def is_run(listed: Listed) -> bool:
-    """Whether a folder is a run's."""
+    """Whether a folder is that of a run."""
     tops = {name.split("/")[0] for name in listed.names}
     return RECIPE in tops or POINTER in tops
 
 
 def check_run(listed: Listed) -> Report:
-    """Check a run's folder: what is the model's, then what is the run's."""
+    """Check a run's folder: the model, then the files of training."""
     folder = listed.folder
-    pointers, said = tried(lambda: pointers_of(folder))
-    begun = bool(pointers) or bool(said)
+    pointers, problem = tried(lambda: pointers_of(folder))
+    begun = bool(pointers) or bool(problem)
     last = json_object(folder / CHECKPOINTS / str((pointers or {}).get("last")) / PROGRESS).get("progress")
     finished = bool(isinstance(last, dict) and last.get("finished"))
     files = [_recipe(listed), *_log(listed, begun=begun, finished=finished)]
     if POINTER in listed.names:
         files.append(
-            CheckedFile(path=POINTER, state="damaged" if said else "present", remark=unplaced(said, folder / POINTER))
+            CheckedFile(
+                path=POINTER, state="damaged" if problem else "present", remark=unplaced(problem, folder / POINTER)
+            )
         )
     elif (folder / CHECKPOINTS).is_dir() and any((folder / CHECKPOINTS).iterdir()):
         files.append(missing(listed, POINTER))
@@ -279,7 +284,7 @@ def check_run(listed: Listed) -> Report:
         files += [CheckedFile(path=name) for name in own.names]
         nothing = Report(folder="", kind="run", files=(), readers={}, notes=("there is no checkpoint yet",))
         model = nothing if best is None else replace(best, files=())
-        if begun and finished:  # then it ought to stand here
+        if begun and finished:  # a finished run has its model here
             files.append(missing(own, "config.json", "the run has ended; the same command with --resume writes it"))
     return replace(
         model,
@@ -293,29 +298,27 @@ def _recipe(listed: Listed) -> CheckedFile:
     if RECIPE not in listed.names:
         return missing(listed, RECIPE, "the run cannot be resumed without it")
     path = listed.path(RECIPE)
-    said = tried(lambda: read_yaml(path))[1]
-    return CheckedFile(path=RECIPE, state="damaged" if said else "present", remark=unplaced(said, path))
+    problem = tried(lambda: read_yaml(path))[1]
+    return CheckedFile(path=RECIPE, state="damaged" if problem else "present", remark=unplaced(problem, path))
 
 
 def _log(listed: Listed, *, begun: bool, finished: bool) -> list[CheckedFile]:
     if LOG not in listed.names:
         return [missing(listed, LOG)] if begun else []
-    lines, said = tried(lambda: read_text(listed.path(LOG), "").split("\n"))
+    lines, problem = tried(lambda: read_text(listed.path(LOG), "").split("\n"))
     for number, line in enumerate(lines or [], start=1):
         if line and tried(lambda line=line: json_value(line))[1]:
             if number == len(lines or []) and not finished:
                 return [
-                    CheckedFile(
-                        path=LOG, remark="the last line is cut short, and is written again when the run continues"
-                    )
+                    CheckedFile(path=LOG, remark="the last line is incomplete; it is rewritten when the run continues")
                 ]
-            said = f"line {number} is no JSON"
+            problem = f"line {number} is no JSON"
             break
-    return [CheckedFile(path=LOG, state="damaged" if said else "present", remark=said)]
+    return [CheckedFile(path=LOG, state="damaged" if problem else "present", remark=problem)]
 
 
 def _checkpoint(folder: Path, name: str, *, last: bool) -> tuple[list[CheckedFile], Report | None]:
-    """A checkpoint that counts: a model's folder, with the state of training."""
+    """Check a checkpoint that is still needed: a model's folder with the state of training."""
     prefix = f"{CHECKPOINTS}/{name}"
     place = folder / CHECKPOINTS / name
     if not place.is_dir():
@@ -339,8 +342,8 @@ def _checkpoint(folder: Path, name: str, *, last: bool) -> tuple[list[CheckedFil
         files.append(found_tensors(state_files, OPTIMIZER, digests))
     else:
         ended = isinstance(progress, dict) and bool(progress.get("finished"))
-        said = "removed when the run had ended" if ended or not last else "the run cannot continue without it"
-        files.append(missing(state_files, OPTIMIZER, said, harmless=ended or not last))
+        remark = "removed when the run had ended" if ended or not last else "the run cannot continue without it"
+        files.append(missing(state_files, OPTIMIZER, remark, harmless=ended or not last))
     return [file.under(prefix) for file in files], report
 
 
@@ -360,7 +363,7 @@ def _unnamed(folder: Path, names: set[str]) -> list[CheckedFile]:
 
 
 def _data(listed: Listed, *, begun: bool) -> list[CheckedFile]:
-    """The prepared examples: token stores, and what tells of them."""
+    """Check the prepared examples: token stores, and their descriptions."""
     names = [name for name in listed.names if name.startswith(f"{DATA}/")]
     if not names:
         return (
@@ -377,16 +380,16 @@ def _data(listed: Listed, *, begun: bool) -> list[CheckedFile]:
     covered = {file.path for file in files}
     files += [found(listed, name, {}) for name in names if name not in covered]
     if begun and f"{DATA}/{READY}" not in names:
-        files.append(missing(listed, f"{DATA}/{READY}", "the data was not prepared to its end"))
+        files.append(missing(listed, f"{DATA}/{READY}", "the preparation of the data was interrupted"))
     return files
 
 
-# Folders that hold no model: word embeddings, token stores, indexes for search.
+# Folders without a model: word embeddings, token stores, search indexes.
 
 
 STORE = "store.json"
 AT_ONCE = 1 << 22
-"""Token ids that are looked at together."""
+"""The number of token ids that are checked at a time."""
 
 
 def is_vectors(listed: Listed) -> bool:
@@ -396,7 +399,7 @@ def is_vectors(listed: Listed) -> bool:
 
 
 def check_vectors(listed: Listed) -> Report:
-    """Check a folder of word vectors, by reading it as `read_vectors` does."""
+    """Check a folder of word embeddings by reading it, as `read_vectors` does."""
     own = vectors_folder
     refusal = tried(lambda: own.read_folder(listed.folder, None))[1]
     state = json_object(listed.path(own.DESCRIPTION))
@@ -404,10 +407,10 @@ def check_vectors(listed: Listed) -> Report:
     known = [*needed, *(name for name in (own.COUNTS, own.SUBWORDS) if name not in needed and name in listed.names)]
     files = _blamed([CheckedFile(path=name) for name in known if name in listed.names], refusal, listed)
     files += [missing(listed, name) for name in needed if name not in listed.names]
-    if refusal and not any(file.wrong for file in files):  # what is wrong with the numbers names no file
+    if refusal and not any(file.wrong for file in files):  # errors in the numbers name no file
         files = [replace(file, state="damaged", remark=refusal) if file.path == own.MATRIX else file for file in files]
     files += unexpected(listed, {*known})
-    readers = {} if refusal else {"Regard": "vectors of words"}
+    readers = {} if refusal else {"Regard": "word embeddings"}
     return Report(
         folder=str(listed.folder),
         kind="vectors",
@@ -417,7 +420,7 @@ def check_vectors(listed: Listed) -> Report:
         readers=readers
         | {
             "numpy": f"numpy.load, {own.MATRIX}",
-            "gensim": "not as it is; regard vectors convert writes what gensim opens",
+            "gensim": "not in this format; convert with: regard vectors convert",
         },
     )
 
@@ -428,7 +431,7 @@ def is_tokens(listed: Listed) -> bool:
 
 
 def check_tokens(listed: Listed) -> Report:
-    """Check a token store: sizes, checksums where it has them, offsets that do not fall, ids in their vocabulary."""
+    """Check a token store: sizes, checksums where it has them, ascending offsets, and ids within the vocabulary."""
     state = json_object(listed.path(STORE))
     named = state.get("columns")
     columns: dict[str, Any] = named if isinstance(named, dict) else {}
@@ -459,24 +462,24 @@ def check_tokens(listed: Listed) -> Report:
 
 
 def _refuse_wrong_ids(store: TokenStore, columns: Any, folder: Path) -> None:
-    """Look at every number of a store.
+    """Check every number in a store.
 
     Raises:
-        InputError: naming the file and what is wrong in it.
+        InputError: with the file and what is wrong in it.
     """
     for name in store.columns:
         if (store.lengths(name) < 0).any():
-            raise InputError(f"{folder / name}.offsets.bin: its numbers fall")
+            raise InputError(f"{folder / name}.offsets.bin: its offsets are not ascending")
         size = columns[name].get("size")
         path = folder / f"{name}.bin"
         ids = np.memmap(path, dtype=columns[name]["dtype"], mode="r") if path.stat().st_size else np.empty(0)
         for start in range(0, len(ids), AT_ONCE):
             if isinstance(size, int) and (ids[start : start + AT_ONCE] >= size).any():
-                raise InputError(f"{path}: holds ids that the vocabulary of {size:,} has not")
+                raise InputError(f"{path}: holds ids outside of the vocabulary of {size:,} tokens")
 
 
 def check_index(listed: Listed) -> Report:
-    """Check texts with an index: the index itself, and whether the texts are those it was made of."""
+    """Check texts with a search index: the index itself, and whether the texts are unchanged since."""
     path = listed.path(INDEX)
     content, refusal = tried(lambda: _read_index(path))
     files = [CheckedFile(path=INDEX, state="damaged" if refusal else "present", remark=unplaced(refusal, path))]
@@ -485,9 +488,9 @@ def check_index(listed: Listed) -> Report:
         if status is None or gone:
             files.append(missing(listed, name, "the next search leaves it out", harmless=True))
         elif (status.st_size, status.st_mtime_ns) != (size, written):
-            files.append(CheckedFile(path=name, remark="changed since; the next search reads it again"))
+            files.append(CheckedFile(path=name, remark="changed since; the next search indexes it again"))
         else:
-            files.append(CheckedFile(path=name, remark="as it was read, by size and date"))
+            files.append(CheckedFile(path=name, remark="unchanged, by size and date"))
     return Report(
         folder=str(listed.folder),
         kind="index",
@@ -499,17 +502,18 @@ def check_index(listed: Listed) -> Report:
 
 
 def _read_index(path: Path) -> dict[str, tuple[int, int]]:
-    """Size and date of every file in an index.
+    """The size and date of every file in an index.
 
     Raises:
-        InputError: for another format, or vectors that are not those of the passages; for other damage whatever a library raises.
+        InputError: for another format, a wrong number of vectors, and vectors that are not finite; other damage raises the
+            library's errors.
     """
     with safe_open(path, framework="np") as file:
-        said = file.metadata() or {}
-        if said.get("regard_index") != FORMAT_VERSION:
-            raise InputError(f"is of the format {said.get('regard_index')!r}, and is rebuilt by the next search")
+        header = file.metadata() or {}
+        if header.get("regard_index") != FORMAT_VERSION:
+            raise InputError(f"is of the format {header.get('regard_index')!r}, and the next search rebuilds it")
         vectors = file.get_tensor("vectors")
-    files = parse_json(said["files"], "its list of files", "remove it")
+    files = parse_json(header["files"], "its list of files", "remove it")
     passages = sum(len(entry["passages"]) for entry in files.values())
     if vectors.ndim != 2 or len(vectors) != passages:
         raise InputError(f"has {len(vectors):,} vectors for {passages:,} passages")
@@ -519,7 +523,7 @@ def _read_index(path: Path) -> dict[str, tuple[int, int]]:
 
 
 def _blamed(files: list[CheckedFile], refusal: str, listed: Listed) -> list[CheckedFile]:
-    """The files, with what reading the folder found out about one of them."""
+    """The files, with the error from reading the folder assigned to the file that it names."""
     if "update regard" in refusal:
         return files
     return [

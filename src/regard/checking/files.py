@@ -1,4 +1,4 @@
-"""The files of a folder, what is found of each by itself, and the report of what was found."""
+"""The files of a folder, the check of each, and the report."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ T = TypeVar("T")
 
 
 class Listed:
-    """The plain files of a folder, by their place in it; links to folders are not followed.
+    """The regular files of a folder and its subfolders, by relative path; links to folders are not followed.
 
     Arguments:
         folder: to be listed.
-        without: names at its top that are looked at otherwise.
+        without: names at its top level that are left out.
     """
 
     def __init__(self, folder: Path, without: frozenset[str] = frozenset()) -> None:
         self.folder = folder
         self.names: list[str] = []
         self.irregular: list[str] = []
-        """What is no plain file: pipes, devices, links to nothing."""
+        """Entries that are no regular files: pipes, devices, broken links, links to folders."""
         for root, folders, files in os.walk(folder):
             here = Path(root)
             if here == folder:
@@ -47,16 +47,16 @@ class Listed:
             self.irregular += [(here / name).relative_to(folder).as_posix() for name in linked]
 
     def path(self, name: str) -> Path:
-        """Where a file is."""
+        """The path of a file."""
         return self.folder / name
 
     def sub(self, name: str) -> Listed:
-        """A folder in this one."""
+        """The listing of a subfolder."""
         return Listed(self.folder / name)
 
 
 def tried(action: Callable[[], T]) -> tuple[T | None, str]:
-    """What an action gives, or the sentence that it failed with: whatever a damaged file makes a library raise."""
+    """The result of an action, or None and its error as a sentence, whatever a library raises for a damaged file."""
     try:
         return action(), ""
     except InputError as error:
@@ -66,53 +66,53 @@ def tried(action: Callable[[], T]) -> tuple[T | None, str]:
 
 
 def found(listed: Listed, name: str, digests: Mapping[str, str]) -> CheckedFile:
-    """A file that is there, against the digest recorded of it; without one, whether it can be read at all."""
+    """Check a file against its recorded digest; without one, check whether it can be read."""
     path = listed.path(name)
     wanted = digests.get(name)
     if wanted is not None:
-        digest, said = tried(lambda: file_digest(path))
-        if said:
-            return CheckedFile(path=name, state="damaged", remark=said)
+        digest, problem = tried(lambda: file_digest(path))
+        if problem:
+            return CheckedFile(path=name, state="damaged", remark=problem)
         if digest == wanted:
             return CheckedFile(path=name, digest="as recorded")
-        if name == "README.md":  # whose text is the user's too
+        if name == "README.md":  # users may edit it
             return CheckedFile(path=name, digest="another than recorded", harmless=True)
         return CheckedFile(path=name, state="damaged", digest="another than recorded")
-    said = ""
+    problem = ""
     if path.suffix == ".json":
-        said = tried(lambda: read_json(path, "copy it again"))[1]
+        problem = tried(lambda: read_json(path, "copy it again"))[1]
     elif path.suffix == ".safetensors":
-        said = tried(lambda: read_outline(path, largest=0))[1]
-    return CheckedFile(path=name, state="damaged" if said else "present", remark=unplaced(said, path))
+        problem = tried(lambda: read_outline(path, largest=0))[1]
+    return CheckedFile(path=name, state="damaged" if problem else "present", remark=unplaced(problem, path))
 
 
 def found_tensors(listed: Listed, name: str, digests: Mapping[str, str]) -> CheckedFile:
-    """A file of tensors, against the digest recorded of each."""
+    """Check a file of tensors against the recorded digest of each tensor."""
     path = listed.path(name)
-    tensors, said = tried(lambda: read_tensors(path, digests))
+    tensors, problem = tried(lambda: read_tensors(path, digests))
     if tensors is None:
-        other = "checksum differs" in said
+        other = "checksum differs" in problem
         return CheckedFile(
             path=name,
             state="damaged",
             digest="another than recorded" if other else "no digest recorded",
-            remark=unplaced(said, path),
+            remark=unplaced(problem, path),
         )
     lost, new = sorted(digests.keys() - tensors.keys()), sorted(tensors.keys() - digests.keys())
     if digests and (lost or new):
-        said = f"{'lacks' if lost else 'has besides'} {', '.join((lost or new)[:3])}"
-        return CheckedFile(path=name, state="damaged", digest="another than recorded", remark=said)
+        problem = f"{'lacks' if lost else 'has besides'} {', '.join((lost or new)[:3])}"
+        return CheckedFile(path=name, state="damaged", digest="another than recorded", remark=problem)
     return CheckedFile(path=name, digest="as recorded" if digests else "no digest recorded")
 
 
 def missing(listed: Listed, name: str, remark: str = "", *, harmless: bool = False) -> CheckedFile:
-    """A file that ought to be there."""
+    """The entry of a file that is missing."""
     irregular = _irregular(listed.path(name)) if name in listed.irregular else ""
     return CheckedFile(path=name, state="missing", remark=irregular or remark, harmless=harmless)
 
 
 def unexpected(listed: Listed, known: set[str]) -> list[CheckedFile]:
-    """What is there and nobody reads."""
+    """The entries of files that no program reads."""
     files = [
         CheckedFile(path=name, state="unexpected", remark=LEFT if name.startswith(PARTIAL_PREFIX) else "")
         for name in listed.names
@@ -133,19 +133,19 @@ def json_object(path: Path) -> dict[str, Any]:
 
 
 def texts_of(value: Any) -> dict[str, str]:
-    """Of a mapping what goes from text to text; nothing of anything else."""
+    """The items of a mapping whose key and value are texts; empty for anything else."""
     if not isinstance(value, dict):
         return {}
     return {key: each for key, each in value.items() if isinstance(key, str) and isinstance(each, str)}
 
 
 def unplaced(sentence: str, path: Path) -> str:
-    """A sentence without the file's name at its front, which is next to it already."""
+    """A sentence without the file's name in front, which the report shows already."""
     return sentence.removeprefix(f"{path}: ")
 
 
 def blamed(sentence: str, folder: Path) -> str:
-    """The file of a folder that a sentence begins with; empty where it names none."""
+    """The file of a folder that a sentence begins with; empty where there is none."""
     begun = re.match(re.escape(f"{folder}{os.sep}") + r"([^:]+):", sentence)
     return "" if begun is None else begun.group(1)
 
@@ -154,7 +154,7 @@ def _irregular(path: Path) -> str:
     if path.is_symlink():
         return "a link to a folder" if path.is_dir() else "a link to nothing"
     kind, _ = tried(lambda: path.lstat().st_mode)
-    return "a pipe, and no plain file" if kind is not None and stat.S_ISFIFO(kind) else "no plain file"
+    return "a pipe, not a regular file" if kind is not None and stat.S_ISFIFO(kind) else "not a regular file"
 
 
 State = Literal["present", "missing", "damaged", "unexpected"]
@@ -163,14 +163,14 @@ Digest = Literal["as recorded", "another than recorded", "no digest recorded"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckedFile:
-    """A file that is in a folder, or ought to be.
+    """A file that is in a folder, or is missing from it.
 
     Arguments:
-        path: its place in the folder.
-        state: `unexpected` is what nobody reads; it does no harm.
-        digest: of its content, against what the folder says of it.
-        remark: what else is to be said, as half a sentence or a sentence.
-        harmless: whether nothing that opens the folder needs it to be otherwise.
+        path: relative to the folder.
+        state: `unexpected` files are read by no program, and harmless.
+        digest: of the content, compared with the recorded one.
+        remark: further information, as half a sentence or a sentence.
+        harmless: whether a missing or changed file does not matter to any program.
     """
 
     path: str
@@ -181,11 +181,11 @@ class CheckedFile:
 
     @property
     def wrong(self) -> bool:
-        """Whether the folder is not whole because of it."""
+        """Whether the folder is incomplete or damaged because of this file."""
         return self.state in ("missing", "damaged") and not self.harmless
 
     def under(self, prefix: str) -> CheckedFile:
-        """The same file, as named from a folder above."""
+        """The same file, relative to a folder above."""
         return replace(self, path=f"{prefix}/{self.path}")
 
     def to_mapping(self) -> dict[str, Any]:
@@ -201,17 +201,17 @@ class CheckedFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """What a folder holds, whether it is whole, and who opens it.
+    """What a folder holds, whether it is complete and undamaged, and which programs can open it.
 
     Arguments:
-        folder: as it was asked for.
+        folder: as given.
         kind: `model`, `run`, `vectors`, `index` or `tokens`.
-        files: all that are there, or ought to be.
-        task: what Regard opens it for; empty where it does not, or there is no such thing.
-        refusal: what Regard says instead of opening it; empty where it opens.
-        blamed: whether that refusal means that the folder is not whole.
-        readers: what opens it: Regard, other libraries by their names, and by which class or command.
-        notes: what else is to be known, in sentences.
+        files: all that are there or missing.
+        task: for which Regard opens it; empty where it cannot, or there is none.
+        refusal: Regard's error when it opens the folder; empty where it opens.
+        blamed: whether that error means that the folder is damaged.
+        readers: the programs that open it, Regard and other libraries by name, and with which class or command.
+        notes: further information, in sentences.
     """
 
     folder: str
@@ -225,7 +225,7 @@ class Report:
 
     @property
     def whole(self) -> bool:
-        """Whether every file is there and is what it ought to be."""
+        """Whether every file is there and undamaged."""
         return not self.blamed and not any(file.wrong for file in self.files)
 
     def to_mapping(self) -> dict[str, Any]:
@@ -242,11 +242,11 @@ class Report:
         }
 
     def rows(self) -> list[tuple[str, str]]:
-        """Names and what they are, in the order that people read them."""
+        """The rows of the report's table."""
         rows = [("folder", f"{self.folder} ({KINDS[self.kind]})")]
         for file in self.files:
-            said = [file.state, *([file.digest] if file.state in ("present", "damaged") else []), file.remark]
-            rows.append((file.path, ", ".join(part for part in said if part)))
+            parts = [file.state, *([file.digest] if file.state in ("present", "damaged") else []), file.remark]
+            rows.append((file.path, ", ".join(part for part in parts if part)))
         rows += [(f"opens in {name}" if opens else name, opens) for name, opens in self.readers.items()]
         rows += [("refused", self.refusal)] if self.refusal else []
         rows += [("note", note) for note in self.notes]
@@ -258,8 +258,8 @@ class Report:
 KINDS = {
     "model": "a model",
     "run": "a run",
-    "vectors": "vectors of words",
+    "vectors": "word embeddings",
     "index": "texts with an index for search",
     "tokens": "a token store",
 }
-"""What people call each kind of folder."""
+"""The name of each kind of folder in reports."""

@@ -1,6 +1,6 @@
-"""What `regard doctor` looks at: the machine that regard runs on, what is installed, and what makes it slow here.
+"""What `regard doctor` checks: the machine, what is installed, and what makes Regard slow there.
 
-`examine` gathers; `remarks` judges what was gathered, and nothing else.
+`examine` collects the facts; `remarks` derives the advice from them alone.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Any
 
 LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "typer", "rich", "pyyaml", "jinja2")
 INSTRUCTIONS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_bf16", "asimd", "bf16", "i8mm")
-"""Of a processor, those that decide how fast models are here, as Linux calls them."""
+"""Linux's names of the processor features that decide how fast models run."""
 SIDE = 512
-"""Rows and columns of the matrices that are multiplied."""
+"""Rows and columns of the matrices in the test of speed."""
 SPINNING = 100_000
-"""Turns of a waiting thread from which on it holds its core for a millisecond or so."""
+"""Iterations of a spinning thread from which on it occupies its core for about a millisecond."""
 JOINED = ("all", "dev")
-"""Extras made of the others."""
+"""Extras that combine others."""
 LITTLE_MEMORY, LITTLE_DISK = 1 << 30, 1 << 30
 
 
 def examine() -> dict[str, Any]:
     """Versions, processors, threads, kernels, memory, disk, cache and extras; takes about half a second.
 
-    Sizes are in bytes. What the system does not say is None.
+    Sizes are in bytes. Facts that the system does not provide are None.
     """
     import torch
 
@@ -75,7 +75,7 @@ def examine() -> dict[str, Any]:
 
 
 def remarks(found: Mapping[str, Any]) -> list[str]:
-    """What is slow or amiss here, why, and what to do: a sentence each, of what `examine` found; empty where nothing is."""
+    """What is slow or wrong on this machine, why, and what to do, one sentence each; empty where nothing is."""
     return [*_of_processors(found), *_of_numbers(found), *_of_space(found)]
 
 
@@ -85,50 +85,50 @@ def _of_processors(found: Mapping[str, Any]) -> Iterator[str]:
     if found["share"] is not None and found["share"] < 0.8:
         load = "" if found["load"] is None else f" (load {found['load']:.1f} on {found['processors']})"
         yield (
-            f"the machine is busy{load}: a thread of this program had {found['share']:.0%} of a processor's time just now; "
+            f"the machine is busy{load}: a thread of this program got {found['share']:.0%} of a processor's time just now; "
             "everything takes that much longer, and measured speeds mean little"
         )
     elif found["load"] is not None and found["load"] > usable:
         yield (
-            f"other programs compute here (load {found['load']:.1f} on {found['processors']} processors): threads of several "
-            "programs wait for one another; run one at a time, or give each fewer threads by OMP_NUM_THREADS"
+            f"other programs are busy (load {found['load']:.1f} on {found['processors']} processors): threads of different "
+            "programs wait for each other; run one at a time, or give each fewer threads with OMP_NUM_THREADS"
         )
     if found["quota"] is not None and threads > max(1.0, found["quota"]):
         yield (
-            f"this container may use {found['quota']:g} processors, and PyTorch starts {threads} threads, which are then "
-            f"stopped in turns: set OMP_NUM_THREADS={max(1, int(found['quota']))}"
+            f"this container may use {found['quota']:g} processors, and PyTorch starts {threads} threads, which are "
+            f"then throttled: set OMP_NUM_THREADS={max(1, int(found['quota']))}"
         )
     if threads > usable:
         yield (
-            f"PyTorch starts {threads} threads on {usable} processors, where they wait for one another: "
+            f"PyTorch starts {threads} threads on {usable} processors, where they wait for each other: "
             f"set OMP_NUM_THREADS={usable}"
         )
     elif threads == 1 < usable and environment["OMP_NUM_THREADS"] == "1":
         yield f"PyTorch computes with 1 of {usable} processors, because OMP_NUM_THREADS is 1: unset it for speed"
     if spins(environment):
         yield (
-            "waiting threads hold their cores (OMP_WAIT_POLICY or GOMP_SPINCOUNT asks for it): with other busy "
+            "waiting threads occupy their cores (because of OMP_WAIT_POLICY or GOMP_SPINCOUNT): next to other busy "
             "programs training takes many times as long; unset them, or set GOMP_SPINCOUNT=1000"
         )
 
 
 def _of_numbers(found: Mapping[str, Any]) -> Iterator[str]:
     if found["built_for_gpus"] and not found["gpus"]:
-        yield "this PyTorch is built for GPUs and sees none: without one, the build for processors is smaller and as fast"
+        yield "this PyTorch is built for GPUs, and there is none: without one, the build for CPUs is smaller and as fast"
     if found["device"] == "cpu" and found["precision"]["auto"] == "float32":
         yield (
-            "this processor does not multiply bfloat16 (AVX512-BF16 or AMX would): training is in float32, about half as fast "
-            "as it would be there; weights of 8 bits are read by integer instructions and do not need it"
+            "this processor cannot multiply bfloat16 (AVX512-BF16 or AMX could): training is in float32, about half as fast "
+            "as with bfloat16; int8 weights use integer instructions and do not need it"
         )
     kernels = found["kernels"]
     if kernels["state"] == "none":
-        yield f"weights of 8 and 4 bits are no faster than bfloat16: {kernels['why']}"
+        yield f"int8 and int4 weights are no faster than bfloat16: {kernels['why']}"
     elif kernels["state"] == "to be built":
-        yield "the kernels for weights of 8 and 4 bits are not built yet: the first model that needs them waits half a minute"
+        yield "the kernels for int8 and int4 weights are not built yet: the first model that needs them waits half a minute"
     if kernels["variant"] == "plain":
-        yield "the processor has neither AVX2 nor AVX512-VNNI: weights of 8 and 4 bits are read by plain code, slowly"
+        yield "the processor has neither AVX2 nor AVX512-VNNI: int8 and int4 weights are computed by generic code, slowly"
     if kernels["compiler"] is None:
-        yield "there is no C++ compiler (g++ or clang++): training.compile is left out"
+        yield "there is no C++ compiler (g++ or clang++): training.compile has no effect"
 
 
 def _of_space(found: Mapping[str, Any]) -> Iterator[str]:
@@ -136,13 +136,13 @@ def _of_space(found: Mapping[str, Any]) -> Iterator[str]:
 
     sizes = [size for size in (found["memory"]["available"], found["memory"]["limit"]) if size is not None]
     if sizes and min(sizes) < LITTLE_MEMORY:
-        yield f"there are {gibibytes(min(sizes))} of memory: larger models will be ended by the system, or swap"
+        yield f"there are {gibibytes(min(sizes))} of memory: the system will kill or swap out larger models"
     for name, place in found["disk"].items():
         if place["free"] is not None and place["free"] < LITTLE_DISK:
             yield f"{gibibytes(place['free'])} are free for {name} ({place['path']}): a checkpoint may not find room"
     if found["cache"]["path"] is None:
         yield (
-            "there is no cache of this user's alone (XDG_CACHE_HOME, else ~/.cache; regard/kernels there with mode 0700): "
+            "there is no cache folder of this user alone (XDG_CACHE_HOME, else ~/.cache; regard/kernels in it with mode 0700): "
             "kernels are built again by each process, half a minute each time"
         )
 
@@ -151,15 +151,15 @@ def _of_space(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def allowed() -> int | None:
-    """How many processors this process may run on (`taskset`, a batch system)."""
+    """The number of processors that this process may run on (`taskset`, a batch system)."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
 def quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Processors' worth of time that a container may use (`docker run --cpus`); None where there is no limit.
+    """The number of processors that a container may use (`docker run --cpus`); None without a limit.
 
     Arguments:
-        root: where control groups are mounted: of version 2, else of version 1.
+        root: where control groups are mounted, of version 2 or version 1.
     """
     found = [_ratio(*words[:2]) for words in _in_groups(root, "cpu.max") if len(words) >= 2]
     old = _words(root / "cpu" / "cpu.cfs_quota_us") + _words(root / "cpu" / "cpu.cfs_period_us")
@@ -176,14 +176,14 @@ def _ratio(part: str, whole: str) -> float | None:
 
 
 def _limit(root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes of memory that a container may use; None where there is no limit."""
+    """Bytes of memory that a container may use; None without a limit."""
     words = [*_in_groups(root, "memory.max"), _words(root / "memory" / "memory.limit_in_bytes")]
     sizes = [int(each[0]) for each in words if each and each[0].isdigit()]
-    return min((size for size in sizes if size < 1 << 60), default=None)  # version 1 has a number for no limit
+    return min((size for size in sizes if size < 1 << 60), default=None)  # in version 1, "no limit" is a huge number
 
 
 def _in_groups(root: Path, name: str) -> list[list[str]]:
-    """The words of a file of the control groups that this process is in, the outer ones among them."""
+    """The words of a file in the control groups of this process, inner and outer ones."""
     own = next((line[3:] for line in _lines(Path("/proc/self/cgroup")) if line.startswith("0::")), "/")
     inner = root / own.lstrip("/")
     places = [inner, *(each for each in inner.parents if each == root or root in each.parents)]
@@ -202,7 +202,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def share(seconds: float = 0.1) -> float:
-    """Which part of one processor's time a thread gets that computes without pause: 1 on a quiet machine."""
+    """The fraction of a processor's time that a busy thread gets: 1 on an idle machine."""
     began, used = time.perf_counter(), time.thread_time()
     while time.perf_counter() - began < seconds:
         pass
@@ -210,7 +210,7 @@ def share(seconds: float = 0.1) -> float:
 
 
 def spins(environment: Mapping[str, str | None]) -> bool:
-    """Whether waiting threads of OpenMP hold their cores for long.
+    """Whether waiting OpenMP threads occupy their cores for long.
 
     >>> spins({"GOMP_SPINCOUNT": "1000"}), spins({"OMP_WAIT_POLICY": "active"}), spins({})
     (False, True, True)
@@ -227,12 +227,12 @@ def _flags() -> set[str]:
 
 
 def _speed(name: str) -> float:
-    """Thousand million operations a second of a matrix product on all threads, the best of three."""
+    """10^9 operations per second of a matrix product on all threads, the best of three."""
     import torch
 
     matrix = torch.ones(SIDE, SIDE, dtype=getattr(torch, name))
     taken = []
-    for _ in range(4):  # the first one starts the threads
+    for _ in range(4):  # the first run starts the threads
         began = time.perf_counter()
         torch.mm(matrix, matrix)
         taken.append(time.perf_counter() - began)
@@ -243,7 +243,7 @@ def _speed(name: str) -> float:
 
 
 def kernels() -> dict[str, Any]:
-    """Which variant this processor has, whether it is compiled, and by which compiler; nothing is built."""
+    """The kernel variant for this processor, whether it is compiled, and the compiler; nothing is built."""
     from regard.quantization.native import found_kernels
 
     flags = _flags()
@@ -271,7 +271,7 @@ def _free(path: Path) -> dict[str, Any]:
 
 
 def cache() -> dict[str, Any]:
-    """The folder of compiled kernels in the user's cache, with the bytes in it; None where there is none of the user's alone."""
+    """The cache folder of compiled kernels and its size in bytes; None where there is no folder of this user alone."""
     from regard.files import own_cache
 
     place, size = own_cache("kernels"), 0
@@ -284,10 +284,10 @@ def cache() -> dict[str, Any]:
 
 
 def extras(requirements: Sequence[str] | None = None) -> dict[str, dict[str, str | None]]:
-    """Of each optional part of the package the libraries that it brings, with their versions; None for what is missing.
+    """For each extra, its libraries with their versions; None for those that are missing.
 
     Arguments:
-        requirements: as the package's metadata has them; None for those of the package that is installed.
+        requirements: as in the package's metadata; None for those of the installed package.
 
     >>> extras(["numpy>=1", "no-such-thing>=2; extra == 'plot'", "regard[plot]; extra == 'all'"])
     {'plot': {'no-such-thing': None}}
@@ -295,7 +295,7 @@ def extras(requirements: Sequence[str] | None = None) -> dict[str, dict[str, str
     if requirements is None:
         try:
             requirements = metadata.requires("regard") or []
-        except metadata.PackageNotFoundError:  # run from its source
+        except metadata.PackageNotFoundError:  # run from source
             return {}
     found: dict[str, dict[str, str | None]] = {}
     for requirement in requirements:

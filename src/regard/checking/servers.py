@@ -1,8 +1,8 @@
-"""What servers of other people open: vLLM, and Hugging Face's text-embeddings-inference (TEI).
+"""Whether other servers can open a folder: vLLM, and Hugging Face's text-embeddings-inference (TEI).
 
-By the code of vLLM 0.33.0 (its list of architectures, its loaders' names of tensors) and TEI 1.9.3 (the fields that its reader of
-config.json demands, and the names of tensors). A folder is looked at as it is: where such a server has the architecture and the
-folder lacks something of what it reads, that is said by name.
+Derived from the code of vLLM 0.33.0 (its list of architectures, its loaders' tensor names) and TEI 1.9.3 (the fields that its
+reader of config.json requires, and tensor names). Where a server supports the architecture but the folder lacks something that it
+reads, the report names it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ POOLING, SETTINGS = "1_Pooling/config.json", "sentence_bert_config.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Served:
-    """What a server makes of a folder.
+    """Whether a server opens a folder.
 
     Arguments:
-        opens: as what it opens the folder; empty where something is lacking.
-        lacks: what is lacking, each as a noun with where it belongs.
-        remarks: what differs there, in sentences.
+        opens: the architecture as which the server opens the folder; empty where something is missing.
+        lacks: what is missing, each as a noun with its place.
+        remarks: what differs in that server, in sentences.
     """
 
     opens: str = ""
@@ -35,7 +35,7 @@ class Served:
     remarks: tuple[str, ...] = ()
 
     def notes(self, name: str) -> Iterator[str]:
-        """What a report says of it, besides what opens the folder."""
+        """The notes for the report, besides what opens the folder."""
         if self.lacks:
             yield f"{name} does not open it: {', '.join(self.lacks)}"
         for remark in self.remarks if self.opens else ():
@@ -43,7 +43,7 @@ class Served:
 
 
 def served(folder: Path) -> dict[str, Served]:
-    """What each server makes of a folder; without those that have no such architecture.
+    """What each server makes of a folder, without servers that do not support the architecture.
 
     Arguments:
         folder: of a model, in another library's layout.
@@ -67,14 +67,14 @@ def _with(names: tuple[str, ...], endings: tuple[str, ...] = BOTH) -> tuple[str,
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The tensors of a body, as transformers calls them.
+    """The tensors of a model's body, by their names in transformers.
 
     Arguments:
         prefixes: that all of them may have.
-        once: those that are there once.
-        layer: those of each layer, after `layers` and its number.
+        once: tensors outside the layers.
+        layer: tensors of each layer, after `layers` and its number.
         layers: the name of the stack.
-        count: the field of config.json that says how many layers there are.
+        count: the field of config.json with the number of layers.
     """
 
     prefixes: tuple[str, ...]
@@ -84,7 +84,7 @@ class Names:
     count: str = "num_hidden_layers"
 
     def lacking(self, names: frozenset[str], values: Mapping[str, Any]) -> list[str]:
-        """Those that are not there under any prefix, counted from the prefix with which the fewest are lacking."""
+        """The missing tensors, for the prefix with the fewest missing ones."""
         count = values.get(self.count)
         layers = range(count) if isinstance(count, int) and 0 < count < 10_000 else ()
         wanted = [*self.once, *(f"{self.layers}.{number}.{name}" for number in layers for name in self.layer)]
@@ -93,7 +93,7 @@ class Names:
 
 
 def _held(names: frozenset[str], name: str) -> bool:
-    """Whether a tensor is there; norms of old files have a `gamma` and a `beta`, which both servers read."""
+    """Whether a tensor is there; old files call the parameters of norms `gamma` and `beta`, which both servers accept."""
     stem, _, ending = name.rpartition(".")
     old = {"weight": "gamma", "bias": "beta"}.get(ending, ending)
     return name in names or ("LayerNorm" in stem and f"{stem}.{old}" in names)
@@ -184,11 +184,11 @@ HEADS: Mapping[str, tuple[str, ...]] = {
     **{f"{name}{TEXT}": ("score.weight",) for name in ("GPT2", "Llama", "Mistral", "Qwen2", "Qwen3")},
     "BertForMaskedLM": ("cls.predictions.bias", *_with(("cls.predictions.transform.dense",))),
 }
-"""The tensors of heads that a server reads, by architecture; of others it reads the body alone."""
+"""The tensors of heads that a server reads, by architecture; of other architectures it reads the body only."""
 
 
 def _lacking_tensors(kind: str, model_type: str, names: frozenset[str], values: Mapping[str, Any]) -> list[str]:
-    """Which tensors a server looks for in vain, as one part of a sentence; none where it finds all."""
+    """The tensors that a server would not find, as one part of a sentence; empty where it finds all."""
     lost = BODIES[model_type].lacking(names, values) + [name for name in HEADS.get(kind, ()) if name not in names]
     if kind.endswith(("ForCausalLM", "LMHeadModel")) and not values.get("tie_word_embeddings", model_type == "gpt2"):
         head = "embed_out.weight" if model_type == "gpt_neox" else "lm_head.weight"
@@ -214,14 +214,14 @@ VLLM_KINDS: Mapping[str, str] = {
     **{f"XLMRoberta{end}": "xlm-roberta" for end in ("Model", TEXT, TOKEN)},
     **{f"ModernBert{end}": "modernbert" for end in ("Model", TEXT, TOKEN)},
 }
-"""The architectures of vLLM's list that Regard reads or writes too, and the `model_type` that each has. A classifier of Llama's
-kind, which is not in the list, is made of its language model there."""
+"""Architectures in vLLM's list that Regard reads or writes, with their `model_type`. Llama's classifiers are not in its list:
+vLLM derives them from the language model."""
 
 GATED = ("llama", "mistral", "qwen2", "qwen3")
 HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
-"""Of attention heads, for which vLLM has a kernel on a processor."""
+"""Widths of attention heads for which vLLM has a CPU kernel."""
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
-"""Of which AutoTokenizer, which vLLM calls, needs one."""
+"""AutoTokenizer, which vLLM calls, needs one of these."""
 
 
 def _vllm(folder: Path, values: Mapping[str, Any], names: frozenset[str], unread: tuple[str, ...]) -> Served | None:
@@ -235,7 +235,7 @@ def _vllm(folder: Path, values: Mapping[str, Any], names: frozenset[str], unread
         lacks.append("no tokenizer.json")
     activation = values.get("hidden_act")
     if model_type in GATED and activation not in (None, "silu"):
-        lacks.append(f"hidden_act is {activation!r} in {CONFIG}, and it has silu alone")
+        lacks.append(f"hidden_act is {activation!r} in {CONFIG}, and vLLM supports silu only")
     lacks += [
         f"{field} is set in {CONFIG}"
         for field in ("scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention")
@@ -245,7 +245,7 @@ def _vllm(folder: Path, values: Mapping[str, Any], names: frozenset[str], unread
     remarks = []
     size = _head_size(values)
     if size is not None and size not in HEAD_SIZES:
-        remarks.append(f"has no kernel for attention heads of {size} numbers on a processor; on a graphics card it may")
+        remarks.append(f"has no CPU kernel for attention heads of width {size}; on a GPU it may have one")
     how = ", through transformers" if model_type == "gpt_neox" else ""
     return Served(opens="" if lacks else f"{kind}{how}", lacks=tuple(lacks), remarks=tuple(remarks))
 
@@ -296,7 +296,7 @@ TEI_FIELDS: Mapping[str, tuple[str, ...]] = {
         *("global_attn_every_n_layers", "classifier_activation"),
     ),
 }
-"""By `model_type`, the fields of config.json without which TEI refuses a folder."""
+"""The fields of config.json that TEI requires, by `model_type`."""
 
 TEI_ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swiglu", "tanh")
 POOLINGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "last token"}
@@ -309,7 +309,7 @@ def _tei(folder: Path, values: Mapping[str, Any], names: frozenset[str], unread:
     if not kind:
         return Served(lacks=(f"architectures is missing in {CONFIG}",))
     if kind.endswith(TOKEN):
-        return Served(lacks=(f"it would take {kind} for a classifier of whole texts",))
+        return Served(lacks=(f"it would treat {kind} as a classifier of whole texts",))
     if not kind.endswith(("Model", "ForMaskedLM", "ForPreTraining", TEXT)):
         return None
     lacks = [f"no {part}" for part in unread] or _lacking_tensors(kind, model_type, names, values)
@@ -323,7 +323,7 @@ def _tei(folder: Path, values: Mapping[str, Any], names: frozenset[str], unread:
     if not (folder / "tokenizer.json").is_file():
         lacks.append("no tokenizer.json")
     lacks += [
-        f"{name} is true in {CONFIG}, and it reads no such biases"
+        f"{name} is true in {CONFIG}, and TEI reads no such biases"
         for name in ("norm_bias", "classifier_bias")
         if model_type == "modernbert" and values.get(name)
     ]
@@ -332,40 +332,38 @@ def _tei(folder: Path, values: Mapping[str, Any], names: frozenset[str], unread:
         (values[name] for name in ("hidden_act", "activation", "hidden_activation") if name in values), None
     )
     if activation is not None and activation not in TEI_ACTIVATIONS:
-        lacks.append(f"the activation is {activation!r} in {CONFIG}, and it has {', '.join(TEI_ACTIVATIONS)}")
+        lacks.append(f"the activation is {activation!r} in {CONFIG}, and TEI supports {', '.join(TEI_ACTIVATIONS)}")
     opens = "classes of texts"
     if not classifies:
         pooling, refused = _tei_pooling(folder)
-        opens, lacks = f"vectors of texts (pooling: {pooling})", [*lacks, *refused]
+        opens, lacks = f"text embeddings (pooling: {pooling})", [*lacks, *refused]
     if lacks:
         return Served(lacks=tuple(lacks))
     remarks = []
     if activation == "gelu":
-        remarks.append("computes GELU by its approximation with tanh, so its numbers differ a little")
+        remarks.append("computes GELU by the tanh approximation, so results differ slightly")
     if classifies and values.get("problem_type") in ("multi_label_classification", "regression"):
-        remarks.append("gives every classifier's numbers as one softmax, or sigmoid; ask it for raw_scores")
+        remarks.append("applies softmax or sigmoid to every classifier's outputs; request raw_scores")
     return Served(opens=opens, remarks=tuple(remarks))
 
 
 def _tei_pooling(folder: Path) -> tuple[str, list[str]]:
-    """How it makes one vector of a text, and why it cannot."""
-    if not (
-        folder / POOLING
-    ).is_file():  # it is so for every model_type with "bert" in its name, which all of these have
+    """How TEI pools a text's vectors, and why it cannot."""
+    if not (folder / POOLING).is_file():  # TEI's default for every model_type with "bert" in its name, as here
         return "cls, its default without 1_Pooling", []
-    said = json_object(folder / POOLING)
+    settings = json_object(folder / POOLING)
     flags = ("pooling_mode_cls_token", "pooling_mode_mean_tokens")
-    if missing := [flag for flag in flags if not isinstance(said.get(flag), bool)]:
+    if missing := [flag for flag in flags if not isinstance(settings.get(flag), bool)]:
         return "", [f"{', '.join(missing)} missing in {POOLING}"]
-    on = [name for flag, name in POOLINGS.items() if said.get(flag) is True]
+    on = [name for flag, name in POOLINGS.items() if settings.get(flag) is True]
     others = [
         flag
-        for flag, value in said.items()
+        for flag, value in settings.items()
         if value is True and flag.startswith("pooling_mode_") and flag not in POOLINGS
     ]
-    lacks = [] if len(on) == 1 and not others else [f"{POOLING} asks for another pooling than cls or mean alone"]
+    lacks = [] if len(on) == 1 and not others else [f"{POOLING} asks for a pooling other than cls or mean"]
     if on == ["last token"]:
-        lacks = [f"{POOLING} asks for the last token, which it has for decoders alone"]
+        lacks = [f"{POOLING} asks for the last token, which TEI supports for decoders only"]
     if (folder / SETTINGS).is_file() and not isinstance(json_object(folder / SETTINGS).get("max_seq_length"), int):
         lacks.append(f"max_seq_length missing in {SETTINGS}")
     return (on or [""])[0], lacks

@@ -1,1 +1,1 @@
-"""Thin commands. Nothing heavy is imported before a command runs, so that `regard --help` answers at once."""
+"""The commands. Imports that take time are made when a command runs, so that `regard --help` is fast."""

@@ -1,4 +1,4 @@
-"""`regard claims`: the papers' claims as comparisons with a verdict."""
+"""`regard claims`: claims of the papers as comparisons with a verdict."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def listed(output: Output = RUNS, as_json: AsJson = False) -> None:
             f"{claim.row:<5} {claim.name:<{width}}  {given:<13}  {yours:<13}  {claim.minutes:>7.0f}  {claim.statement}"
         )
     if any(verdict.changes for verdict in verdicts):
-        print("* under changes; regard claims show NAME says which")
+        print("* with changed settings; regard claims show NAME lists them")
 
 
 @claims.command()
@@ -204,7 +204,7 @@ def run(
 
 
 def _judging(claim: Claim) -> tuple[Expression | None, Expression | None]:
-    """What confirms and what refutes a claim in its first round; None for both where it is judged by parts alone."""
+    """The expressions that confirm and refute a claim in its first round; None for both where it is judged by parts alone."""
     return (None, None) if claim.judge is None else claim.expressions
 
 
@@ -218,15 +218,15 @@ def _shipped_json(shipped: Mapping[str, Sequence[Shipped]], claim: Claim) -> lis
 
 
 def _shipped_text(given: Shipped, claim: Claim) -> str:
-    """A recorded verdict in a line."""
-    said = given.verdict + (f", {given.reading}" if given.reading else "")
+    """A recorded verdict on one line."""
+    text = given.verdict + (f", {given.reading}" if given.reading else "")
     if claim.judge is not None:
-        said = f"round {given.round}: {said}"
-    return f"{said} (seeds {given.seeds}, {given.minutes:.0f} minutes)"
+        text = f"round {given.round}: {text}"
+    return f"{text} (seeds {given.seeds}, {given.minutes:.0f} minutes)"
 
 
 def _write_page(verdict: Verdict, folder: Path) -> None:
-    """Write `claim.md` with its plot, `claim.png`; without matplotlib say so, and leave the numbers to speak."""
+    """Write `claim.md` with its plot, `claim.png`; without matplotlib, report that and write the page without the plot."""
     from regard.claims.compared import why_no_curves
     from regard.claims.page import claim_page
     from regard.claims.verdict import recorded, save_verdict_plot
@@ -253,7 +253,7 @@ def _print(verdict: Verdict) -> None:
 
 
 def _rows(claim: Claim, verdict: Verdict) -> list[tuple[str, str]]:
-    """What a person wants to know, name and text."""
+    """The rows of a claim's table, name and text."""
     from regard.claims.provenance import spoken
 
     second = claim.second(verdict.round)
@@ -305,7 +305,7 @@ def _asked(part: Part) -> str:
 
 
 def _part_text(part: dict[str, Any]) -> str:
-    """A part's verdict with what decided it."""
+    """A part's verdict with the numbers behind it."""
     text = f"{part['verdict']}: {part['says']}"
     if part["estimate"] is not None:
         text += f" {part['estimate']:.4g} where {part['predicted']} was predicted"

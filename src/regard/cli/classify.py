@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from regard.tasks.regression import Rating, Ratings
 
 CLASSIFYING = ("classification", "multi_label_classification")
-"""The tasks of classes and labels of texts."""
+"""The tasks whose predictions are classes or labels of texts."""
 
 
 @renamed(shown="support")
@@ -94,11 +94,13 @@ def classify(
             )
             for name, value in given:
                 if value is not None:
-                    raise InputError(f"{name} is for models that read texts; this one reads images, name them instead")
+                    raise InputError(
+                        f"{name} is for models that read texts; this one reads images; name image files instead"
+                    )
             _classify_images(run, file, support)
             return
         if support is not None:
-            raise InputError("--support is for few-shot models; this one reads texts, leave it out")
+            raise InputError("--support is for few-shot models; this one reads texts; leave it out")
         waiting = run.read(pairs=True, known=columns_trained_on(run.model))
         _check_deciding(task, positive, threshold)
         rates = task in ("regression", "multi_output_regression")
@@ -116,27 +118,27 @@ def classify(
 
 
 def _check_deciding(task: str, positive: str | None, threshold: float | None) -> None:
-    """Refuse a class or a threshold for a model that has none.
+    """Refuse `positive` or `threshold` for a model without classes.
 
     Raises:
-        InputError: naming the option.
+        InputError: with the name of the option.
     """
     if positive is not None and task != "classification":
-        raise InputError("--positive is for models that give one class to each text; this one does not, leave it out")
+        raise InputError("--positive is for models that give one class to each text; this one does not; leave it out")
     if threshold is not None and task not in CLASSIFYING:
-        raise InputError("--threshold is for models that give classes or labels; this one does not, leave it out")
+        raise InputError("--threshold is for models that give classes or labels; this one does not; leave it out")
     if positive is not None and threshold is None:
-        raise InputError("--positive names the class that a threshold decides on; give --threshold too")
+        raise InputError("--positive names the class that a threshold applies to; give --threshold too")
 
 
 def _empty(text: Text, *, pairs: bool) -> bool:
-    """Whether there is nothing to read in a text, or in one of two with a tab between."""
+    """Whether a text is empty, or one of two texts separated by a tab."""
     parts = text.content.split("\t", 1) if pairs else [text.content]
     return not all(part.strip() for part in parts)
 
 
 def _parts(text: Text, pair: str | None, pairs: bool | None) -> Any:
-    """What the model reads of one text: the text, or two.
+    """The model's input for one line: a text, or two.
 
     Raises:
         InputError: for one text where the model reads two.
@@ -148,7 +150,7 @@ def _parts(text: Text, pair: str | None, pairs: bool | None) -> Any:
         return text.content
     if not tab:
         raise InputError(
-            f"{text.where}: the model reads two texts; give them with a tab between, or the second by --pair"
+            f"{text.where}: the model reads two texts; separate them by a tab, or give the second with --pair"
         )
     return first, second
 
@@ -194,14 +196,16 @@ IMAGES_TOGETHER = 256
 
 
 def _classify_images(run: Texts, file: NewFile | None, support: Path | None) -> None:
-    """Classify images: a line for each, its name, the class and its probability.
+    """Classify images: one line each, with its name, the class and its probability.
 
     Arguments:
-        support: for a model that learns from a few labelled images, where these are: CLASS/IMAGE in a folder or zip archive.
+        run: the options of the command.
+        file: the output file; None for standard output.
+        support: for a few-shot model, its labelled images: CLASS/IMAGE in a folder or zip archive.
 
     Raises:
-        InputError: for no image, one that cannot be read, or labelled ones that the model does not want, or needs and does not
-            get.
+        InputError: without images, for one that cannot be read, and for labelled images that the model does not use, or needs but
+            does not get.
     """
     if not run.texts:
         raise InputError(
@@ -220,12 +224,12 @@ def _classify_images(run: Texts, file: NewFile | None, support: Path | None) -> 
 def _asked(
     predictor: ImageClassifierPredictor | FewShotClassifier, support: Path | None
 ) -> Callable[[Sequence[ImageInput]], Sequence[ImageClassification]]:
-    """What classifies some images; a few-shot learner has seen the labelled ones already."""
+    """The function that classifies images; a few-shot classifier is given its labelled images."""
     from regard.tasks.few_shot import FewShotClassifier
 
     if not isinstance(predictor, FewShotClassifier):
         if support is not None:
-            raise InputError("--support is for few-shot models; this one knows its classes, leave it out")
+            raise InputError("--support is for few-shot models; this one knows its classes; leave it out")
         return predictor.classify_batch
     return partial(predictor.classify_batch, labelled_images(support, predictor))
 

@@ -1,4 +1,4 @@
-"""A group of commands: old spellings of commands and options, refusals in one sentence; `--code`; `regard predict`."""
+"""Groups of commands: renamed commands and options, errors in one sentence, `--code`; and `regard predict`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Code = Annotated[
 
 
 def with_code(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the option `--code`: files of the user's own, run before anything else."""
+    """A command with the option `--code`: the user's Python files, which are run first."""
 
     @functools.wraps(command)
     def coded(*arguments: Any, code: list[Path] | None = None, **settings: Any) -> None:
@@ -44,7 +44,7 @@ def with_code(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def renamed(**old: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command that takes old spellings of options for one release: each is hidden, and says how it is called now.
+    """A command that accepts old names of options for one release, with a warning; they are not in its help.
 
     >>> @renamed(top="n_best")
     ... def search(n_best: int = 5) -> None: ...
@@ -63,7 +63,7 @@ def renamed(**old: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def _in_new_words(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    """The words of a command line with its options as they are called now; each old one is said."""
+    """The words of a command line with renamed options replaced, each with a warning."""
     end = words.index("--") if "--" in words else len(words)
     found = list(words)
     for place, word in enumerate(words[:end]):
@@ -75,15 +75,15 @@ def _in_new_words(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
 
 
 def _say_renamed(before: str, now: str) -> None:
-    say(f"warning: {before} is called {now} now, and will be gone in the next release")
+    say(f"warning: {before} is called {now} now; the old name will be removed in the next release")
 
 
 def _bounded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command that refuses whole numbers which the libraries beneath do not take."""
+    """A command that refuses integers too large for the libraries below."""
 
     @functools.wraps(command)
     def bounded(*arguments: Any, **settings: Any) -> Any:
-        from regard.structure import LARGEST_WHOLE  # which `--help` does not wait for
+        from regard.structure import LARGEST_WHOLE  # imported late, so that `--help` is fast
 
         for name, value in settings.items():
             if isinstance(value, int) and not -LARGEST_WHOLE <= value <= LARGEST_WHOLE:
@@ -110,28 +110,26 @@ _BOUNDED = _bounded(print).__code__
 
 
 class Commands(TyperGroup):
-    """The commands of a group, or all of them."""
+    """A group of commands."""
 
     renamed: ClassVar[Mapping[str, str]] = {}
-    """How commands were called before, which is taken for one release."""
+    """Old names of commands, which are accepted for one release, and their new names."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command called for.
+        """The command with a name.
 
         Raises:
-            InputError: where there is none of that name, with the nearest.
+            InputError: for an unknown name; the message has the nearest one.
         """
         if args[0] in self.renamed:
             _say_renamed(args[0], self.renamed[args[0]])
             args = [self.renamed[args[0]], *args[1:]]
-        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:  # as the shell asks what comes next
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:  # shell completion
             raise InputError(f"there is no command {args[0]!r}; {nearest(args[0], self.list_commands(ctx))}")
         name, command, rest = super().resolve_command(ctx, args)
         callback = None if command is None else command.callback
         rest = _in_new_words(rest, getattr(callback, "renamed", {}))
-        if (
-            command is not None and callback is not None and callback.__code__ is not _BOUNDED
-        ):  # once, however often it is called
+        if command is not None and callback is not None and callback.__code__ is not _BOUNDED:  # wrap it only once
             command.callback = _bounded(callback)
         return name, command, rest
 
@@ -161,7 +159,7 @@ class Commands(TyperGroup):
 
 
 def commands(**renamed: str) -> type[Commands]:
-    """The class of a group in which some commands were called otherwise before."""
+    """The class of a group with some renamed commands, given as old="new"."""
     return type(
         "Commands", (Commands,), {"renamed": {before: now.replace("_", "-") for before, now in renamed.items()}}
     )

@@ -1,4 +1,4 @@
-"""What the shell offers after TAB, where it is more than names of files (`regard --install-completion`)."""
+"""Shell completion beyond file names (`regard --install-completion`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from regard.files import recipe_folder
 
 
 def recipes(incomplete: str) -> list[str]:
-    """Recipes of the package by name, then folders and YAML files that begin so.
+    """Recipes of the package by name, then folders and YAML files that start with the text.
 
     >>> recipes("date")[0]
     'dates'

@@ -1,4 +1,4 @@
-"""What a command says and writes: results on standard output or in a file, everything else on standard error."""
+"""Output of commands: results on standard output or in a file, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def speaking() -> bool:
-    """Whether this process speaks to the user: of those that torchrun starts only the first does."""
+    """Whether this process prints: of the processes that torchrun starts, only the first does."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def say(sentence: str) -> None:
-    """A sentence for the user, on standard error."""
+    """Print a sentence for the user on standard error."""
     if speaking() and sys.stderr is not None:
         print(sentence, file=sys.stderr, flush=True)
 
@@ -42,7 +42,7 @@ def on_terminal(stream: Any) -> bool:
 
 
 def print_json(value: Any, file: NewFile | None = None) -> None:
-    """One object on standard output, or in a file; numbers that JSON does not know (NaN, infinities) become null."""
+    """Print an object as JSON on standard output, or write it to a file; NaN and infinities become null."""
     text = json.dumps(finite(value), ensure_ascii=False, indent=2)
     if file is not None:
         file.write(text + "\n")
@@ -51,12 +51,12 @@ def print_json(value: Any, file: NewFile | None = None) -> None:
 
 
 def envelope(command: str) -> dict[str, str]:
-    """What the JSON object of a command begins with: which command it was, and the version of regard that ran it."""
+    """The beginning of a command's JSON object: the command and the version of regard."""
     return {"command": command, "version": __version__}
 
 
 def json_opening(command: str, name: str, **more: Any) -> str:
-    """The beginning of a command's JSON object with one list, whose items are written as they come.
+    """The beginning of a command's JSON object with one list, whose items are written one by one.
 
     >>> json_opening("translate", "translations").replace(__version__, "1.0")
     '{"command": "translate", "version": "1.0", "translations": ['
@@ -65,21 +65,22 @@ def json_opening(command: str, name: str, **more: Any) -> str:
 
 
 def print_table(rows: Iterable[tuple[str, str]]) -> None:
-    """Names and what they are, in two columns on standard output."""
+    """Print names and values as two columns on standard output."""
     rows = list(rows)
     if speaking() and rows:
         print(text_table(rows))
 
 
 PIPE_WIDTH = 240
-"""Characters of a line of a wide table that goes into a file or a pipe, where nothing has to fit a screen."""
+"""Characters per line of a wide table in a file or pipe."""
 
 
 def print_rich(*parts: Any, pipe_width: int | None = None) -> None:
-    """Tables and texts of rich's on standard output.
+    """Print rich's tables and texts on standard output.
 
     Arguments:
-        pipe_width: characters of a line where that is no terminal.
+        parts: tables and texts.
+        pipe_width: characters per line where standard output is no terminal.
     """
     from rich.console import Console
 
@@ -89,13 +90,13 @@ def print_rich(*parts: Any, pipe_width: int | None = None) -> None:
 
 
 def say_malformed(malformed: MalformedRows) -> None:
-    """Say which columns were read where not all were named, and what was left out, if anything was."""
+    """Report which columns were read where not all were named, and what was left out, if anything."""
     for note in malformed.notes:
         say(note)
 
 
 def one_line(text: str) -> str:
-    r"""A message on one line, with nothing in it that would act on the terminal.
+    r"""A message on one line, with characters that would control the terminal escaped.
 
     >>> one_line("a file\n  called \x1b[31mred")
     'a file called \\x1b[31mred'
@@ -104,14 +105,15 @@ def one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in joined)
 
 
-# How a command is stopped from outside.
+# Interruptions from outside.
 
 
 class Interruption(Exception):
-    """A signal stopped the command, mostly Ctrl-C; the message says how to continue.
+    """A signal stopped the command, usually Ctrl-C; the message says how to continue.
 
     Arguments:
-        code: that the command leaves with: 128 and the number of the signal.
+        message: for the user.
+        code: the exit status: 128 plus the signal's number.
     """
 
     def __init__(self, message: str, code: int = 130) -> None:
@@ -120,22 +122,22 @@ class Interruption(Exception):
 
 
 class ReaderGone(Exception):
-    """Whoever read the output has gone, as `head` does after its lines."""
+    """The reader of the output has closed it, as `head` does after its lines."""
 
 
-# A text file that is written piece by piece and appears whole or not at all.
+# A text file that is written piece by piece and appears complete or not at all.
 
 
 class NewFile:
-    r"""A UTF-8 text file that appears at its path when the block ends well; what was there before is intact until then.
+    r"""A UTF-8 text file that appears at its path when the block ends without an error; an existing file is kept until then.
 
-    A device or a pipe (/dev/null, /dev/stdout) is written to as it is.
+    A device or a pipe (/dev/null, /dev/stdout) is written to directly.
 
     Arguments:
-        path: where to.
+        path: of the file.
 
     Raises:
-        InputError: for a folder, or a place that cannot be written to, from the start of the block; for a full disk.
+        InputError: at the start of the block for a folder, or a place that cannot be written to; for a full disk.
 
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp()) / "lines.txt"
@@ -156,7 +158,7 @@ class NewFile:
         from regard.files import new_file, writing_errors
 
         with writing_errors(self.path):
-            target = self.path.resolve() if self.path.is_symlink() else self.path  # a link stays one
+            target = self.path.resolve() if self.path.is_symlink() else self.path  # keep the link
             if target.is_dir():
                 raise InputError(f"{self.path}: is a folder; give the path of a file")
             whole = target.is_file() or not target.exists()
@@ -165,11 +167,11 @@ class NewFile:
         return self
 
     def write(self, text: str) -> None:
-        """Add to the file."""
+        """Append to the file."""
         from regard.files import writing_errors
 
         if self._file is None:
-            raise RuntimeError("a NewFile is written to inside its block")
+            raise RuntimeError("a NewFile can only be written to inside its block")
         with writing_errors(self.path):
             self._file.write(text.encode())
 
@@ -182,22 +184,23 @@ class NewFile:
             self._ending.__exit__(kind, error, trace)
 
 
-# A bar on the terminal.
+# A progress bar on the terminal.
 
 
 REFRESH = 0.2
-"""Seconds between two images of a bar."""
+"""Seconds between two updates of the bar."""
 
 Shown = Callable[[int, int | None, str], None]
-"""Is called with how many are done, of how many where that is known, and of which stage; each stage begins again."""
+"""Called with the number done, the total (None where unknown) and the stage; counting starts anew with each stage."""
 
 
 @contextlib.contextmanager
 def progress_bar(unit: str, *, shown: bool = True) -> Iterator[Shown]:
-    """Inside the block, what is done so far and the speed are on standard error; only where that is a terminal.
+    """Within the block, a progress bar with the speed on standard error, if that is a terminal.
 
     Arguments:
-        unit: what is counted, such as texts; a stage may count another, after a comma.
+        unit: what is counted, such as texts; a stage may have another unit, after a comma.
+        shown: False for no bar.
     """
     if not shown or not on_terminal(sys.stderr):
         yield lambda done, total, stage: None
@@ -213,14 +216,14 @@ def progress_bar(unit: str, *, shown: bool = True) -> Iterator[Shown]:
         TimeRemainingColumn(compact=True),
         console=Console(stderr=True),
         auto_refresh=False,
-        redirect_stdout=False,  # what is written there is for whoever reads it, not for the terminal
+        redirect_stdout=False,  # standard output must not be changed
         expand=True,
     )
     task = bar.add_task("", total=None, speed=unit)
-    current, began, drawn = "", time.monotonic(), 0.0
+    current, began, refreshed = "", time.monotonic(), 0.0
 
     def show(done: int, total: int | None, stage: str) -> None:
-        nonlocal current, began, drawn
+        nonlocal current, began, refreshed
         now = time.monotonic()
         name, _, counted = stage.partition(",")
         if stage != current:
@@ -228,8 +231,8 @@ def progress_bar(unit: str, *, shown: bool = True) -> Iterator[Shown]:
             bar.reset(task, total=total, description=name)
         speed = f"{counted or unit}  {done / max(1e-9, now - began):,.1f} {counted or unit}/s"
         bar.update(task, total=total, completed=done, speed=speed)
-        if now - drawn >= REFRESH or done == total:
-            drawn = now
+        if now - refreshed >= REFRESH or done == total:
+            refreshed = now
             bar.refresh()
 
     with bar:
@@ -238,12 +241,12 @@ def progress_bar(unit: str, *, shown: bool = True) -> Iterator[Shown]:
 
 @contextlib.contextmanager
 def text_bar(model: Predictor[Any] | None, total: int | None, *, shown: bool = True) -> Iterator[None]:
-    """Inside the block, show how many texts the model has answered.
+    """Within the block, a progress bar of the texts that the model has answered.
 
     Arguments:
-        model: is watched from outside, and does nothing else than before; no bar where None.
-        total: of texts; None where it is not known yet.
-        shown: no bar where False, because the texts themselves are written to the terminal.
+        model: observed, not changed; None for no bar.
+        total: number of texts; None where unknown.
+        shown: False for no bar, where the texts themselves are printed to the terminal.
     """
     with contextlib.ExitStack() as stack:
         if model is not None and shown:
@@ -253,22 +256,22 @@ def text_bar(model: Predictor[Any] | None, total: int | None, *, shown: bool = T
 
 
 class _Counter:
-    """Moves the bar with every batch of predictions."""
+    """Updates the bar with every batch of predictions."""
 
     def __init__(self, show: Shown, total: int | None) -> None:
         self._show, self._total = show, total
         self._done = 0
 
     def search_started(self, source: Any) -> None:
-        """Nothing is done yet."""
+        """Do nothing."""
 
     def search_finished(self, hypotheses: list[list[Any]]) -> None:
-        """What was found becomes predictions at once."""
+        """Do nothing."""
 
     def read(self, tokens: Any) -> None:
-        """What was read is not counted."""
+        """Do nothing."""
 
     def predicted(self, predictions: Sequence[Any], hypotheses: list[list[Any]]) -> None:
-        """So many texts more."""
+        """Count the predictions."""
         self._done += len(predictions)
         self._show(self._done, self._total, "")

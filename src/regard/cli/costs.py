@@ -1,4 +1,4 @@
-"""What a model costs: `regard plan` says it before training, `regard bench` measures it."""
+"""What a model costs: `regard plan` estimates it before training, `regard bench` measures it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLAN = Settings(
     },
     defaults=True,
 )
-"""The options of `plan`, by the keyword of `regard.plan` that each one gives."""
+"""The options of `plan`, which are keywords of `regard.plan`."""
 
 
 @renamed(precision="dtype")
@@ -82,7 +82,7 @@ def plan(
 
 
 SLOWER = 1
-"""The exit code where a contestant failed, or ours got slower."""
+"""The exit code where a contestant failed, or Regard became slower."""
 
 
 def bench(
@@ -115,7 +115,7 @@ def bench(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="For the suite words: word pairs with scores, to judge the vectors by.",
+            help="For the suite words: word pairs with scores, to evaluate the embeddings with.",
             show_default=False,
         ),
     ] = None,
@@ -150,7 +150,7 @@ def bench(
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small sizes, to check that everything runs and what got slower.")
+        bool, typer.Option("--quick", help="Small sizes, to check that everything runs and what became slower.")
     ] = False,
     against: Annotated[
         Path | None,
@@ -197,7 +197,7 @@ def bench(
 
         stored = None if against is None else read_stored(against)
         usual = tuple(PEERS)
-        if stored is not None:  # what it has, as far as the command does not say
+        if stored is not None:  # by default, what the stored run has
             chosen = tuple(case for case in chosen if stored.has(case)) or chosen
             usual = tuple(peer for peer in PEERS if peer in stored.peers)
         options = Options(
@@ -223,7 +223,7 @@ def bench(
         say(f"{name} is not installed{' in ' + options.interpreters[name] if name in options.interpreters else ''}")
     compared = [] if stored is None else changes(report, stored)
     if stored is not None and stored.processor != report.machine["processor"]:
-        say(f"{stored.file} is of another processor, {stored.processor}: ratios may differ for that alone.")
+        say(f"{stored.file} was measured on another processor, {stored.processor}; ratios may differ because of that.")
     if as_json:
         more = {} if stored is None else {"against": stored.file, "changes": [each.to_json() for each in compared]}
         print_json(envelope("bench") | report.to_json() | more)
@@ -238,7 +238,7 @@ def bench(
 
 
 def _read(files: list[str]) -> list[tuple[str, str]]:
-    """All pairs of one file, or of two parallel ones."""
+    """The pairs of one file, or of two parallel ones."""
     from regard.data.malformed import MalformedRows
     from regard.data.pairs import read_pairs
 
@@ -269,7 +269,7 @@ def _interpreters(given: list[str]) -> dict[str, str]:
 
 
 def _print(report: Report) -> None:
-    """A table for each row: the case, ours, and every peer with the ratio."""
+    """Print a table for each row: the case, Regard, and every peer with the ratio."""
     for row in report.rows:
         print(row.case)
         lines = [("regard", _figure(row.ours, row.unit))]
@@ -285,7 +285,7 @@ def _print(report: Report) -> None:
 
 
 def _compared(ratio: float | None, unit: str) -> str:
-    """What a ratio means: of speeds and times, or of sizes."""
+    """A ratio in words, of speeds and times, or of sizes."""
     if not ratio:
         return ""
     return f"   {ratio:.2f} times ours" if unit.endswith("B") else f"   ours is {ratio:.2f} times as fast"

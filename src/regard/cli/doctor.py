@@ -1,4 +1,4 @@
-"""`regard doctor`: what this machine offers, what is installed, and what is slow here and why."""
+"""`regard doctor`: the machine, what is installed, and what is slow here and why."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def doctor(as_json: Json = False) -> None:
 
 
 def say_machine(command: str, *, as_json: bool) -> None:
-    """Print what `regard.checking.machine` finds, and its remarks."""
+    """Print the facts and remarks of `regard.checking.machine`."""
     from regard.checking.machine import examine, remarks
 
     found = examine()
@@ -35,7 +35,7 @@ def say_machine(command: str, *, as_json: bool) -> None:
         print_json(envelope(command) | found | {"remarks": notes})
         return
     print_table(_rows(found))
-    print("\n" + ("What is slow here, and why:" if notes else "Nothing that makes regard slow here was found."))
+    print("\n" + ("What is slow here, and why:" if notes else "Nothing was found that makes regard slow here."))
     for note in notes:
         print(f"- {note}.")
 
@@ -47,20 +47,20 @@ def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from ((name, version or "not installed") for name, version in found["versions"].items())
     yield "system", found["system"]
     limits = [f"{found['allowed']} allowed"] if found["allowed"] not in (None, found["processors"]) else []
-    limits += [f"the container's share is {found['quota']:g}"] if found["quota"] is not None else []
+    limits += [f"the container's limit is {found['quota']:g}"] if found["quota"] is not None else []
     limits += [f"load {found['load']:.1f}"] if found["load"] is not None else []
     yield "processors", ", ".join([f"{found['processors']} x {found['processor']}", *limits])
     yield "instructions", ", ".join(found["instructions"]) or "not known"
     waiting = (
-        "hold their cores"
+        "occupy their cores"
         if spins(found["environment"])
-        else "sleep soon (a program of your own: set GOMP_SPINCOUNT=1000)"
+        else "sleep soon (in your own programs, set GOMP_SPINCOUNT=1000)"
     )
     yield "threads", f"{found['threads']}; waiting ones {waiting}"
     yield "GPUs", ", ".join(found["gpus"]) or "none"
     yield "precision", f"auto means {found['precision']['reason']}"
     speeds = ", ".join(f"{speed:,.0f} GFLOP/s in {name}" for name, speed in found["speed"].items())
-    yield "matrix product", f"{speeds}, on the processor"
+    yield "matrix product", f"{speeds}, on the CPU"
     kernels = found["kernels"]
     yield "kernels", f"{kernels['variant']}: {kernels['state']}" + (f", {kernels['why']}" if kernels["why"] else "")
     yield "compiler", kernels["compiler"] or "none"
@@ -77,4 +77,4 @@ def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         text = f"not installed ({missing}): pip install 'regard[{name}]'" if missing else there
         yield f"[{name}]", text
     if not found["extras"]:
-        yield "extras", "not known: regard is not installed, but run from its source"
+        yield "extras", "not known: regard is run from source, not installed"

@@ -1,4 +1,4 @@
-"""Vectors of sentences: `regard embed` computes them, `regard search` finds by them."""
+"""Sentence embeddings: `regard embed` computes them, `regard search` searches texts with them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 TOGETHER = 4096
-"""Texts that are sorted by length before they are read, and written down before the next are read."""
+"""Texts that are sorted by length and embedded together, and written before the next ones are read."""
 
 CHARACTERS = 1 << 22
-"""Of these texts together; long ones are fewer."""
+"""The most characters of these texts together."""
 
 
 @renamed(layer="layers", precision="dtype")
@@ -51,7 +51,7 @@ def embed(
     ] = "last",
     normalise: Annotated[
         bool | None,
-        typer.Option("--normalise/--raw", help="Normalise vectors to length 1, or not; by default as the model says."),
+        typer.Option("--normalise/--raw", help="Normalise embeddings to length 1; default: as the model does."),
     ] = None,
     prompt: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which of the model's prompts to prepend to each text.")
@@ -73,7 +73,7 @@ def embed(
     """  # noqa: D301  # \b keeps the lines of the example apart
     waiting = run.read()
     encoder, chosen = open_encoder(run.model, run.device, pooling, normalise, dtype)
-    dim = encoder.width_of(layers)  # a layer that is not there is refused before anything is read
+    dim = encoder.width_of(layers)  # refuses an unknown layer before anything is read
 
     def vectors(chunk: Sequence[Text]) -> Any:
         return encoder.embed([text.content for text in chunk], layers=layers, prompt=prompt, precision=chosen)
@@ -85,9 +85,9 @@ def embed(
 
     origin = None if run.input_file is None else _vectors_origin(run, run.input_file, encoder, layers, prompt, chosen)
     growing = VectorFile(run.output, width=dim, origin=origin)
-    with _telling_how_to_go_on(growing), growing, text_bar(encoder, run.count):
+    with _resumable(growing), growing, text_bar(encoder, run.count):
         if growing.rows:
-            say(f"going on after {growing.rows:,} texts")
+            say(f"continuing after {growing.rows:,} texts")
         for chunk in _chunks(itertools.islice(waiting, growing.rows, None), TOGETHER):
             growing.append([text.content for text in chunk], vectors(chunk))
     if run.as_json:
@@ -99,7 +99,7 @@ def embed(
 def open_encoder(
     model: Path, device: str, pooling: str | None, normalise: bool | None, dtype: str
 ) -> tuple[SentenceEncoder, str]:
-    """The model, with what the command says of it, and the dtype to compute in."""
+    """The encoder with the command's settings, and the dtype to compute in."""
     from regard.quantization.linear import PRECISIONS, check_precision
     from regard.training.precision import better_precision, resolve
 
@@ -137,8 +137,8 @@ def _vectors_origin(
 
 
 @contextlib.contextmanager
-def _telling_how_to_go_on(growing: VectorFile) -> Iterator[None]:
-    """Say of an interrupted run what is done, and how to continue."""
+def _resumable(growing: VectorFile) -> Iterator[None]:
+    """Report, when a run is interrupted, what is done and how to continue."""
     try:
         yield
     except KeyboardInterrupt:
@@ -152,7 +152,7 @@ def _telling_how_to_go_on(growing: VectorFile) -> Iterator[None]:
 def _print_vectors(
     waiting: Iterator[Text], vectors: Callable[[Sequence[Text]], Any], *, at_once: bool, as_json: bool
 ) -> None:
-    """A JSON object for each text, or one of all."""
+    """Print a JSON object for each text, or one for all."""
     from regard.embeddings.vector_file import line_of
 
     opening = json_opening("embed", "embeddings")
@@ -168,7 +168,7 @@ def _print_vectors(
 
 
 def _chunks(texts: Iterator[Text], together: int) -> Iterator[list[Text]]:
-    """Texts in pieces that depend on them alone, so that a run that continues cuts them as the whole run would."""
+    """Split texts into chunks that depend only on the texts, so that a continued run has the chunks of an uninterrupted one."""
     chunk: list[Text] = []
     characters = 0
     for text in texts:
@@ -186,10 +186,10 @@ def _chunks(texts: Iterator[Text], together: int) -> Iterator[list[Text]]:
 
 INDEX = ".regard-index.safetensors"
 SHOWN = 240
-"""Characters of a passage that are printed."""
+"""The most characters of a passage that are printed."""
 
 ASKING, ANSWERING = ("query",), ("document", "passage", "corpus")
-"""Prompts, where a model has such, for what is looked for and for what is searched."""
+"""Names of prompts, where a model has them, for queries and for the texts that are searched."""
 
 
 @renamed(top="n_best", precision="dtype")
@@ -245,7 +245,7 @@ def search(
     if unit not in UNITS:
         raise InputError(f"--unit is {unit!r}; {nearest(unit, UNITS)}")
     patterns = tuple(files or PATTERNS)
-    files_of(folder, patterns)  # before a model is loaded
+    files_of(folder, patterns)  # checks the folder before a model is loaded
     encoder, chosen = open_encoder(model, device, None, None, dtype)
     usual = folder.with_name(f".{folder.name}{INDEX}") if folder.is_file() else folder / INDEX
     place = index_file if index_file is not None else usual
@@ -257,11 +257,11 @@ def search(
     prompt = _prompt(encoder, ASKING)
     for query in asked:
         if not query.content.strip():
-            raise InputError(f"{query.where}: is empty; say what to look for")
+            raise InputError(f"{query.where}: is empty; give a query")
         vector = encoder.embed([query.content], prompt=prompt, precision=chosen)
         try:
             found = index.search(vector, n_best)[0]
-        except ChangedFile:  # while queries were typed
+        except ChangedFile:  # a file changed since the index was updated
             for sentence in described(_updated(index, place, encoder, chosen, patterns)):
                 say(sentence)
             found = index.search(vector, n_best)[0]
@@ -276,7 +276,7 @@ def search(
 
 
 def _updated(index: Index, place: Path, encoder: SentenceEncoder, precision: str, patterns: tuple[str, ...]) -> Any:
-    """Bring the index up to date and write it where anything changed; what is done by a Ctrl-C is written too."""
+    """Update the index, and save it where anything changed, also after Ctrl-C."""
     before = {name: (file.size, file.written) for name, file in index.files.items()}
     prompt = _prompt(encoder, ANSWERING)
 

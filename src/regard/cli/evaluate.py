@@ -1,4 +1,4 @@
-"""`regard evaluate`, and how it measures language models and models that predict for each example."""
+"""`regard evaluate`, and the evaluation of language models and of models with one prediction per example."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def evaluate(
 
     places, settings = split_settings(data)
     if "precision" in settings:
-        say("warning: precision= is called dtype= now, and will be gone in the next release")
+        say("warning: precision= is called dtype= now; the old name will be removed in the next release")
         settings["dtype"] = settings.pop("precision")
     request = Request(
         model=model,
@@ -152,28 +152,28 @@ def evaluate(
         print(line)
 
 
-# Models that answer each example for itself: classifiers, taggers and the like.
+# Models that predict each example separately: classifiers, taggers and others.
 
 
 OWN = ("train", "validation", "validation_share", "validation_size", "alphabets", "validation_alphabets")
-"""What a recipe says of its own data, and does not hold for others."""
+"""Fields of a recipe's data section that describe its own data and do not apply to other data."""
 
 
 DECIDING = ("positive", "threshold")
-"""Settings of data that say how predictions are made, and may be options."""
+"""Fields of data sections that affect predictions and are also options."""
 
 
 def evaluate_examples(request: Request, file: NewFile | None) -> Report:
-    """Measure a model on examples that it has not seen.
+    """Evaluate a model on held-out examples.
 
     Arguments:
-        request: its places are files of examples, its settings entries of the recipe's `data` section, on top of those that the
-            model was trained with, such as `format`.
-        file: where to write each example with its right answer and the predicted one, a JSON object in each line; or a table,
-            where its name ends in .csv or .tsv.
+        request: its places are files of examples; its settings are fields of the recipe's `data` section, such as `format`, which
+            replace those of training.
+        file: for each example with its reference and prediction: JSON lines, or a table if its name ends in .csv or .tsv; None
+            for no file.
 
     Raises:
-        InputError: for an option or a setting that does not fit, or examples that cannot be read.
+        InputError: for an option or setting that does not apply, and for examples that cannot be read.
     """
     from regard.data.malformed import MalformedRows
     from regard.structure import from_mapping
@@ -187,10 +187,10 @@ def evaluate_examples(request: Request, file: NewFile | None) -> Report:
     request.refuse_options(task, but=[name for name in DECIDING if name in fields])
     settings = request.settings_and(*DECIDING)
     if kind.read is None:
-        raise InputError(f"{request.model}: there is no measuring of models for task {task} yet")
+        raise InputError(f"{request.model}: models for task {task} cannot be evaluated yet")
     trained = {key: value for key, value in (predictor.recipe.get("data") or {}).items() if key not in OWN}
     if request.places and "train" not in fields:
-        raise InputError(f"{request.places[0]}: task {task} draws its own data; give settings alone, key=value")
+        raise InputError(f"{request.places[0]}: task {task} generates its own data; give only settings, key=value")
     files = {"train": list(request.places)} if request.places else {}
     section = from_mapping(kind.sections["data"], {**trained, **settings, **files}, "data")
     asked = {name: getattr(section, name) for name in DECIDING if name in settings and name in fields}
@@ -201,21 +201,23 @@ def evaluate_examples(request: Request, file: NewFile | None) -> Report:
         found, seconds = timed(lambda: evaluate(predictor, examples, **asked))
     if file is not None:
         if not found.predictions:
-            raise InputError(f"task {task} has no answer for each example, only figures; leave out --output")
+            raise InputError(f"task {task} has no prediction for each example, only metrics; leave out --output")
         write_records(
             file, [_record(kind, predictor.task, *both) for both in zip(examples, found.predictions, strict=True)]
         )
-    said = {part.name: getattr(found, part.name) for part in dataclasses.fields(found) if part.name != "predictions"}
+    found_values = {
+        part.name: getattr(found, part.name) for part in dataclasses.fields(found) if part.name != "predictions"
+    }
     rows = [counted("examples", found.count, seconds)]
-    of = said.get("positive")
+    of = found_values.get("positive")
     rows += metric_rows(
         found.metrics, predictor.task.metric_words() | ({"f1": f"F1 of {of}"} if of is not None else {})
     )
-    for name, score in said.get("classes", {}).items():
+    for name, score in found_values.get("classes", {}).items():
         rows.append((f"  {name}", class_text(score.precision, score.recall, score.f1, score.gold)))
-    if said.get("threshold") is not None:
-        rows.append(("threshold", f"{said['threshold']:g}" + (f" of {of}" if of is not None else "")))
-    return Report({"malformed": malformed.total, **_plain(said), "seconds": seconds}, rows)
+    if found_values.get("threshold") is not None:
+        rows.append(("threshold", f"{found_values['threshold']:g}" + (f" of {of}" if of is not None else "")))
+    return Report({"malformed": malformed.total, **_plain(found_values), "seconds": seconds}, rows)
 
 
 def _record(kind: TaskSpec, task: Any, example: Any, prediction: Any) -> dict[str, Any]:
@@ -235,20 +237,20 @@ def _plain(value: Any) -> Any:
 
 PYTHON_DOCS = "python_docs"
 MELODIES = 100
-"""Builtin melodies that are read unless fewer are asked for."""
+"""The number of builtin melodies that are read by default."""
 
 
 def evaluate_texts(request: Request, file: NewFile | None) -> Report:
-    """Measure a language model on texts it has not seen.
+    """Evaluate a language model on held-out texts.
 
     Arguments:
-        request: its places are files of text, or `python_docs`, whose test split is taken; for a model of music MIDI files,
-            folders, files of chorales, whose test split is taken too, or `motifs`. Of settings there are `stride`, of the windows
-            that texts are read in which are longer than the model has positions for, and `dtype`.
-        file: where to write the perplexity and each text, a tab between.
+        request: its places are text files, or `python_docs`, whose test split is used; for a model of music, MIDI files, folders,
+            files of chorales, whose test split is used too, or `motifs`. Its settings are `stride`, the step between the windows
+            in which texts longer than the model's maximum are read, and `dtype`.
+        file: for the perplexity and each text, separated by a tab; None for no file.
 
     Raises:
-        InputError: for other options or settings, or texts that cannot be read.
+        InputError: for other options or settings, and texts that cannot be read.
     """
     from regard.data.malformed import MalformedRows
     from regard.structure import coerced
@@ -292,7 +294,7 @@ def evaluate_texts(request: Request, file: NewFile | None) -> Report:
 
 
 def _pieces(places: Sequence[str], model: LanguageModel, malformed: MalformedRows) -> Iterable[str] | None:
-    """The words of pieces of music, for a model that reads such; None for one of texts."""
+    """The words of pieces of music, for a model of music; None for a model of text."""
     from regard.data.music import read_pieces
     from regard.tasks.composing import writing_of
     from regard.text.events import EVENTS
@@ -318,4 +320,4 @@ EVALUATIONS = {
     "captioning": evaluate_captions,
     "text_to_text": evaluate_text_to_text,
 }
-"""By task; of all others `evaluate_examples`."""
+"""By task; other tasks use `evaluate_examples`."""

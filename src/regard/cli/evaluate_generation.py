@@ -1,4 +1,4 @@
-"""What `regard evaluate` is asked and reports, and how it measures models that write: translators, text-to-text, captioners."""
+"""Requests and reports of `regard evaluate`, and the evaluation of translators, text-to-text models and captioners."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """A model, data to measure it on, and how.
+    """A model, data to evaluate it on, and settings.
 
     Arguments:
         model: its folder.
-        places: files, or builtin data by name.
-        settings: what stood among them as `key=value`.
-        options: those of the command line that only some kinds of models know, by name; None where not given.
+        places: files, or names of builtin data.
+        settings: the `key=value` arguments.
+        options: options that only some kinds of models have, by name; None where not given.
         limit: the most examples; None for all.
         batch_size: texts decoded together.
         device: such as `auto`.
@@ -49,20 +49,20 @@ class Request:
     device: str
 
     def refuse_options(self, task: str, *, but: Sequence[str] = ()) -> None:
-        """Refuse every option that was given and is not among those that models for a task know.
+        """Refuse given options that do not apply to models for a task.
 
         Raises:
-            InputError: naming the first.
+            InputError: with the name of the first.
         """
         for name, value in self.options.items():
             if value is not None and name not in but:
                 raise InputError(f"--{name.replace('_', '-')} is no option for task {task}; leave it out")
 
     def settings_and(self, *options: str) -> dict[str, Any]:
-        """The settings, and with them options that are other ways to give one.
+        """The settings, together with options that set the same values.
 
         Raises:
-            InputError: for one that is given both ways, with two values.
+            InputError: for one that is given in both ways, with two values.
         """
         found = dict(self.settings)
         for name in options:
@@ -72,7 +72,7 @@ class Request:
         return found
 
 
-# What is reported: values for programs, a table for people.
+# Reports: values for programs, a table for people.
 
 
 T = TypeVar("T")
@@ -80,12 +80,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was measured.
+    """The result of an evaluation.
 
     Arguments:
-        values: of the JSON object, next to the model and the data.
+        values: of the JSON object, after the model and the data.
         rows: of the table.
-        below: lines that follow it.
+        below: lines after the table.
     """
 
     values: Mapping[str, Any]
@@ -94,7 +94,7 @@ class Report:
 
 
 def timed(measure: Callable[[], T]) -> tuple[T, float]:
-    """What a measurement finds, and the seconds it took."""
+    """The result of a function, and the seconds it took."""
     started = time.monotonic()
     found = measure()
     return found, round(time.monotonic() - started, 3)
@@ -110,7 +110,7 @@ def counted(name: str, count: int, seconds: float) -> tuple[str, str]:
 
 
 def metric_rows(metrics: Mapping[str, float], signatures: Mapping[str, str]) -> list[tuple[str, str]]:
-    """A row for each metric, with the signature of the tool that gave it where there is one."""
+    """A row for each metric, with the signature of the tool that computed it, where there is one."""
     rows = []
     for name, value in metrics.items():
         words, number = metric_text(name, value)
@@ -125,14 +125,14 @@ USUAL_PAIRS = 2_000
 
 
 def evaluate_pairs(request: Request, file: NewFile | None) -> Report:
-    """Measure a translator on pairs: a file of them, two parallel files, or builtin ones.
+    """Evaluate a translator on pairs: a file of them, two parallel files, or builtin ones.
 
     Arguments:
-        request: its settings are of decoding, and `dtype`.
-        file: where to write the translations, one in each line.
+        request: its settings are for decoding, and `dtype`.
+        file: for the translations, one per line; None for no file.
 
     Raises:
-        InputError: for settings that are unknown or contradict each other, pairs that cannot be read, or a source that is too
+        InputError: for settings that are unknown or contradict each other, pairs that cannot be read, and a source that is too
             long for the model.
     """
     from regard.data.malformed import MalformedRows
@@ -182,21 +182,21 @@ def evaluate_pairs(request: Request, file: NewFile | None) -> Report:
 
 
 def _numbers(bins: str | None) -> list[int] | None:
-    """The upper ends of bins of lengths.
+    """The upper limits of bins of lengths.
 
     Raises:
-        InputError: where they are no whole numbers.
+        InputError: where they are no integers.
     """
     if bins is None:
         return None
     try:
         return [int(end) for end in bins.split(",")]
     except ValueError:
-        raise InputError(f"--bins is {bins!r}; give rising numbers of words, such as 10,15,20") from None
+        raise InputError(f"--bins is {bins!r}; give ascending numbers of words, such as 10,15,20") from None
 
 
 def _bin_lines(bins: Sequence[LengthBin]) -> list[str]:
-    """One line for each bin, under one that names the columns; a bin without pairs has no numbers."""
+    """A header line and one line per bin; a bin without pairs has no numbers."""
     if not bins:
         return []
     names = list(dict.fromkeys(name for found in bins for name in found.metrics))
@@ -211,17 +211,17 @@ def _bin_lines(bins: Sequence[LengthBin]) -> list[str]:
     ]
 
 
-# The pairs that a translator is measured on: files, or builtin data by name.
+# The pairs that a translator is evaluated on: files, or builtin data by name.
 
 
 DATES, TYPOS, SEQUENCES = "dates", "dates:typos", "sequences"
 
 
 def is_builtin(places: Sequence[str], source: str | None, target: str | None) -> bool:
-    """Whether builtin data is meant.
+    """Whether the places name builtin data.
 
     Raises:
-        InputError: for a number of places that no data has, or builtin data of an unknown name.
+        InputError: for a wrong number of places, and for unknown builtin data.
     """
     if not 1 <= len(places) <= 2:
         raise InputError(
@@ -255,17 +255,17 @@ def read_files(
 
 
 def builtin_test(place: str, recipe: Mapping[str, Any], to: str | None, size: int) -> Iterator[Pair]:
-    """Pairs of the test split, which no training has seen.
+    """Pairs of the test split, which are never used in training.
 
     Arguments:
-        place: `dates`, in the languages that the model was trained on; `dates:typos`, the same with a typo in each;
+        place: `dates`, in the languages that the model was trained on; `dates:typos`, the same with one typo in each;
             `sequences`, the problem that the model was trained on; `sequences:longest=40,shortest=40`, with changes to it.
-        recipe: the model's.
-        to: the language asked for; its section of the recipe counts.
-        size: how many.
+        recipe: of the model.
+        to: the target language, whose section of the recipe is used.
+        size: number of pairs.
 
     Raises:
-        InputError: for settings that are unknown or out of range, or fewer different sources than `size`.
+        InputError: for settings that are unknown or out of range, and where there are fewer different sources than `size`.
     """
     from regard.data.pairs import Pair
     from regard.tasks.translation_data import builtin_pairs
@@ -286,7 +286,7 @@ def builtin_test(place: str, recipe: Mapping[str, Any], to: str | None, size: in
 
 
 def _settings(text: str) -> dict[str, Any]:
-    """What follows `sequences:`, values read as YAML."""
+    """The settings after `sequences:`, with values parsed as YAML."""
     from regard.reading import parse_yaml
 
     settings: dict[str, Any] = {}
@@ -295,8 +295,8 @@ def _settings(text: str) -> dict[str, Any]:
         if not separator or not key:
             raise InputError(f"{SEQUENCES}:{text}: {part!r} is no setting; write {SEQUENCES}:kind=reversal,longest=40")
         if key.endswith("size"):
-            raise InputError(f"{SEQUENCES}:{text}: how many pairs to take is for --limit to say; leave {key} out")
-        settings[key] = parse_yaml(value, f"{SEQUENCES}:{text[:200]}: {key}", "mend its value")
+            raise InputError(f"{SEQUENCES}:{text}: the number of pairs is set with --limit; leave {key} out")
+        settings[key] = parse_yaml(value, f"{SEQUENCES}:{text[:200]}: {key}", "correct its value")
     return settings
 
 
@@ -304,20 +304,20 @@ def _settings(text: str) -> dict[str, Any]:
 
 
 OF_READING = ("source", "target", "format", "on_error")
-"""What is said of how a part's files are read."""
+"""Fields that describe how a part's files are read."""
 
 
 def evaluate_text_to_text(request: Request, file: NewFile | None) -> Report:
-    """Measure a text-to-text model on pairs that it has not seen.
+    """Evaluate a text-to-text model on held-out pairs.
 
     Arguments:
         request: its places are a file of pairs or of questions, or two parallel files. Its settings are `part`, the part of a
-            mixture that the pairs belong to; how the files are read, on top of what the model was trained with, such as `format`;
-            and those of decoding.
-        file: where to write what is written, a line for each pair.
+            mixture that the pairs belong to; fields that describe how the files are read, such as `format`, which replace those
+            of training; and settings for decoding.
+        file: for the generated texts, one per line; None for no file.
 
     Raises:
-        InputError: for an option that does not fit, a part that is not there, or pairs that cannot be read.
+        InputError: for an option that does not apply, an unknown part, and pairs that cannot be read.
     """
     from regard.data.malformed import MalformedRows
     from regard.tasks.evaluation import evaluate
@@ -345,7 +345,7 @@ def evaluate_text_to_text(request: Request, file: NewFile | None) -> Report:
             file.write(" ".join(written.text.split()) + "\n")
     if found.note:
         say(found.note)
-    cut = [("cut", f"{found.cut:,} sources, of which the beginning was read")] if found.cut else []
+    cut = [("cut", f"{found.cut:,} sources were truncated")] if found.cut else []
     return Report(
         {
             "part": part,
@@ -362,13 +362,13 @@ def evaluate_text_to_text(request: Request, file: NewFile | None) -> Report:
 
 
 def _reading(trained: Mapping[str, Any], part: str | None, given: Mapping[str, Any]) -> TextToTextData:
-    """How files are read: as those of the part in training, unless it was given otherwise."""
+    """How files are read: like those of the part in training, except for the given fields."""
     from regard.structure import from_mapping
     from regard.tasks.text_to_text import TextToTextData
 
     own = (trained.get("parts") or {}).get(part) or trained
-    said = {**{key: own.get(key) for key in OF_READING}, **given}
-    return from_mapping(TextToTextData, {key: value for key, value in said.items() if value is not None}, "data")
+    fields = {**{key: own.get(key) for key in OF_READING}, **given}
+    return from_mapping(TextToTextData, {key: value for key, value in fields.items() if value is not None}, "data")
 
 
 # Captioners.
@@ -378,14 +378,15 @@ USUAL_SCENES = 1_000
 
 
 def evaluate_captions(request: Request, file: NewFile | None) -> Report:
-    """Measure a captioner on a file of captions and its images, or on builtin scenes.
+    """Evaluate a captioner on a file of captions and its images, or on builtin scenes.
 
     Arguments:
-        request: its places are a file of captions and a folder or zip of images, or `scenes`; its settings are of decoding.
-        file: where to write the captions, one in each line.
+        request: its places are a file of captions and a folder or zip archive of images, or `scenes`; its settings are for
+            decoding.
+        file: for the captions, one per line; None for no file.
 
     Raises:
-        InputError: for other places or options, or what cannot be read.
+        InputError: for other places or options, and for files that cannot be read.
     """
     from regard.tasks.captioning import evaluate
 

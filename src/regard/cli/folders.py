@@ -1,4 +1,4 @@
-"""A model's folder: `regard info` describes it, `export` copies it, `push` uploads it, `check` says whether it is whole."""
+"""Model folders: `regard info` describes one, `export` copies, `push` uploads, and `check` checks it."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def info(
 
 
 def folder(path: Path) -> dict[str, Any]:
-    """What a folder holds: task, family, sizes, vocabularies, attention, recipe, metrics, versions, and the run's state.
+    """The description of a folder: task, family, sizes, vocabularies, attention, recipe, metrics, versions, and the run's state.
 
     Raises:
-        InputError: for a folder that holds no model, or is damaged.
+        InputError: for a folder that has no model, or is damaged.
     """
     from regard.checkpoints import is_foreign, read_card, read_config
     from regard.inspection import attention_addresses
@@ -98,7 +98,7 @@ def folder(path: Path) -> dict[str, Any]:
 
 
 def _missing_code(place: Path) -> str:
-    """What is missing of the user's own code that a model needs, as a sentence; empty where nothing is."""
+    """What is missing of the user's own code that a model needs, as a sentence; empty where nothing is missing."""
     from regard.checkpoints.folder import CARD
     from regard.errors import InputError
     from regard.parts import check_code
@@ -114,10 +114,10 @@ def _missing_code(place: Path) -> str:
 
 
 def _without_code(path: Path, place: Path, missing: str) -> dict[str, Any]:
-    """What a folder says of a model without the user's own code that the model needs: what is in its files.
+    """The description of a folder from its files alone, where the user's own code for the model is missing.
 
     Raises:
-        InputError: for files that are damaged.
+        InputError: for damaged files.
     """
     from regard.checkpoints.folder import CARD, CONFIG, WEIGHTS
     from regard.checkpoints.tensors import read_outline
@@ -153,7 +153,7 @@ def _tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _layout(place: Path, card: Card) -> dict[str, Any]:
-    """Which layout the folder has, and where it is our own: why."""
+    """The folder's layout, and, where it is Regard's own, why."""
     from regard.checkpoints import is_foreign
     from regard.checkpoints.elmo import published_files
     from regard.checkpoints.folder import OWN
@@ -162,25 +162,25 @@ def _layout(place: Path, card: Card) -> dict[str, Any]:
         return {"name": "bilm-tf"}
     if is_foreign(place):
         return {"name": str(read_json_object(place / "config.json", "copy it again").get("model_type"))}
-    return dict(card.layout) or {"name": OWN, "why": "it was written before there was another"}
+    return dict(card.layout) or {"name": OWN, "why": "it was written before there were other layouts"}
 
 
 def _place(values: Mapping[str, Any]) -> Path:
-    """Where the model of a folder is: there, or in one of its checkpoints."""
+    """The folder of the model: the given one, or one of its checkpoints."""
     folder = Path(values["folder"])
     return folder / "checkpoints" / values["checkpoint"] if values.get("checkpoint") else folder
 
 
 def _layout_text(layout: Mapping[str, Any], sizes: Mapping[str, Any], place: Path) -> str:
     if "why" in layout:
-        return f"Regard's own, which no other program opens: {layout['why']}"
+        return f"Regard's own, which no other program can open: {layout['why']}"
     if layout["name"] == "bilm-tf":
-        return "that of ELMo's authors, which AllenNLP opens"
+        return "that of ELMo's authors, which AllenNLP can open"
     from regard.checkpoints.layouts import called, readers, tokens_in
 
     name = called(layout["name"])
     if sizes.get("pruned_heads"):
-        return f"Hugging Face's {name}, which transformers opens up to version 4: later ones know no pruned heads"
+        return f"Hugging Face's {name}, which transformers can open up to version 4; later versions do not support pruned heads"
     rows = sizes.get("target_vocabulary", sizes.get("vocabulary"))
     opened = readers({"model_type": layout["name"], "vocab_size": rows}, tokens_in(place))
     converted = " and CTranslate2 converts" if "CTranslate2" in opened else ""
@@ -188,7 +188,7 @@ def _layout_text(layout: Mapping[str, Any], sizes: Mapping[str, Any], place: Pat
 
 
 def _run_state(path: Path) -> dict[str, Any] | None:
-    """How far the run in a folder is; None where it is a model's folder alone."""
+    """The state of a run in a folder; None where there is only a model."""
     from regard.tasks.loading import POINTER
 
     try:
@@ -217,12 +217,12 @@ def _folder_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         for side, tokenizer in values["tokenizers"].items()
     ]
     if "missing" in values:
-        rows.append(("missing", f"{values['missing']}; then the tokenizers and the attention are shown too"))
+        rows.append(("missing", f"{values['missing']}; with it, tokenizers and attention are shown too"))
     rows += [("attention", address) for address in values["attention"]]
     rows += [("trained on", _data_text(values["recipe"].get("data") or {}))] if values["recipe"] else []
     seen = values["recipe"].get("examples")
     if seen:
-        rows.append(("examples", f"{seen['training']:,} to learn from, {seen['validation']:,} to validate on"))
+        rows.append(("examples", f"{seen['training']:,} for training, {seen['validation']:,} for validation"))
     run = values["run"]
     if run is not None:
         state = run["finished"] or "not finished"
@@ -236,7 +236,7 @@ def _folder_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _words(values: Mapping[str, Any]) -> dict[str, str]:
-    """F1 with the class that it is of, where the model is a classifier."""
+    """The name of F1 with its class, for a classifier."""
     if values["task"] != "classification" or len(values.get("labels", ())) < 2:
         return {}
     from regard.metrics.classification import f1_in_words
@@ -245,7 +245,7 @@ def _words(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _head_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What an encoder's head predicts, and its labels where they have names."""
+    """The head of an encoder, and its labels where they have names."""
     if "head" not in values:
         return []
     head = values["head"].replace("_", " ") + (f", {values['outputs']} outputs" if values["outputs"] > 1 else "")
@@ -268,7 +268,7 @@ def _data_text(data: Mapping[str, Any]) -> str:
         return f"builtin dates, {dates['size']:,} {spoken}, {dates['typo_rate']:.0%} with a typo"
     if data.get("builtin"):
         return f"builtin {data['builtin'].replace('_', ' ')}"
-    if "train" not in data:  # sampled, and never read from a file
+    if "train" not in data:  # generated, not read from a file
         return "builtin, " + ", ".join(f"{name} {value}" for name, value in data.items())
     train = data.get("train")
     if train is None:
@@ -411,12 +411,12 @@ def check(
       regard check runs/dates
       regard check path/to/bert --json
     """  # noqa: D301  # \b keeps the lines of the example apart
-    from regard.checking import check as looked_at
+    from regard.checking import check as check_folder
 
-    report = looked_at(folder)
+    report = check_folder(folder)
     if as_json:
         print_json(envelope("check") | report.to_mapping())
     else:
-        print_table((one_line(name), one_line(said)) for name, said in report.rows())
+        print_table((one_line(name), one_line(value)) for name, value in report.rows())
     if not report.whole:
         raise typer.Exit(NOT_WHOLE)

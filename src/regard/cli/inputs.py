@@ -1,4 +1,4 @@
-"""What a command reads: its model on the device asked for, and the texts, images and pieces of music that are named."""
+"""The inputs of commands: the model on a device, and the texts, images and pieces of music that arguments name."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 def opened(model: Path, device: str, task: str | None = None, *, dtype: str = "float32") -> Any:
-    """A model's folder, loaded for a task; its own where None.
+    """Load a model's folder for a task; None for its own.
 
     Raises:
-        InputError: for a device that is not there, and as `regard.load` does.
+        InputError: for an unavailable device, and as `regard.load`.
     """
     from regard.machine import device_named, keep_freed_memory
     from regard.tasks.loading import load
@@ -46,7 +46,7 @@ def opened(model: Path, device: str, task: str | None = None, *, dtype: str = "f
         warnings.simplefilter("always", UserWarning)
         predictor = load(model, task=task, device=place, dtype=dtype)
     for warning in warned:
-        if warning.category is UserWarning:  # of this package; those of libraries are for programmers
+        if warning.category is UserWarning:  # warnings of this package, not of libraries
             say(str(warning.message))
     slow = getattr(predictor.model, "slow", "")
     if slow:
@@ -54,7 +54,7 @@ def opened(model: Path, device: str, task: str | None = None, *, dtype: str = "f
     return predictor
 
 
-# The texts that a command is to read: from its arguments, a file, or standard input.
+# Texts for a command: from its arguments, a file, or standard input.
 
 
 STANDARD_INPUT = "standard input"
@@ -62,14 +62,14 @@ STANDARD_INPUT = "standard input"
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text, and how a message calls it, such as "pairs.tsv, line 3"."""
+    """A text, and its place for messages, such as "pairs.tsv, line 3"."""
 
     content: str
     where: str
     row: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """All columns, of a text of a table."""
+    """All columns of its row, for a text from a table."""
     kind: str = field(default="", kw_only=True)
-    """The format of that table: csv, tsv or jsonl."""
+    """The table's format: csv, tsv or jsonl."""
 
 
 TextColumn = Annotated[
@@ -92,19 +92,21 @@ def read_input(
     pairs: bool = False,
     known: Sequence[str] = (),
 ) -> Iterator[Text]:
-    """As `read_texts`, but of a table (CSV, JSONL, TSV with a header) the texts of one column; which it is is said.
+    """As `read_texts`; from a table (CSV, JSONL, TSV with a header) it reads one column, and reports which.
 
     Arguments:
-        column: its name, or number from 0; where None it is found by its name.
-        known: the columns that the model was trained on, which are taken where the table has them.
-        pairs: whether two columns may be read, for a model of two texts.
+        arguments: the texts on the command line.
+        file: the input file; None without one.
+        column: its name, or index from 0; None to find it by its name.
+        pairs: whether two columns may be read, for a model of text pairs.
+        known: the columns that the model was trained on, which are used where the table has them.
 
     Raises:
-        InputError: as `read_texts`; for a column without a file; where it is not clear which column is meant.
+        InputError: as `read_texts`; for a column without a file; where the column is ambiguous.
     """
     if file is None or arguments:
         if column is not None:
-            raise InputError("--text names a column of a table; give --input FILE too, or leave it out")
+            raise InputError("--text is the column of a table; give --input FILE too, or leave it out")
         return read_texts(arguments, file)
     from regard.data.text_columns import is_table, read_table
 
@@ -117,25 +119,25 @@ def read_input(
 
 
 def columns_trained_on(model: Path) -> list[str]:
-    """The names of the columns of text, and perhaps pair, that a model was trained on; none where its recipe names none."""
+    """The names of the columns of texts, and of pairs, that a model was trained on; empty where its recipe names none."""
     from regard.checkpoints import read_card
     from regard.tasks.loading import model_folder
 
     data = read_card(model_folder(model)).recipe.get("data")
-    said = [data.get(name) for name in ("text", "pair")] if isinstance(data, dict) else []
-    return [name for name in said if isinstance(name, str)] if said and isinstance(said[0], str) else []
+    names = [data.get(name) for name in ("text", "pair")] if isinstance(data, dict) else []
+    return [name for name in names if isinstance(name, str)] if names and isinstance(names[0], str) else []
 
 
 def read_texts(arguments: Sequence[str], file: Path | None) -> Iterator[Text]:
-    """The texts, one by one: the arguments, or the lines of a file (optionally gzipped), or those of standard input.
+    """The texts one by one: the arguments, or the lines of a file (optionally gzipped) or of standard input.
 
-    The file is opened, and its beginning checked, by the call itself.
+    The call itself opens the file and checks its beginning.
 
     Raises:
-        InputError: for arguments together with a file, a file that cannot be read, or a line that is no text.
+        InputError: for arguments together with a file, a file that cannot be read, and a line that is not UTF-8.
     """
     if arguments and file is not None:
-        raise InputError("there are texts on the command line and a file of them; give either")
+        raise InputError("texts are given both on the command line and in a file; give one of them")
     if arguments:
         return (Text(argument, f"text {number}") for number, argument in enumerate(arguments, start=1))
     if file is None:
@@ -146,20 +148,22 @@ def read_texts(arguments: Sequence[str], file: Path | None) -> Iterator[Text]:
 
 
 def refuse_too_long(translator: Translator, texts: Sequence[Text], to: str | None = None) -> None:
-    """Refuse texts that have more tokens than the model can read.
+    """Refuse texts longer than the model's maximum.
 
     Arguments:
-        to: the language asked for, whose tag is a token too.
+        translator: the model.
+        texts: its sources.
+        to: the target language, whose tag is a token too.
 
     Raises:
-        InputError: naming the first one.
+        InputError: with the place of the first such text.
     """
     limit = translator.model.maximum_source_length
     if limit is None:
         return
     encoded = translator.task.encode_sources([text.content for text in texts], to)
     for text, ids in zip(texts, encoded, strict=True):
-        if len(ids) + 1 > limit:  # with its end token
+        if len(ids) + 1 > limit:  # with its end-of-sequence token
             raise InputError(
                 f"{text.where}: the source has {len(ids) + 1} tokens and the model has positions for {limit}; shorten it, or "
                 f"train with a larger {translator.model.length_setting}"
@@ -172,7 +176,7 @@ def _texts(name: str, lines: Iterator[Line]) -> Iterator[Text]:
     for line in lines:
         content = decoded(name, line)
         if isinstance(content, MalformedRow):
-            raise InputError(f"{content}; give UTF-8 text with one text in each line")
+            raise InputError(f"{content}; give UTF-8 text with one text per line")
         yield Text(content, f"{name}, line {line.number}")
 
 
@@ -182,7 +186,7 @@ def _standard_input() -> Iterator[Line]:
     if sys.stdin is None:
         raise InputError("there is no standard input; give texts, or --input FILE")
     if on_terminal(sys.stdin):
-        say("reading from standard input, a text in each line; Ctrl-D ends it")
+        say("reading from standard input, one text per line; end with Ctrl-D")
     for number in itertools.count(1):
         content = sys.stdin.buffer.readline(LONGEST_LINE + 2)
         if not content:
@@ -193,7 +197,7 @@ def _standard_input() -> Iterator[Line]:
         yield Line(number, content, len(content) > LONGEST_LINE)
 
 
-# Images that are named on the command line: files, folders, zip archives, and builtin scenes.
+# Images named on the command line: files, folders, zip archives, and builtin scenes.
 
 
 BUILTIN_IMAGES = re.compile(r"(scenes|digits)(?::(\d+))?")
@@ -202,11 +206,11 @@ USUAL_DIGITS = 10
 
 @dataclass(frozen=True, slots=True)
 class ImageText(Text):
-    """An image, and what it is called in answers: a file's name, or a number's of builtin scenes.
+    """An image with its name for answers: that of its file, or a builtin image's number.
 
     Arguments:
-        image: as a captioner takes it.
-        caption: the right one, or class, of a builtin image; empty where nobody knows.
+        image: in a form that predictors accept.
+        caption: the reference caption or class of a builtin image; else empty.
     """
 
     image: ImageInput
@@ -221,13 +225,12 @@ def images_named(places: Sequence[str], model: ReaderOfImages) -> list[ImageText
     """The images at some places, in order.
 
     Arguments:
-        places: image files; folders and zip archives, of which all images are taken; of a captioner `scenes`, the first ten
-            of its own builtin test images, or `scenes:4`, the fifth alone; of a classifier `digits` or `digits:4`
-            likewise.
-        model: who is to read them.
+        places: image files; folders and zip archives, all of whose images are used; for a captioner `scenes`, the first ten of
+            its own builtin test images, or `scenes:4`, only the fifth; for a classifier likewise `digits` or `digits:4`.
+        model: that is to read them.
 
     Raises:
-        InputError: for a place where there is nothing, or builtin images that are not for this model.
+        InputError: for a place without images, and builtin images that are not for this model.
     """
     return [found for place in places for found in _at(place, model)]
 
@@ -292,7 +295,7 @@ def _digits(number: int | None) -> list[ImageText]:
 
     found = read_labelled_images(None, "test")
     if number is not None and number >= len(found):
-        raise InputError(f"digits:{number} is not there; they are numbered from 0 to {len(found) - 1}")
+        raise InputError(f"digits:{number} does not exist; digits are numbered from 0 to {len(found) - 1}")
     rows = range(USUAL_DIGITS) if number is None else range(number, number + 1)
     return [_named(f"digits:{row}", found[row].image, found[row].label) for row in rows]
 
@@ -304,7 +307,7 @@ def _scenes(captioner: Captioner, number: int | None) -> list[ImageText]:
 
 
 def scenes_to_test(captioner: Captioner, size: int) -> Scenes:
-    """So many of the builtin images that the model has not seen, as it was trained on them.
+    """Builtin test images like those that the model was trained on.
 
     Raises:
         InputError: for a model that was trained on files.
@@ -319,7 +322,7 @@ def scenes_to_test(captioner: Captioner, size: int) -> Scenes:
     return data.scenes.scenes("test", size, int(captioner.recipe.get("seed", 0)))
 
 
-# Pieces of music that are named on the command line: MIDI files, pieces of a file of chorales, builtin motifs.
+# Pieces of music named on the command line: MIDI files, pieces in a file of chorales, builtin motifs.
 
 
 MOTIFS = "motifs"
@@ -327,15 +330,16 @@ CHORALE = re.compile(r"(.+\.json):(\d+)", re.IGNORECASE)
 
 
 def words_of(place: str, model: LanguageModel, writing: Writing) -> list[str]:
-    """The words of one piece.
+    """The words of one piece of music.
 
     Arguments:
-        place: a MIDI file; `chorales.json:3`, the fourth test piece of a file of chorales; `motifs:3`, the fourth of the builtin
-            test melodies, as the model was trained on them.
-        model, writing: whose words they are to be.
+        place: a MIDI file; `chorales.json:3`, the fourth test piece of a file of chorales; `motifs:3`, the fourth builtin test
+            melody like those that the model was trained on.
+        model: that is to read the words.
+        writing: its representation of music.
 
     Raises:
-        InputError: for a place where there is none, or motifs for a model of another number of voices.
+        InputError: for a place without a piece, and for motifs with a model of another number of voices.
     """
     match = re.fullmatch(rf"{MOTIFS}(?::(\d+))?", place)
     if match is not None and not Path(place).exists():
@@ -349,7 +353,7 @@ def words_of(place: str, model: LanguageModel, writing: Writing) -> list[str]:
 
 
 def test_melodies(model: LanguageModel, size: int) -> Motifs:
-    """So many of the builtin melodies that the model has not seen, as it was trained on them.
+    """Builtin test melodies like those that the model was trained on.
 
     Raises:
         InputError: for a model that was trained on files.
@@ -369,5 +373,5 @@ def _chorale(path: str, number: int, writing: Writing) -> list[str]:
 
     pieces = read_chorales(path, "test", voices=writing.grid.voices)
     if number >= len(pieces):
-        raise InputError(f"{path}: has {len(pieces)} test pieces, counted from 0; there is no {number}")
+        raise InputError(f"{path}: has {len(pieces)} test pieces, numbered from 0; there is no {number}")
     return writing.of_steps(pieces[number])

@@ -1,4 +1,4 @@
-"""Language models: `regard generate` continues texts, `regard prompt` evaluates them on a task that is put as text."""
+"""Language models: `regard generate` continues texts, `regard prompt` evaluates models by prompting."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def generate(
       regard generate runs/gpt --input prompts.txt --output texts.txt --stop "." --maximum-length 40
     """  # noqa: D301  # \b keeps the lines of the example apart
     if top_log_probabilities and not run.as_json:
-        raise InputError("--top-log-probabilities are only printed with --json; give both")
+        raise InputError("--top-log-probabilities is only printed with --json; give both")
     if system is not None and not chat:
         raise InputError("--system is a message of a conversation; give --chat too")
     waiting = run.read()
@@ -102,7 +102,7 @@ def generate(
         asked = {"--top-log-probabilities": top_log_probabilities, "--draft": draft, "--chat": chat}
         for option, given in asked.items():
             if given and not after:
-                raise InputError(f"{option} is for language models, and {run.model} is none; leave it out")
+                raise InputError(f"{option} is for language models, and {run.model} is no language model; leave it out")
         guessing = None if draft is None else opened(draft, run.device, "language_modelling", dtype=dtype)
         settings = with_options(writer.usual, decoding)
         alone = after and run.count == 1 and settings.beam == settings.n_best == 1
@@ -130,7 +130,7 @@ def generate(
 
 
 def _conversation(text: str, system: str | None) -> list[Any]:
-    """What a user says as messages, or the messages that a text in JSON is."""
+    """The messages of a conversation: a text by the user, or messages given in JSON."""
     before = [] if system is None else [{"role": "system", "content": system}]
     if text.lstrip().startswith("[{"):
         messages = parse_json(text, "a conversation", "give a list of messages, each with a role and a content")
@@ -166,6 +166,7 @@ TEXTS = Answers(command="generate", name="texts", line=_line, values=_values)
 # `regard prompt`.
 
 
+@renamed(draw="sample")
 def prompt(
     model: Model,
     data: Annotated[
@@ -184,7 +185,7 @@ def prompt(
         Path | None, typer.Option(metavar="FILE", help="File to sample the --shots examples from.", show_default=False)
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed for sampling the examples.")] = 0,
-    draw: Annotated[
+    sample: Annotated[
         str, typer.Option(metavar="once|each", help="Sample examples once for all questions, or for each question.")
     ] = "once",
     score: Annotated[
@@ -226,11 +227,11 @@ def prompt(
         file = stack.enter_context(NewFile(output)) if output is not None else None
         from regard.prompting import Shots, evaluate_prompts, read_template
         from regard.prompting.evaluation import Score
-        from regard.prompting.examples import Draw
+        from regard.prompting.examples import Sampling
         from regard.structure import coerced
 
         how: Score = coerced(score, Score, "--score")
-        drawn: Draw = coerced(draw, Draw, "--draw")
+        sampling: Sampling = coerced(sample, Sampling, "--sample")
         put = read_template(template)
         names = tuple(name.strip() for name in columns.split(",")) if columns else ()
         if shots and train is None:
@@ -238,7 +239,7 @@ def prompt(
         asked, malformed = _read(data, format, names, limit)
         shown = None
         if shots and train is not None:
-            shown = Shots(train=_read(train, format, names, None)[0], count=shots, seed=seed, draw=drawn)
+            shown = Shots(train=_read(train, format, names, None)[0], count=shots, seed=seed, sample=sampling)
         language_model = opened(model, device, "language_modelling")
         started = time.monotonic()
         found = evaluate_prompts(language_model, put, asked, shots=shown, score=how, batch_size=batch_size)
@@ -249,7 +250,7 @@ def prompt(
     if as_json:
         values = {"model": str(model), "data": str(data), "template": template, "task": put.task}
         if shown is not None:
-            values |= {"train": str(train), "seed": seed, "draw": drawn}
+            values |= {"train": str(train), "seed": seed, "sample": sampling}
         if put.task == "choice":
             values["score"] = how
         print_json(
@@ -266,7 +267,7 @@ def prompt(
 
 
 def _read(path: Path, format: str, columns: tuple[str, ...], limit: int | None) -> tuple[list[Example], int]:
-    """The examples of a file, and how many of its lines could not be used."""
+    """The examples of a file, and the number of lines that could not be used."""
     from regard.data.malformed import MalformedRows
     from regard.prompting import read_examples
 

@@ -103,10 +103,10 @@ def rank(
       regard rank hub:bert-base-uncased "A dog runs." "It rains." -o depth.png
     """  # noqa: D301  # \b keeps the lines of the example apart
     if output is not None and output.suffix.lower() not in PLOT_SUFFIXES:
-        raise InputError(f"{output}: the name's end says what to write; give one that ends in .png or .svg")
+        raise InputError(f"{output}: the ending selects the format; give a name that ends in .png or .svg")
     for number, text in enumerate(texts, start=1):
         if not text.strip():
-            raise InputError(f"text {number} is empty; there is nothing to look at")
+            raise InputError(f"text {number} is empty; give a text")
     module, read = _opened(model, texts)
     from regard.inspection.analysis.collapse import collapse_figure, collapse_forms, rank_table
 
@@ -126,7 +126,7 @@ def rank(
 
 
 def _opened(folder: Path, texts: list[str]) -> tuple[nn.Module, Callable[[Any], Any]]:
-    """A model, and what lets it, or a form of it, read the texts."""
+    """A model, and a function that lets it, or a variant of it, read the texts."""
     from regard.checkpoints import read_config
     from regard.machine import keep_freed_memory
     from regard.models import MODELS
@@ -141,7 +141,7 @@ def _opened(folder: Path, texts: list[str]) -> tuple[nn.Module, Callable[[Any], 
     if family.serves("encoder"):
         return _encoder(place, texts)
     raise InputError(
-        f"{folder}: a {config.model_type} is no encoder of texts and no language model; in Python "
+        f"{folder}: a {config.model_type} is neither a text encoder nor a language model; in Python, "
         "regard.inspection.analysis.collapse takes any model of blocks"
     )
 

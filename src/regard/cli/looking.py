@@ -24,7 +24,7 @@ PLOT_SUFFIXES = (".png", ".svg")
 DOTS_PER_INCH = 130
 VIEW_SUFFIXES = (".html", ".htm", ".png", ".svg", ".json")
 EVENTS_SHOWN = 128
-"""Of a piece of music that is named by its place."""
+"""The most events of a piece of music that are read where its file is given."""
 
 
 def look(
@@ -95,14 +95,16 @@ def look(
     """  # noqa: D301  # \b keeps the lines of the example apart
     if output is not None and output.suffix.lower() not in VIEW_SUFFIXES:
         raise InputError(
-            f"{output}: the name's end says what to write; give one that ends in .html, .png, .svg or .json"
+            f"{output}: the ending selects the format; give a name that ends in .html, .png, .svg or .json"
         )
     view = _seen(model, text, target, pair, to, layer, support)
     if head:
         view = view.with_heads(head)
     if output is not None:
-        drawn = None if layer or head or output.suffix.lower() not in PLOT_SUFFIXES else _as_in_paper(model, text, view)
-        if drawn is None:
+        figure = (
+            None if layer or head or output.suffix.lower() not in PLOT_SUFFIXES else _as_in_paper(model, text, view)
+        )
+        if figure is None:
             from regard.inspection.record import save_view
 
             save_view(view, output)
@@ -110,8 +112,8 @@ def look(
         else:
             from regard.inspection.plots import write_figure
 
-            write_figure(drawn, output, {"Title": view.title}, dots_per_inch=DOTS_PER_INCH)
-            say(f"{output}: the figure of the model's paper, of {view.title!r}; --layer '*' shows the attention maps")
+            write_figure(figure, output, {"Title": view.title}, dots_per_inch=DOTS_PER_INCH)
+            say(f"{output}: the figure of the model's paper, for {view.title!r}; --layer '*' shows the attention maps")
     if as_json:
         print(view.to_json())
     elif output is None:
@@ -145,7 +147,7 @@ def _seen(
     if kind == "few_shot":
         return _learning(model, text, layers, support)
     if support is not None:
-        raise InputError("--support is for few-shot models; this one does not, leave it out")
+        raise InputError("--support is for few-shot models; this one is not; leave it out")
     if kind in ONE_TEXT:
         return ONE_TEXT[kind](model, text, layers)
     if kind != "encoder":
@@ -156,7 +158,7 @@ def _seen(
 
 
 def _as_in_paper(model: Path, text: str, view: AttentionView) -> Figure | None:
-    """The figure that the model's paper draws, where it is another than a map."""
+    """The figure of the model's paper, where it is not a heatmap; None for other models."""
     from regard.checkpoints import read_config
     from regard.inspection.papers import FIGURES, document_figure
     from regard.tasks.loading import load, model_folder
@@ -167,20 +169,20 @@ def _as_in_paper(model: Path, text: str, view: AttentionView) -> Figure | None:
 
         return memory_figure(memory_trace(load(model, task="copying"), text), title=view.title)
     if family == "han":
-        if len(view.examples) > 1:  # two documents compared have no class of their own
+        if len(view.examples) > 1:  # two compared documents have no predicted class
             return None
         predicted: Any = load(model)
-        told = predicted.classify(text).label if hasattr(predicted, "classify") else ""
-        return document_figure(view, predicted=told)
+        label = predicted.classify(text).label if hasattr(predicted, "classify") else ""
+        return document_figure(view, predicted=label)
     if family == "reformer" and not any(one.marks is not None and one.marks.buckets for one in view.maps):
-        return None  # no longer than a chunk: nothing is hashed, and the maps are all there is
+        return None  # within one chunk nothing is hashed, so there are only maps
     return FIGURES[family](view) if family in FIGURES else None
 
 
 def _writing(
     kind: str, model: Path, text: str, target: str | None, to: str | None, layers: list[str] | None
 ) -> AttentionView:
-    """The maps of a translator, a captioner or a text-to-text model, while it writes or is given an answer."""
+    """The attention of a translator, a captioner or a text-to-text model, while it generates or reads a given target."""
     import torch
 
     from regard.inspection import look as recording
@@ -193,7 +195,7 @@ def _writing(
         writer.task.check_language(to)
     for name, given in (("TEXT", text if task == "translation" and target is not None else None), ("--target", target)):
         if given is not None and not given.strip():
-            raise InputError(f"{name} is empty; there is nothing to look at")
+            raise InputError(f"{name} is empty; give a text")
     with recording(writer, layers or None) as record, torch.no_grad():
         if target is None:
             options = {"to": to} if task == "translation" else {}
@@ -209,7 +211,7 @@ def _writing(
 
 
 def _classifying(model: Path, image: str, layers: list[str] | None) -> AttentionView:
-    """The maps of a classifier over an image, and where it has a class token the rollout of all its layers."""
+    """The attention of an image classifier; where it has a class token, with the rollout over all layers."""
     from regard.inspection import look as recording
     from regard.inspection.analysis.rollout import with_rollout
     from regard.tasks.loading import load
@@ -223,7 +225,7 @@ def _classifying(model: Path, image: str, layers: list[str] | None) -> Attention
 
 
 def _learning(model: Path, image: str, layers: list[str] | None, support: Path | None) -> AttentionView:
-    """The maps of a model that learns the classes of an episode while it reads the images shown and the one asked about."""
+    """The attention of a few-shot model on the labelled images and the query image of an episode."""
     from regard.inspection.episodes import learnt_view
 
     classifier, shown, asked = _episode(model, image, support)
@@ -231,7 +233,7 @@ def _learning(model: Path, image: str, layers: list[str] | None, support: Path |
 
 
 def _episode(model: Path, image: str, support: Path | None) -> tuple[Any, list[Any], Any]:
-    """A few-shot classifier, the labelled images it learns from, and the one it is asked about."""
+    """A few-shot classifier, its labelled images, and the query image."""
     from regard.tasks.loading import load
 
     classifier = load(model, task="few_shot")
@@ -242,16 +244,16 @@ def _one_image(place: str, model: Any) -> Any:
     """The image at a place.
 
     Raises:
-        InputError: where there are several, or none.
+        InputError: for several images, or none.
     """
     found = images_named([place], model)
     if len(found) > 1:
-        raise InputError(f"{place}: there are {len(found)} images; name one of them, such as {found[0].content}")
+        raise InputError(f"{place}: there are {len(found)} images; give one of them, such as {found[0].content}")
     return found[0].image
 
 
 def _copying(model: Path, text: str, layers: list[str] | None) -> AttentionView:
-    """The places of memory that a model reads and writes while it copies vectors of bits, a row for each step."""
+    """The memory locations that a model reads and writes while it copies vectors of bits, one row per step."""
     from regard.inspection.memory import copied_view
     from regard.tasks.loading import load
 
@@ -259,7 +261,7 @@ def _copying(model: Path, text: str, layers: list[str] | None) -> AttentionView:
 
 
 def _following(model: Path, text: str, layers: list[str] | None) -> AttentionView:
-    """The maps of a language model that reads a text from the left, as it reads a prompt."""
+    """The attention of a language model that reads a text as a prompt."""
     from dataclasses import replace
 
     import torch
@@ -268,18 +270,18 @@ def _following(model: Path, text: str, layers: list[str] | None) -> AttentionVie
     from regard.tasks.loading import load
 
     if not text.strip():
-        raise InputError("the text is empty; there is nothing to look at")
+        raise InputError("TEXT is empty; give a text")
     reader = load(model, task="language_modelling")
     tokenizer = reader.task.tokenizer
     ids = reader.task.prompted(tokenizer.encode(_music(text, reader)))
     batch = reader.task.batch([[*ids, tokenizer.end_id]])
     with recording(reader, layers or None) as record, torch.no_grad():
         reader.model(batch.tokens)
-    return replace(record.view(0), title=text, examples=(text,))  # as it is, unknown words too
+    return replace(record.view(0), title=text, examples=(text,))  # the text itself, with unknown words
 
 
 def _music(text: str, model: LanguageModel) -> str:
-    """The text itself; or where a model of music is given the place of a piece, the first of its events."""
+    """The text itself; for a model of music that is given the place of a piece, its first events."""
     from regard.tasks.composing import writing_of
     from regard.text.events import EVENTS
 
@@ -289,45 +291,45 @@ def _music(text: str, model: LanguageModel) -> str:
         return text
     words = words_of(place, model, writing_of(model))
     if len(words) > EVENTS_SHOWN:
-        say(f"{place}: the first {EVENTS_SHOWN} of {len(words):,} events; give events themselves for others")
+        say(f"{place}: the first {EVENTS_SHOWN} of {len(words):,} events; give events as TEXT for others")
     return " ".join(words[:EVENTS_SHOWN])
 
 
 def _reading(place: Path, text: str, second: str | None, layers: list[str] | None) -> AttentionView:
-    """The maps of an encoder of texts, whatever its head is for, and whoever wrote its folder."""
+    """The attention of a text encoder with any head, from a folder of Regard or another library."""
     from regard.inspection.text_reader import TextReader
 
     for name, given in (("TEXT", text), ("the second text", second)):
         if given is not None and not given.strip():
-            raise InputError(f"{name} is empty; there is nothing to look at")
+            raise InputError(f"{name} is empty; give a text")
     return TextReader.load(place).view(text, second, addresses=layers or None)
 
 
-_IMAGE = "read or write texts; this one reads an image, leave it out"
-_NO_TEXT = "read or write texts; this one does not, leave it out"
-_ONE_TEXT = "read a second text; a language model reads one, give TEXT"
+_IMAGE = "read or write texts; this one reads an image; leave it out"
+_NO_TEXT = "read or write texts; this one does not; leave it out"
+_ONE_TEXT = "read a second text; a language model reads one; give TEXT only"
 _FILLS = "translate; this one fills in what is missing"
-_WRITES = "read two texts; this one writes, and --target is what it is to write"
+_WRITES = "read two texts; this one generates text; give its target with --target"
 UNFIT: Mapping[str, Mapping[str, str]] = {
-    "captioner": dict.fromkeys(("--pair", "--to"), "read texts; this one reads an image, leave it out"),
+    "captioner": dict.fromkeys(("--pair", "--to"), "read texts; this one reads an image; leave it out"),
     "image_classifier": dict.fromkeys(("--pair", "--target", "--to"), _IMAGE),
     "transducer": dict.fromkeys(("--pair", "--target", "--to"), _NO_TEXT),
     "few_shot": dict.fromkeys(("--pair", "--target", "--to"), _NO_TEXT),
     "language_model": dict.fromkeys(("--pair", "--target", "--to"), _ONE_TEXT),
     "encoder": {"--to": "write in several languages; this one only reads"},
-    "text_to_text": {"--pair": _WRITES, "--to": "translate; for this one the text itself says what to do"},
+    "text_to_text": {"--pair": _WRITES, "--to": "translate; for this one, the prefix of TEXT selects the task"},
     "denoising": {"--pair": _WRITES, "--to": _FILLS},
     "span_corruption": {"--pair": _WRITES, "--to": _FILLS},
     "translation": {"--pair": _WRITES},
 }
-"""Options that are not for a kind of model, and which models each is for."""
+"""By kind of model: options that it does not have, and which models have them."""
 
 ONE_TEXT: Mapping[str, Callable[[Path, str, list[str] | None], AttentionView]] = {
     "image_classifier": _classifying,
     "transducer": _copying,
     "language_model": _following,
 }
-"""How models are looked at that read one thing, by their interface."""
+"""The functions for models with a single input, by interface."""
 
 WRITING = {
     "translation": "translate",
@@ -336,11 +338,11 @@ WRITING = {
     "denoising": "fill",
     "span_corruption": "fill",
 }
-"""What a model of each task that writes does with what it reads."""
+"""The predictor's method for each task that generates text."""
 
 
 def _show(view: AttentionView, *, every: bool) -> None:
-    """Print heatmaps: of every map; or of those over the source where there are any, else of the last layer."""
+    """Print heatmaps: of every map; else of cross-attention where there is any, else of the last layer."""
     from dataclasses import replace
 
     from regard.inspection.terminal import render
@@ -357,7 +359,7 @@ def _show(view: AttentionView, *, every: bool) -> None:
     print_rich(view.title, render(replace(view, maps=maps)))
     left = len(view.maps) - len(maps)
     if left:
-        which = "of tokens looking at their own side" if crossed else "of the layers below"
+        which = "of self-attention" if crossed else "of the layers below"
         say(f"{left} further maps, {which}; --layer '*' shows all")
 
 
@@ -427,7 +429,7 @@ def walk(
     from regard.tasks.loading import load
 
     if output is not None:
-        is_page(output)  # refused before the model is loaded
+        is_page(output)  # refuses a wrong name before the model is loaded
     keep_freed_memory()
     opened = load(model)
     read: Any = text
@@ -435,7 +437,7 @@ def walk(
         _, shown, asked = _episode(model, text, support)
         read = (shown, asked)
     elif support is not None:
-        raise InputError("--support is for few-shot models; this one does not, leave it out")
+        raise InputError("--support is for few-shot models; this one is not; leave it out")
     elif opened.task.name in ("image_classification", "captioning"):
         read = _one_image(text, opened)
     seen = walking(opened, read, query, position=position, layer=layer, head=head, target=target, to=to)

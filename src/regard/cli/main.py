@@ -1,4 +1,4 @@
-"""The `regard` command: which commands there are, and how each ends."""
+"""The `regard` command: all commands, and the exit codes."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ from regard.machine import bound_spinning
 
 SUCCESS, READER_GONE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
-# What every mistake on the command line derives from. Newer releases of typer carry click inside, older ones import it;
-# this relation holds in both.
+# The base class of all command-line errors. Newer releases of typer contain click, older ones import it; this holds for both.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
@@ -57,7 +56,7 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def regard(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     """The attention lineage in one package: train it, run it, look inside it.
 
@@ -74,7 +73,7 @@ def regard(
         print(context.get_help())
 
 
-# What follows MODEL, options too, is for the command that is found: so nothing may be in front of it.
+# What follows MODEL, including options, is passed on to the command for the task, so options cannot be parsed here.
 WHOLE = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
 for _command in (
@@ -118,7 +117,7 @@ app.add_typer(vectors, name="vectors", cls=commands(odd="doesnt_match", judge="s
 def main(arguments: Sequence[str]) -> int:
     """Run a command and return the exit code: 0, 2 for bad input or a wrong command line, 130 for Ctrl-C, 143 for SIGTERM.
 
-    One sentence on standard error says what was wrong. A fault of the program itself is raised as it is.
+    An error is one sentence on standard error. An error in the program itself is raised.
 
     >>> main(["--version"])
     regard 0.1.0
@@ -138,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
     except Interruption as error:
         say(("\n" if on_terminal(sys.stderr) else "") + str(error))
         return error.code
-    except KeyboardInterrupt:  # where a command has nothing to say of what it leaves
+    except KeyboardInterrupt:  # a command without its own message
         say(("\n" if on_terminal(sys.stderr) else "") + "interrupted")
         return INTERRUPTED
     except (ReaderGone, BrokenPipeError):
@@ -153,24 +152,24 @@ def main(arguments: Sequence[str]) -> int:
 
 @cache
 def _commands() -> Any:
-    """All commands, built from their functions once in a process: that takes 30 ms, longer than many a command."""
+    """All commands, built from their functions once per process, since that takes 30 ms."""
     return get_command(app)
 
 
 def run() -> None:
-    """The entry point: `main` on the process's own arguments."""
+    """The entry point: `main` with the arguments of the process."""
     bound_spinning()  # before any command imports PyTorch
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # texts are UTF-8 whatever the locale says, as files are
+        if isinstance(stream, io.TextIOWrapper):  # texts are UTF-8, whatever the locale
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    # SIGTERM leaves as Ctrl-C does, so that scratch files are removed; but a worker of torchrun's may wait for one that is gone.
+    # SIGTERM raises like Ctrl-C so that scratch files are removed; not under torchrun, where a worker may wait for a dead one.
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and "RANK" not in os.environ:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main(sys.argv[1:]))
 
 
 def _each_once(show: Callable[..., None]) -> Callable[..., None]:
-    """Show a warning the first time alone: a command may open a folder, and find the same amiss, several times."""
+    """Show each warning only once: a command may open a folder several times."""
     shown: set[tuple[type[Warning], str]] = set()
 
     def once(message: Warning | str, category: type[Warning], *where: Any) -> None:
@@ -182,7 +181,7 @@ def _each_once(show: Callable[..., None]) -> Callable[..., None]:
 
 
 def _say_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
-    """A warning as a sentence; one of a library, which is about its code, as Python prints it."""
+    """Print a warning of this package as a sentence, and one of a library as Python prints it."""
     from regard.text.warnings import CutTexts, UnknownCharacters
 
     text = one_line(str(message))
@@ -193,7 +192,7 @@ def _say_warning(message: Warning | str, category: type[Warning], filename: str,
 
 
 def _wrong_usage(error: Any) -> str:
-    """A mistake on the command line as a sentence, with the nearest option and where help is."""
+    """A command-line error as a sentence, with the nearest option and where help is."""
     message = str(error.format_message()).rstrip(".")
     context = getattr(error, "ctx", None)
     if hasattr(error, "possibilities") and context is not None:
@@ -206,7 +205,7 @@ def _wrong_usage(error: Any) -> str:
 
 
 def _stop_writing() -> None:
-    """Let what is still to be written go nowhere, so that leaving does not fail once more."""
+    """Discard what is still to be written, so that the exit does not fail again."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

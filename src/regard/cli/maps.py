@@ -1,4 +1,4 @@
-"""`regard map`: word embeddings or texts as points of an image, on one page."""
+"""`regard map`: embeddings of words or texts as points, on one page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from regard.word_embeddings.store import WordVectors
 
 TABLES = (".jsonl", ".parquet")
-"""What `regard embed` writes with the texts next to their vectors."""
+"""File types in which `regard embed` writes texts together with their embeddings."""
 
 
 def map(
@@ -97,7 +97,7 @@ def map(
     from regard.embeddings.vector_map import check_method, map_vectors
     from regard.files import write_file
 
-    # What can be refused is, before an encoder reads for minutes.
+    # Refuse wrong options before an encoder reads for minutes.
     check_method(method)
     if export is not None:
         check_export(export)
@@ -122,11 +122,13 @@ def map(
     if export is not None:
         write_points(found, export)
         if found.neighbours is not None and export.suffix.lower() == ".csv":
-            say(f"{export}: a CSV cannot hold neighbours; .jsonl and .parquet do")
+            say(f"{export}: a CSV file cannot hold neighbours; .jsonl and .parquet can")
     if as_json:
         kept = 0 if found.neighbours is None else found.neighbours.rows.shape[1]
-        said = {"output": str(output), "points": len(found), "dim": found.width, "method": method, "neighbours": kept}
-        print_json(envelope("map") | said | {"shares": found.shares, "export": None if export is None else str(export)})
+        values = {"output": str(output), "points": len(found), "dim": found.width, "method": method, "neighbours": kept}
+        print_json(
+            envelope("map") | values | {"shares": found.shares, "export": None if export is None else str(export)}
+        )
         return
     share = "" if found.shares is None else f", {sum(found.shares):.1%} of the variance shown"
     say(f"{output}: {len(found):,} points{share}")
@@ -137,18 +139,18 @@ def map(
 def _read(
     source: Path, texts: Path | None, limit: int, column: str | None, device: str, dtype: str
 ) -> tuple[list[str], list[Text] | None, Callable[[], NDArray[np.float32]]]:
-    """The texts or words, the rows that they were read from where they were, and what gives their vectors."""
+    """The texts or words, their rows where they have any, and a function that returns their embeddings."""
     suffix = source.suffix.lower()
     if texts is None:
         if column is not None:
-            raise InputError("--text names a column of TEXTS; give that file after the vectors, or leave it out")
+            raise InputError("--text is a column of TEXTS; give that file after VECTORS, or leave it out")
         if suffix == ".npy":
-            raise InputError(f"{source}: holds vectors without their texts; give the file of texts after it")
+            raise InputError(f"{source}: has embeddings without texts; give the file of texts after it")
         if source.is_dir() and (source / "config.json").exists():
             raise InputError(
-                f"{source}: is a model; give a file of texts for it to read after it, or write the vectors of its word "
-                "pieces "
-                "first, by regard vectors extract"
+                f"{source}: is a model; give a file of texts after it, or first write the embeddings of its word "
+                "pieces, "
+                "with regard vectors extract"
             )
         if suffix in TABLES and source.is_file():
             held, labels = _table(source, limit)
@@ -157,13 +159,13 @@ def _read(
         return list(table.words), None, lambda: table.matrix
     rows = list(itertools.islice(read_input((), texts, column), limit + 1))
     if not rows:
-        raise InputError(f"{texts}: holds no text")
+        raise InputError(f"{texts}: has no text")
     if suffix == ".npy":
         vectors = _array(source)
         if len(vectors) != len(rows) and not (len(vectors) > limit < len(rows)):
             more = "or more " if len(rows) > limit else ""
             raise InputError(
-                f"{source}: has {len(vectors):,} vectors for {len(rows):,} {more}texts in {texts}; give one for each"
+                f"{source}: has {len(vectors):,} embeddings for {len(rows):,} {more}texts in {texts}; give one for each"
             )
         rows = _cut(rows, limit)
         return [row.content for row in rows], rows, lambda: vectors[: len(rows)]
@@ -185,7 +187,7 @@ def _cut(rows: list[Text], limit: int) -> list[Text]:
 
 
 def _say_cut(limit: int) -> None:
-    say(f"only the first {limit:,} are on the map; --limit N takes more")
+    say(f"only the first {limit:,} are on the map; use --limit N for more")
 
 
 def _words(source: Path, limit: int) -> WordVectors:
@@ -200,26 +202,26 @@ def _words(source: Path, limit: int) -> WordVectors:
 def _array(source: Path) -> NDArray[np.float32]:
     import numpy as np
 
-    check_regular(source, "give what regard embed wrote")
+    check_regular(source, "give a file written by regard embed")
     try:
         found = np.load(source, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # numpy reads the header as Python, so that a damaged one raises almost anything
-        said = " ".join(str(error).split())
+    except Exception as error:  # numpy parses the header as Python, so a damaged one may raise any error
+        reason = " ".join(str(error).split())
         raise InputError(
-            f"{source}: is no array that can be read ({said:.300}); give what regard embed wrote"
+            f"{source}: is no array that can be read ({reason:.300}); give a file written by regard embed"
         ) from None
     if not isinstance(found, np.ndarray):
-        raise InputError(f"{source}: holds several arrays; give one of (N, W) floats")
+        raise InputError(f"{source}: has several arrays; give a single one of (N, W) floats")
     if found.ndim != 2 or found.dtype.kind != "f":
         raise InputError(f"{source}: is {found.dtype} of the shape {found.shape}; give (N, W) floats")
     return found if found.dtype == np.float32 else found.astype(np.float32)
 
 
 def _table(source: Path, limit: int) -> tuple[NDArray[np.float32], list[str]]:
-    """Texts and vectors of a .jsonl or .parquet, as `regard embed` writes them."""
+    """Texts and embeddings from a .jsonl or .parquet file written by `regard embed`."""
     rows: Any = _jsonl(source, limit + 1) if source.suffix.lower() == ".jsonl" else _parquet(source, limit + 1)
     if not rows:
-        raise InputError(f"{source}: holds no vectors")
+        raise InputError(f"{source}: has no embeddings")
     if len(rows) > limit:
         _say_cut(limit)
         rows = rows[:limit]
@@ -230,8 +232,10 @@ def _table(source: Path, limit: int) -> tuple[NDArray[np.float32], list[str]]:
         found = np.array(vectors, dtype=np.float32)
     except (ValueError, TypeError, OverflowError):
         found = np.empty(0, dtype=np.float32)
-    if found.ndim != 2 or not np.isfinite(found).all():  # null becomes NaN there
-        raise InputError(f"{source}: its vectors are of several widths, or hold what is no number; write them again")
+    if found.ndim != 2 or not np.isfinite(found).all():  # null becomes NaN
+        raise InputError(
+            f"{source}: its embeddings have different widths, or entries that are no numbers; write them again"
+        )
     return found, list(labels)
 
 
@@ -247,7 +251,7 @@ def _jsonl(source: Path, limit: int) -> list[tuple[str, Any]]:
         number, content = line
         text, vector = content.get("text"), content.get("vector")
         if not isinstance(text, str) or not isinstance(vector, list):
-            raise InputError(f"{source}, line {number}: has no text and vector; give what regard embed wrote")
+            raise InputError(f"{source}, line {number}: has no text and vector; give a file written by regard embed")
         rows.append((text, vector))
     return rows
 
@@ -258,7 +262,7 @@ def _parquet(source: Path, limit: int) -> list[tuple[str, Any]]:
         import pyarrow.parquet
     except ImportError:
         raise InputError(f"{source}: reading .parquet needs pyarrow: pip install 'regard[parquet]'") from None
-    check_regular(source, "give what regard embed wrote")
+    check_regular(source, "give a file written by regard embed")
     try:
         rows: list[tuple[str, Any]] = []
         with pyarrow.parquet.ParquetFile(source) as file:
@@ -268,17 +272,17 @@ def _parquet(source: Path, limit: int) -> list[tuple[str, Any]]:
                     break
         return rows[:limit]
     except (OSError, ValueError, KeyError, pyarrow.ArrowException) as error:
-        raise InputError(f"{source}: has no text and vector ({error}); give what regard embed wrote") from None
+        raise InputError(f"{source}: has no text and vector ({error}); give a file written by regard embed") from None
 
 
 def _values(name: str, labels: list[str], rows: list[Text] | None, *, words: bool) -> tuple[str, list[str]]:
-    """The name of a colour, and its value for each point, empty where there is none."""
+    """The name of a colour column, and its value for each point; empty where there is none."""
     known = list(dict.fromkeys(key for row in rows or () for key in (row.row or {})))
     if name in known:
         return name, ["" if (value := (row.row or {}).get(name)) is None else str(value) for row in rows or ()]
     path = Path(name)
     if not path.is_file():
-        hint = nearest(name, known) if known else "give a file with a value for each, or TEXTS with columns"
+        hint = nearest(name, known) if known else "give a file with one value per line, or TEXTS with columns"
         raise InputError(f"--colour {name!r}: is no column and no file; {hint}")
     lines = _lines(path)
     if words and lines and all("\t" in line for line in lines if line.strip()):
@@ -286,11 +290,13 @@ def _values(name: str, labels: list[str], rows: list[Text] | None, *, words: boo
         values = [held.get(label, "") for label in labels]
         if not any(label in held for label in labels):
             raise InputError(
-                f"--colour {path}: none of its words is on the map; give a word, a tab and its value in each line"
+                f"--colour {path}: none of its words is on the map; give a word, a tab and its value on each line"
             )
         return path.stem, values
     if len(lines) < len(labels):
-        raise InputError(f"--colour {path}: has {len(lines):,} lines for {len(labels):,} points; give a value for each")
+        raise InputError(
+            f"--colour {path}: has {len(lines):,} lines for {len(labels):,} points; give one value per line"
+        )
     return path.stem, [line.strip() for line in lines[: len(labels)]]
 
 

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 MOST_SHOWN = 64
-"""Images that one page shows; a batch is as large."""
+"""The most images on one page, which are one batch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Images(Run):
-    """What to caption."""
+    """The options of `regard caption`."""
 
     images: Annotated[
         list[str],
@@ -52,7 +52,7 @@ class Images(Run):
     ] = False
 
     def named(self, captioner: Captioner) -> list[ImageText]:
-        """The images; or one, of all their frames."""
+        """The images; with --frames, a single one with all frames."""
         found = images_named(self.images, captioner)
         if not self.frames:
             return found
@@ -95,7 +95,7 @@ def caption(
         named = run.named(captioner)
         settings = with_options(captioner.task.generation, decoding)
         if page is not None and len(named) > MOST_SHOWN:
-            raise InputError(f"--page shows up to {MOST_SHOWN} images, and there are {len(named)}; name some of them")
+            raise InputError(f"--page shows up to {MOST_SHOWN} images, and there are {len(named)}; give fewer")
         size = batch_size if page is None else MOST_SHOWN
 
         def answer(chunk: list[Text]) -> list[Caption]:
@@ -114,7 +114,7 @@ def caption(
         with look(captioner) as record:
             write()
     save_view(record.view(), page)
-    say(f"{page}: where the model looked in {len(named)} image{'s' if len(named) > 1 else ''}")
+    say(f"{page}: attention on {len(named)} image{'s' if len(named) > 1 else ''}")
 
 
 def _caption_line(text: Text, found: Caption | None) -> str:
@@ -195,7 +195,7 @@ def compose(
     words = [] if piece is None else words_of(piece, composer, writing)
     if first is not None:
         if piece is None:
-            raise InputError("--first is how much of a piece to take, and there is none; name one, or leave it out")
+            raise InputError("--first limits PIECE, and none is given; give one, or leave it out")
         words = words[: writing.whole(first)]
     settings = with_options(OWN, decoding)
     found = composed(composer, words, settings, writing=writing)
@@ -207,7 +207,7 @@ def compose(
 
 
 def _check_suffixes(output: Path | None, piano_roll: Path | None) -> None:
-    """Refuse now what could not be written after minutes of work."""
+    """Refuse wrong file names before minutes of work."""
     for path, suffixes in ((output, (".mid", ".midi")), (piano_roll, (".png", ".svg"))):
         if path is not None and path.suffix.lower() not in suffixes:
             raise InputError(f"{path}: give a name that ends in {' or '.join(suffixes)}")

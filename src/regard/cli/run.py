@@ -1,7 +1,7 @@
-"""The run of a command that predicts: read inputs, open the folder, answer in batches, write lines, JSON or tables.
+"""The run of a prediction command: read inputs, load the folder, predict in batches, write lines, JSON or tables.
 
-A command is a row: its name, the tasks of its models (`verb`), its options (`Run` or `Texts`, and its own), and how an answer is
-written (`Answers`).
+A command consists of its name and the tasks of its models (`verb`), its options (`Run` or `Texts`, and its own), and the form of
+its output (`Answers`).
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from regard.cli.settings import NOTHING, Device, Given, Json, Model, grouped
 JSON_LINES = (".jsonl", ".ndjson")
 
 TOGETHER = 1024
-"""Texts read together and sorted by length, so that batches hold little padding."""
+"""Texts that are read and sorted by length together, so that batches have little padding."""
 
 
 def verb(
     *tasks: str, without: Sequence[str] = (), usual: Given = NOTHING, **help: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command that predicts with the models of some tasks; `regard predict` finds it by them.
+    """A prediction command for models of some tasks; `regard predict` finds it by the task.
 
     Arguments:
-        without, usual, help: as of `grouped`.
+        tasks: names of tasks.
+        without, usual, help: as for `grouped`.
     """
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
@@ -50,13 +51,13 @@ def verb(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answers:
-    """How the answers of a command are written.
+    """The form of a command's output.
 
     Arguments:
-        command: as the JSON object names it.
-        name: of the list of answers in the JSON object.
-        line: an answer to a text as a line with its end; None is that of an empty text.
-        values: an answer by names, of which the first is the text that was read.
+        command: its name in the JSON object.
+        name: of the list of predictions in the JSON object.
+        line: from a text and its prediction to a line with its line end; the prediction for an empty text is None.
+        values: from a text and its prediction to values by name, the first being the text.
     """
 
     command: str
@@ -67,7 +68,7 @@ class Answers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """The options of every command that predicts, and the run itself."""
+    """The options of every prediction command, and the run itself."""
 
     model: Model
     output: Annotated[
@@ -77,11 +78,11 @@ class Run:
     as_json: Json = False
 
     def file(self) -> contextlib.AbstractContextManager[NewFile | None]:
-        """The file to write to; opened before the model is, so that a wrong place is said at once."""
+        """The output file, opened before the model is loaded, so that a wrong place is reported at once."""
         return contextlib.nullcontext() if self.output is None else NewFile(self.output)
 
     def load(self, task: str | None = None, *, dtype: str = "float32") -> Any:
-        """The model, for a task; its own where None."""
+        """The model, loaded for a task; None for its own."""
         return opened(self.model, self.device, task, dtype=dtype)
 
     def write(
@@ -96,15 +97,17 @@ class Run:
         empty: Callable[[Text], bool] | None = None,
         **envelope: Any,
     ) -> None:
-        """Answer texts as they come and write the answers in their order; an empty text has none, and an empty line.
+        """Predict for texts as they arrive and write the predictions in order; an empty text has none, and an empty line.
 
         Arguments:
-            answer: to some texts, none empty.
-            file: where they go instead of standard output.
-            watched: the model whose answers move a bar on the terminal.
-            together: how many texts are read before they are answered; `TOGETHER` if None.
-            empty: whether a text has no answer.
-            envelope: what the JSON object says besides.
+            how: the form of the output.
+            texts: the inputs.
+            answer: predicts for a list of texts, none of them empty.
+            file: the output file; None for standard output.
+            watched: the model whose predictions move the progress bar.
+            together: how many texts are read before they are predicted; None for `TOGETHER`.
+            empty: whether a text has no prediction.
+            envelope: further values of the JSON object.
         """
         shown = not self.typed and (file is not None or not on_terminal(sys.stdout))
         with text_bar(watched, self.count, shown=shown):
@@ -113,12 +116,12 @@ class Run:
 
     @property
     def count(self) -> int | None:
-        """How many texts there are, where it is known."""
+        """The number of texts; None where unknown."""
         return None
 
     @property
     def typed(self) -> bool:
-        """Whether somebody types the texts and waits for each answer."""
+        """Whether a person types the texts and waits for each prediction."""
         return False
 
 
@@ -133,22 +136,22 @@ class Texts(Run):
     text_column: TextColumn = None
 
     def read(self, *, pairs: bool = False, known: Sequence[str] = ()) -> Iterator[Text]:
-        """The texts, as `read_input` has them; a file is opened by the call itself."""
+        """The texts, as from `read_input`; the call itself opens the file."""
         return read_input(self.texts or (), self.input_file, self.text_column, pairs=pairs, known=known)
 
     @property
     def typed(self) -> bool:
-        """Whether somebody types the texts and waits for each answer."""
+        """Whether a person types the texts and waits for each prediction."""
         return by_hand(self.texts, self.input_file)
 
     @property
     def count(self) -> int | None:
-        """How many texts there are, where it is known."""
+        """The number of texts; None where unknown."""
         return len(self.texts) if self.texts else None
 
 
 def by_hand(texts: Sequence[str] | None, input_file: Path | None) -> bool:
-    """Whether somebody types the texts and waits for each answer."""
+    """Whether a person types the texts and waits for each prediction."""
     return not texts and input_file is None and on_terminal(sys.stdin)
 
 
@@ -186,16 +189,15 @@ def _answer_all(
             count += one is not None
         sys.stdout.flush()
     written.end()
-    if cuts:  # once for all chunks
+    if cuts:  # one warning for all chunks
         warnings.warn(CutTexts(sum(each.count for each in cuts), count, cuts[0].maximum), stacklevel=2)
 
 
 class Written:
-    """Where answers go, and in which form.
+    """Writes predictions to their place in the chosen form.
 
-    One JSON object where asked for. Else JSON lines, where the file is called so; a row for each text, with all columns of the
-    row that was read, where the texts came from a table (in the form that the file's name says, else in the table's own); else
-    lines.
+    With --json, one JSON object. Else JSON lines, where the file's name ends so; one row per text with all columns of its row,
+    where the texts are from a table, in the format of the output's name or else of the input; else lines.
     """
 
     def __init__(self, how: Answers, file: NewFile | None, *, as_json: bool, **envelope: Any) -> None:
@@ -210,7 +212,7 @@ class Written:
         self._delimiter = ","
 
     def add(self, text: Text, answer: Any) -> None:
-        """Write one answer; None is that of an empty text."""
+        """Write one prediction; None for an empty text."""
         values = partial(self._how.values, text, answer)
         if self._as_json:
             self._write(self._separator + json.dumps(_whole(text, values()), ensure_ascii=False))
@@ -224,7 +226,7 @@ class Written:
             self._write(self._how.line(text, answer))
 
     def end(self) -> None:
-        """Write what is left: the end of the JSON object, rows that waited for the names of columns."""
+        """Write what is left: the end of the JSON object, or rows that waited for the names of columns."""
         if self._as_json:
             self._write("\n]}\n" if self._separator == ",\n" else self._opening + "]}\n")
         elif self._waiting:
@@ -232,7 +234,7 @@ class Written:
 
     def _add_row(self, row: dict[str, Any], answered: bool) -> None:
         self._waiting.append(row)
-        if not answered and self._names is None:  # an empty text does not say which columns an answer has
+        if not answered and self._names is None:  # the columns are only known from a prediction
             return
         if self._names is None:
             self._names = list(row)
@@ -245,7 +247,7 @@ class Written:
 
 
 def write_records(file: NewFile, records: Sequence[Mapping[str, Any]]) -> None:
-    """Write values by name: a table where the file's name ends in .csv or .tsv, else a JSON object in each line."""
+    """Write records: as a table where the file's name ends in .csv or .tsv, else as JSON lines."""
     suffix = Path(file.path).suffix.lower()
     if suffix not in (".csv", ".tsv"):
         for record in records:
@@ -260,7 +262,7 @@ def write_records(file: NewFile, records: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _whole(text: Text, values: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer by names; with the row that was read in front, where there is one, and no name of it given away."""
+    """A prediction by name; with the columns of its row in front, where there are any, which are never overwritten."""
     if text.row is None:
         return dict(values)
     answers = list(values.items())[1:]  # the first is the text, which is in the row

@@ -1,4 +1,4 @@
-"""`regard serve`: models for other programs, over HTTP."""
+"""`regard serve`: serves models over HTTP."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def serve(
     """  # noqa: D301  # \b keeps the lines of the example apart
     folders = named(models or [])
     if not folders and not demo:
-        raise InputError("there is nothing to serve; give the folder of a model, or --demo")
+        raise InputError("no model is given; give the folder of a model, or --demo")
     check_folders(folders, demo=demo)
     try:
         from regard.serving.run import Limits, WebOptions
@@ -134,7 +134,7 @@ def serve(
         if as_json:
             print_json({**envelope("serve"), "url": url, "models": list(names)})
             sys.stdout.flush()
-        say(f"serving {', '.join(names)} at {url}/v1 (Ctrl-C ends it)")
+        say(f"serving {', '.join(names)} at {url}/v1 (end with Ctrl-C)")
         if demo:
             from regard.serving.demo import calls
 
@@ -154,12 +154,12 @@ def serve(
 def run_shown(
     options: Callable[[], EngineOptions], web: WebOptions, listening: Callable[[str, Sequence[str]], None]
 ) -> None:
-    """Serve, and say what is loaded until the server listens.
+    """Serve, and report the loading of models until the server listens.
 
     Arguments:
-        options: of the engine; called once there is a place to listen, as it may train models.
+        options: makes the engine's options; called when the socket is open, since it may train models.
         web: of the web application.
-        listening: told the address and the names of the models.
+        listening: called when the server listens, with its URL and the names of the models.
     """
     from regard.serving import run
 
@@ -174,7 +174,7 @@ def run_shown(
 
 
 class LoadingShown:
-    """Says which model is loaded and how large it is: a bar on a terminal, counted in bytes of models; else a line for each."""
+    """Reports which model is being loaded, and its size: a progress bar in bytes on a terminal, else a line per model."""
 
     def __init__(self) -> None:
         self._bar: Progress | None = None
@@ -186,7 +186,7 @@ class LoadingShown:
         self.end()
 
     def loading(self, model: Loading) -> None:
-        """The next model; those before it are loaded."""
+        """Report the next model; those before it are loaded."""
         size = f", {model.size / 1e6:,.1f} MB" if model.size else ""
         line = f"loading {model.name} ({model.number} of {model.count}{size})"
         if not on_terminal(sys.stderr):
@@ -199,7 +199,7 @@ class LoadingShown:
         self._bar.update(self._bar.task_ids[0], description=line, completed=model.before, total=model.total or None)
 
     def end(self) -> None:
-        """Nothing is loaded any more; the bar goes, and what is said next takes its line."""
+        """Remove the bar when loading has ended."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -214,19 +214,19 @@ def _bar() -> Progress:
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
         DownloadColumn(),
-        TimeElapsedColumn(),  # it moves while one large model is loaded
+        TimeElapsedColumn(),  # shows progress while a large model is loaded
         console=Console(stderr=True),
         transient=True,
-        redirect_stdout=False,  # what is written there is for whoever reads it
+        redirect_stdout=False,  # standard output must not be changed
         expand=True,
     )
 
 
 def api_keys(file: Path | None) -> tuple[str, ...]:
-    """Those that clients may send: of a file, one in each line, or of the environment.
+    """The API keys that clients may send: from a file, one per line, or from the environment variable.
 
     Raises:
-        InputError: for a file that cannot be read or has none, and for both.
+        InputError: for a file that cannot be read or has none, and where both are given.
     """
     given = os.environ.get(KEY_VARIABLE)
     if file is None:
@@ -235,12 +235,14 @@ def api_keys(file: Path | None) -> tuple[str, ...]:
         raise InputError(f"--api-key-file {file}: {KEY_VARIABLE} is set too; give the keys in one place")
     keys = tuple(filter(None, map(str.strip, read_text(file, "give a file of text").splitlines())))
     if not keys:
-        raise InputError(f"--api-key-file {file}: has no key; write one in each line, such as of: openssl rand -hex 32")
+        raise InputError(
+            f"--api-key-file {file}: has no key; write one per line, such as the output of: openssl rand -hex 32"
+        )
     return keys
 
 
 def with_demo(folders: dict[str, str]) -> dict[str, str]:
-    """The demonstration's models, which are trained where there are none yet, and these.
+    """The models of the demonstration, which are trained where they are missing, and the given ones.
 
     Raises:
         Interruption: for SIGTERM while one is trained.
@@ -252,19 +254,19 @@ def with_demo(folders: dict[str, str]) -> dict[str, str]:
     try:
         return models(say, [ProgressBar()]) | folders
     except Stopped as stopped:
-        raise Interruption("ended; the model that was trained is not kept", 128 + stopped.number) from None
+        raise Interruption("ended; the unfinished model is not kept", 128 + stopped.number) from None
 
 
 def refuse_demo_names(folders: Mapping[str, str]) -> dict[str, str]:
-    """The names of the demonstration's models, and these.
+    """The names of the demonstration's models, and the given ones.
 
     Raises:
-        InputError: for a name that the demonstration has too.
+        InputError: for a name that is in both.
     """
     from regard.serving.demo import NAMES
 
     for name in folders.keys() & {*NAMES}:
-        raise InputError(f"the demonstration has a model {name!r} too; give yours another name: NAME=FOLDER")
+        raise InputError(f"the demo has a model {name!r} too; give yours another name: NAME=FOLDER")
     return {**dict.fromkeys(NAMES, ""), **folders}
 
 
@@ -272,7 +274,7 @@ def named(models: list[str]) -> dict[str, str]:
     """Folders by the names they are served under.
 
     Raises:
-        InputError: for a name twice, or none.
+        InputError: for a missing name or folder, and for a name given twice.
     """
     folders: dict[str, str] = {}
     for each in models:
@@ -282,21 +284,21 @@ def named(models: list[str]) -> dict[str, str]:
         if not name or not folder:
             raise InputError(f"{each!r} names no model; give NAME=FOLDER")
         if name in folders:
-            raise InputError(f"two models are called {name!r}; give them names: NAME=FOLDER")
+            raise InputError(f"two models are called {name!r}; give them different names: NAME=FOLDER")
         folders[name] = folder
     return folders
 
 
 def check_folders(folders: Mapping[str, str], *, demo: bool) -> None:
-    """Refuse what is not there before anything is imported or trained that takes seconds.
+    """Refuse missing folders before anything that takes seconds is imported or trained.
 
     Raises:
-        InputError: for a folder that is not there, and a name that the demonstration has too.
+        InputError: for a missing folder, and for a name that the demonstration has too.
     """
     if demo:
         refuse_demo_names(folders)
     for folder in folders.values():
-        run, at, _ = folder.rpartition("@")  # runs/x@last is a checkpoint, which loading looks for
+        run, at, _ = folder.rpartition("@")  # runs/x@last is a checkpoint, which is found when it is loaded
         if (
             not folder.startswith("hub:")
             and not Path(folder).exists()
@@ -306,10 +308,10 @@ def check_folders(folders: Mapping[str, str], *, demo: bool) -> None:
 
 
 def _dtypes(given: Sequence[str], folders: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """What models have that are not named, and what those have that are.
+    """The dtype of models without one of their own, and the dtypes of single models.
 
     Raises:
-        InputError: for a name that no model has, and for two for one model.
+        InputError: for an unknown name, and for two dtypes for one model.
     """
     found: dict[str, str] = {}
     for each in given:
@@ -317,8 +319,8 @@ def _dtypes(given: Sequence[str], folders: Mapping[str, str]) -> tuple[str, dict
         if "=" in each and name not in folders:
             raise InputError(f"--dtype {each}: no model is called {name!r}; {nearest(name, list(folders))}")
         if not dtype:
-            raise InputError(f"--dtype {each}: names no dtype; give one, such as {name}=int8")
+            raise InputError(f"--dtype {each}: has no dtype; give one, such as {name}=int8")
         if name in found:
-            raise InputError(f"--dtype {each}: there is one for {name or 'all models'} already; give one")
+            raise InputError(f"--dtype {each}: a dtype for {name or 'all models'} is given twice; give one")
         found[name] = dtype
     return found.pop("", "float32"), found

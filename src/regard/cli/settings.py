@@ -1,8 +1,8 @@
-"""Groups of options: generated from the fields of a frozen dataclass of settings, which a command takes as one argument.
+"""Groups of options, generated from the fields of a dataclass of settings, which a command gets as one argument.
 
-A parameter of a command may be annotated with such a dataclass of this package (`run: Texts`), whose fields are annotated for
-typer themselves, or with `Annotated[Given, Settings(...)]`, which reads the fields, types, defaults and the docstring of a
-dataclass elsewhere. `grouped` puts the options in its place.
+A command's parameter may be annotated with such a dataclass of this package (`run: Texts`), whose fields have typer's
+annotations, or with `Annotated[Given, Settings(...)]`, which reads the fields, types, defaults and docstring of a dataclass
+elsewhere. `grouped` replaces the parameter by the options.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ if TYPE_CHECKING:
     from regard.generation import GenerationSettings
 
 Given = Mapping[str, Any]
-"""What was given of the options of a group, by the name of the setting; None where one was not given."""
+"""The values of a group of options, by the name of the setting; None where not given."""
 
 NOTHING: Given = {}
 
 FIRST = ("input_file", "text_column", "output")
 LAST = ("device", "dtype", "batch_size", "as_json")
-"""Options that are at the beginning and at the end of every --help, in this order."""
+"""Options at the beginning and at the end of every --help, in this order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A field of a dataclass of settings, or a keyword of a function, as the source has it."""
+    """A field of a dataclass of settings, or a keyword of a function, as in the source."""
 
     name: str
     type: Any
     help: str
     default: Any = None
-    """A number or a text; None where there is none, or another."""
+    """A number or a text; None where there is none, or it is something else."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """Options for fields of a dataclass of settings elsewhere, or for the keywords of a function.
 
-    Every option may be left out, and None then stands for it, so that the class's own default, or a model's, holds. The class
-    checks the values.
+    Every option may be left out; its value is then None, and the default of the class, or of a model, is used. The class checks
+    the values.
 
     Arguments:
         place: the class, as `module:Class`, or the function.
-        names: the fields that have an option, in this order.
-        usual: values where an option is not given, by field.
-        called: the word of an option where it is not the field's own.
-        help: where the sentence in the class's docstring is not for a command line.
-        own: whole annotations, for fields whose type is no option's.
-        metavar: what stands for a value in --help.
-        defaults: whether --help says the class's own defaults; not where a model has others.
-        read: what makes the value of a field of what an option was given, None too.
+        names: the fields that have an option, in order.
+        usual: defaults of options, by field.
+        called: the option's name where it is not the field's.
+        help: help texts by field, where the class's docstring does not fit the command line.
+        own: complete annotations by field, where its type does not fit an option.
+        metavar: the placeholder of the value in --help, by field.
+        defaults: whether --help shows the class's defaults; False where a model has its own.
+        read: functions from an option's value, which may be None, to the field's, by field.
     """
 
     place: str
@@ -76,19 +76,19 @@ class Settings:
     read: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
     def without(self, *names: str, **usual: Any) -> Settings:
-        """The same without the options of some fields, and with other usual values."""
+        """The same without the options of some fields, and with other defaults."""
         return dataclasses.replace(self, names=[each for each in self.names if each not in names], usual=usual)
 
     def only(self, *names: str) -> Settings:
-        """The same with the options of these fields alone."""
+        """The same with the options of these fields only."""
         return dataclasses.replace(self, names=names)
 
     def values(self, given: Mapping[str, Any]) -> Given:
-        """What the options were given, by field."""
+        """The values of the options, by field."""
         return {name: self.read[name](value) if name in self.read else value for name, value in given.items()}
 
     def parameters(self) -> list[inspect.Parameter]:
-        """A parameter for each option, as typer takes them."""
+        """A parameter for each option, for typer."""
         found = settings_in(self.place)
         return [_parameter(name, self._annotation(found[name]), self.usual.get(name)) for name in self.names]
 
@@ -114,7 +114,7 @@ _METAVARS: Mapping[Any, str | None] = {int: "N", float: "NUMBER", str: "NAME", b
 
 @functools.cache
 def settings_in(place: str) -> Mapping[str, Setting]:
-    """The fields of a dataclass or the keywords of a function, read from the source: importing it takes PyTorch and a second.
+    """The fields of a dataclass or keywords of a function, parsed from the source, since importing it takes PyTorch and a second.
 
     Arguments:
         place: `module:Class` or `module:function`, of this package.
@@ -148,14 +148,14 @@ def settings_in(place: str) -> Mapping[str, Setting]:
 
 
 def _alias(node: ast.stmt) -> tuple[str, ast.expr | None]:
-    """A name of a module and what it stands for, where it is given one."""
+    """The name and value of a module-level assignment; empty for other statements."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
         return node.targets[0].id, node.value
     return "", None
 
 
 def _type(annotation: ast.expr | None, names: Mapping[str, ast.expr | None]) -> Any:
-    """The type of an option: int, float, bool or str; str too for a Literal, and where there is no such type."""
+    """The type of an option: int, float, bool or str; str for a Literal and any other type."""
     if annotation is None:
         return str
     text = ast.unparse(names.get(annotation.id) or annotation if isinstance(annotation, ast.Name) else annotation)
@@ -163,7 +163,7 @@ def _type(annotation: ast.expr | None, names: Mapping[str, ast.expr | None]) -> 
 
 
 def _described(docstring: str) -> dict[str, str]:
-    """What a docstring says of each argument, as a sentence; not what None stands for, which no option can be given."""
+    """The description of each argument in a docstring, as a sentence, without what None means, which options cannot be."""
     found: dict[str, str] = {}
     current: list[str] = []
     _, _, section = docstring.partition("Arguments:\n")
@@ -180,12 +180,12 @@ def _described(docstring: str) -> dict[str, str]:
 def grouped(
     *, without: Sequence[str] = (), usual: Given = NOTHING, **help: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command whose signature has the options of its groups in place of the parameters that stand for them.
+    """A decorator that replaces parameters that stand for groups by the options of the groups.
 
     Arguments:
         without: fields of a group that have no option here.
-        usual: other defaults of fields.
-        help: other sentences in --help, by field.
+        usual: other defaults, by field.
+        help: other help texts, by field.
     """
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
@@ -206,7 +206,7 @@ def grouped(
         defaults = {each.name: each for each in parameters}
         parts = {name: [defaults.get(each.name, each) for each in some] for name, some in parts.items()}
         place = {name: number for number, name in enumerate((*FIRST, "", *LAST))}
-        # typer calls by name; the order here is the order of --help.
+        # typer passes arguments by name; this is the order of --help.
         parameters.sort(key=lambda each: place.get(each.name, place[""]))
         whole.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         whole.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -216,7 +216,7 @@ def grouped(
 
 
 def _group(annotation: Any) -> Any:
-    """The dataclass or the `Settings` that a parameter's annotation names; None where it is an option itself."""
+    """The dataclass or `Settings` in a parameter's annotation; None where the parameter is an option itself."""
     if get_origin(annotation) is Annotated:
         return next((each for each in get_args(annotation)[1:] if isinstance(each, Settings)), None)
     return annotation if dataclasses.is_dataclass(annotation) else None
@@ -238,7 +238,7 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 def _changed(part: inspect.Parameter, usual: Given, help: Mapping[str, str]) -> inspect.Parameter:
-    """A parameter with another default or another sentence, where there is one."""
+    """A parameter with another default or help text, where there is one."""
     part = part.replace(kind=inspect.Parameter.KEYWORD_ONLY)
     if part.name in usual:
         part = part.replace(default=usual[part.name])
@@ -250,7 +250,7 @@ def _changed(part: inspect.Parameter, usual: Given, help: Mapping[str, str]) -> 
     return part
 
 
-# Options that several commands have.
+# Options of several commands.
 
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)]
@@ -279,10 +279,10 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Settings to override, such as training.steps=500.", show_default=False),
 ]
-"""What `regard train`, `plan` and other commands change in a recipe."""
+"""Changes to a recipe in `regard train`, `plan` and other commands."""
 
 
-# Options that several commands on word vectors have.
+# Options of several commands on word embeddings.
 
 
 Vectors = Annotated[
@@ -322,7 +322,7 @@ Tests = Annotated[
 
 
 def biases(words: Sequence[str] | None) -> list[list[Any]] | None:
-    """What --logit-bias was given, as the setting has it; None where it was not.
+    """The setting's value from --logit-bias; None where it was not given.
 
     Raises:
         InputError: for a word without a token or a number.
@@ -368,7 +368,7 @@ DECODING = Settings(
     },
     read={"logit_bias": biases},
 )
-"""The options of decoding, by the setting of `regard.generation.GenerationSettings` that each one gives."""
+"""The options of decoding, which are fields of `regard.generation.GenerationSettings`."""
 
 Decoding = Annotated[Given, DECODING]
 
@@ -378,17 +378,16 @@ _OF_SINGLE_TEXTS = ("repetition_penalty", "presence_penalty", "frequency_penalty
 
 
 def with_options(own: GenerationSettings, options: Mapping[str, Any]) -> GenerationSettings:
-    """A model's own settings with those on top that were given.
+    """A model's own generation settings, replaced by the given options.
 
-    What contradicts a choice between searching and sampling is dropped from the model's own settings, never from the
-    options.
+    Own settings that contradict a choice between search and sampling are dropped; options are never dropped.
 
     Arguments:
-        own: the model's.
+        own: the model's settings.
         options: by field; None means not given.
 
     Raises:
-        InputError: for an unknown field (naming the nearest), a value out of range, or options that contradict each other.
+        InputError: for an unknown field (with the nearest one), a value out of range, and options that contradict each other.
     """
     from regard.generation import GenerationSettings
     from regard.structure import from_mapping
@@ -408,12 +407,12 @@ def with_options(own: GenerationSettings, options: Mapping[str, Any]) -> Generat
 
 
 def split_settings(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
-    """Words of a command line apart: those that are `key=value` settings, values read as YAML, and the others.
+    """Separate the words of a command line: `key=value` settings, with values parsed as YAML, and others.
 
-    A file with a name like that can be given as ./beam=5.
+    A file with such a name can be given as ./beam=5.
 
     Raises:
-        InputError: for a value that is no YAML.
+        InputError: for a value that is not YAML.
 
     >>> split_settings(["test.tsv", "beam=5", "length_penalty=1.0"])
     (['test.tsv'], {'beam': 5, 'length_penalty': 1.0})
@@ -433,7 +432,7 @@ def check_known(settings: Iterable[str]) -> None:
     """Refuse settings that decoding does not have, before a model is loaded.
 
     Raises:
-        InputError: for such a one, with the nearest.
+        InputError: for an unknown setting; the message has the nearest one.
     """
     from regard.generation import GenerationSettings
 

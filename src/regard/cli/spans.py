@@ -1,4 +1,4 @@
-"""Spans of a text: `regard tag` labels them, `answer` finds the one that answers a question, `fill` fills in masked ones."""
+"""Spans of a text: `regard tag` labels them, `answer` finds the answer to a question, `fill` fills masked ones."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 COLUMN_FILES = (".conll", ".conll.gz", ".iob", ".iob.gz", ".bio", ".bio.gz")
-"""Names of files that hold a word in each line."""
+"""Suffixes of files with one word per line."""
 
 
 class Form(StrEnum):
-    """How an answer is written."""
+    """The form of the output."""
 
     inline = "inline"
     conll = "conll"
@@ -39,7 +39,7 @@ class Form(StrEnum):
 
 
 class Decoding(StrEnum):
-    """How tags are chosen."""
+    """How tags are decoded."""
 
     constrained = "constrained"
     greedy = "greedy"
@@ -100,35 +100,33 @@ def tag(
 
         def answer(chunk: list[Text]) -> list[Tagging]:
             if form == Form.conll and chunk and chunk[0].row is not None:
-                raise InputError(
-                    "--format conll has no place for the columns of a table; leave it out, or give a file of text"
-                )
+                raise InputError("--format conll cannot hold the columns of a table; leave it out, or give a text file")
             given: list[str | tuple[str, ...]] = []
             for text in chunk:
                 given.append(text.words if isinstance(text, _Sentence) else text.content)
                 if words and not isinstance(text, _Sentence):
                     given[-1] = tuple(text.content.split())
                 elif isinstance(given[-1], str) and not words_of(given[-1]):
-                    raise InputError(f"{text.where}: has no words; there is nothing to tag")
+                    raise InputError(f"{text.where}: has no words to tag")
             documents = [text.document for text in chunk if isinstance(text, _Sentence)]
             return tagger.tag_batch(
                 given, documents=documents or None, decoding=None if decoding is None else decoding.value
             )
 
-        # A sentence is read with those around it, which must not depend on where a chunk ends.
+        # A sentence is read with its neighbours, which must not depend on the boundaries of chunks.
         together = sys.maxsize if of_columns and tagger.task.context > 0 else None
         how = Answers(command="tag", name="taggings", line=_WRITTEN[form], values=_tagging_values)
         run.write(how, waiting, answer, file=file, watched=tagger, together=together)
 
 
 def _sentences(run: Texts) -> Iterator[Text]:
-    """The sentences of a file of columns."""
+    """The sentences of a column file."""
     from regard.data.tagged import read_tagged
     from regard.tasks.tagging_data import documents_of
 
     file = run.input_file
     if run.texts or file is None:
-        raise InputError("there are texts on the command line and a file of words; give either")
+        raise InputError("texts are given both on the command line and in a file; give one of them")
     read, other = itertools.tee(read_tagged(file, tagged=False, on_error="stop"))
     return (
         _Sentence(" ".join(sentence.words), f"{file}, line {sentence.line}", sentence.words, document)
@@ -200,7 +198,7 @@ def _tagged(answer: Tagging | None, text: str) -> dict[str, Any]:
 
 
 QUESTIONS_TOGETHER = 32
-"""Read from a file before they are answered; contexts may be long."""
+"""Questions that are read from a file before they are answered; contexts may be long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +211,7 @@ class _Question(Text):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Questions(Run):
-    """What to ask of what."""
+    """The options of `regard answer`."""
 
     questions: Annotated[
         list[str] | None,
@@ -237,12 +235,12 @@ class Questions(Run):
 
     @property
     def count(self) -> int | None:
-        """How many questions there are, where it is known."""
+        """The number of questions; None where unknown."""
         return len(self.questions) if self.questions else None
 
     @property
     def typed(self) -> bool:
-        """Whether somebody types the questions and waits for each answer."""
+        """Whether a person types the questions and waits for each answer."""
         return by_hand(self.questions, self.input_file)
 
 
@@ -276,7 +274,7 @@ def answer(
       regard answer runs/squad --input dev-v2.0.json --threshold -1.5 --json
     """  # noqa: D301  # \b keeps the lines of the example apart
     if n_best > 1 and not run.as_json and (run.input_file is not None or run.count != 1):
-        raise InputError("--n-best gives several lines for one QUESTION; for more of them give --json as well")
+        raise InputError("--n-best gives several lines for one QUESTION; for more questions, give --json as well")
     waiting = _questions(run.questions or [], run.context, run.context_file, run.input_file)
     with run.file() as file:
         answerer = run.load("question_answering")
@@ -301,23 +299,21 @@ def _questions(
     """The questions with their contexts, one by one.
 
     Raises:
-        InputError: where it is not clear what is asked of what, or a file cannot be read.
+        InputError: where contexts are missing or given twice, and for a file that cannot be read.
     """
     given = [name for name, value in (("--context", context), ("--context-file", context_file)) if value is not None]
     if input_file is not None:
         if given or questions:
             other = given[0] if given else "a QUESTION"
-            raise InputError(f"--input has questions and their contexts, and {other} is given too; give either")
+            raise InputError(f"--input has questions and their contexts, and {other} is given too; give one of them")
         return _from_file(input_file)
     if len(given) != 1:
         raise InputError(
-            "give the context by either --context TEXT or --context-file FILE" + ("" if given else ", or use --input")
+            "give the context with either --context TEXT or --context-file FILE" + ("" if given else ", or use --input")
         )
     text = _context(context_file) if context_file is not None else str(context)
     if not text.strip():
-        raise InputError(
-            f"the context{f' in {context_file}' if context_file else ''} is empty; there is no answer in it"
-        )
+        raise InputError(f"the context{f' in {context_file}' if context_file else ''} is empty; give a text")
     if questions:
         return (_Question(asked, f"question {number}", text) for number, asked in enumerate(questions, start=1))
     return (_Question(asked.content, asked.where, text) for asked in read_texts((), None))
@@ -336,12 +332,12 @@ def _context(file: Path) -> str:
     """The whole text of a file.
 
     Raises:
-        InputError: where it cannot be read, or is no UTF-8 text.
+        InputError: where it cannot be read, or is not UTF-8.
     """
     from regard.data.lines import BYTE_ORDER_MARK, open_file, read_lines, reading_errors, wrong_encoding
 
     name = str(file)
-    read_lines(name)  # opens it and checks its beginning: a missing file, a folder, binary data
+    read_lines(name)  # refuses a missing file, a folder and binary data
     with open_file(name) as stream, reading_errors(name, lambda: "its text"):
         content = stream.read()
     try:
@@ -393,8 +389,8 @@ FILLERS = {
     "denoising": "denoising",
     "translation": "denoising",
 }
-"""The tasks of models that may have been pre-trained to write what is missing, and as what they do it; a T5 or BART that another
-program wrote is for either."""
+"""The tasks of models that may have been pre-trained to fill gaps, and the task by which they do it; a T5 or BART of another
+library may be either."""
 
 
 @renamed(top="n_best")
@@ -479,30 +475,30 @@ FILLED = Answers(command="fill", name="filled", line=_filled_line, values=_fille
 
 
 def _filled_spans(model: SpanFiller, chunk: list[Text]) -> list[FilledSpans]:
-    """What is missing in some texts.
+    """The filled spans of some texts.
 
     Raises:
-        InputError: for one without <extra_id_0>, naming where it stands.
+        InputError: for a text without <extra_id_0>, with its place.
     """
     for text in chunk:
         if "<extra_id_0>" not in text.content:
             raise InputError(
-                f"{text.where}: there is no <extra_id_0> in it; write <extra_id_0>, <extra_id_1> and so on where something "
-                "is "
-                "missing"
+                f"{text.where}: there is no <extra_id_0> in it; write <extra_id_0>, <extra_id_1> and so on in the place of "
+                "missing "
+                "words"
             )
     return model.fill_batch([text.content for text in chunk])
 
 
 def _spans_line(text: Text, filled: FilledSpans | None) -> str:
-    """The whole text, then what was written for each gap, after a tab each."""
+    """The whole text, then the words for each gap, separated by tabs."""
     if filled is None:
         return "\n"
     return "\t".join(" ".join((span or "").split()) for span in (filled.best, *filled.spans)) + "\n"
 
 
 def _spans_values(text: Text, filled: FilledSpans | None) -> dict[str, Any]:
-    """The same by names; null for a gap that the model left out."""
+    """The same by name; null for a gap that the model left out."""
     if filled is None:
         return {"text": text.content, "best": text.content, "spans": [], "log_probability": None}
     return {
@@ -520,12 +516,12 @@ FILLED_SPANS = Answers(command="fill", name="filled", line=_spans_line, values=_
 
 
 def _text_line(text: Text, filled: FilledText | None) -> str:
-    """The whole text that was written."""
+    """The generated text."""
     return "\n" if filled is None else " ".join(filled.best.split()) + "\n"
 
 
 def _text_values(text: Text, filled: FilledText | None) -> dict[str, Any]:
-    """The same by names."""
+    """The same by name."""
     if filled is None:
         return {"text": text.content, "best": text.content, "log_probability": None}
     return {"text": filled.text, "best": filled.best, "log_probability": filled.log_probability}
@@ -535,4 +531,4 @@ FILLED_AS = {
     "span_corruption": FILLED_SPANS,
     "denoising": Answers(command="fill", name="filled", line=_text_line, values=_text_values),
 }
-"""How the answers of models that write what is missing are written, by the task."""
+"""The form of the output of models that fill gaps, by task."""

@@ -1,4 +1,4 @@
-"""`regard studio`: a page on which one types and sees what a model attends to."""
+"""`regard studio`: a page on which one types a text and sees what a model attends to."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from regard.cli.serving import check_folders, named, run_shown, with_demo
 from regard.cli.settings import DType
 from regard.errors import InputError
 
-MOST_BESIDE = 2**30
-"""Bytes of weights of the checkpoints that are loaded next to a run's model where nobody asked for them."""
+MOST_CHECKPOINT_BYTES = 2**30
+"""The most bytes of weights of a run's checkpoints that are loaded without being asked for."""
 
 
 def with_checkpoints(folders: dict[str, str]) -> dict[str, str]:
-    """Models, and after each that is a run's those of its checkpoints that are another moment than the model: `gpt@last`.
+    """The models, each run followed by those of its checkpoints that differ from its model: `gpt@last`.
 
-    Where these are large they are named and not loaded.
+    Large checkpoints are named but not loaded.
 
     Raises:
         InputError: as `checkpoints_of`.
@@ -34,21 +34,19 @@ def with_checkpoints(folders: dict[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, folder in folders.items():
         found[name] = folder
-        beside: dict[Path, str] = {}
+        others: dict[Path, str] = {}
         known = checkpoints_of(Path(folder))
         for each, place in known.items():
             if place != known.get("best", known.get("last")) and f"{name}@{each}" not in folders:
-                beside.setdefault(place, each)
-        names = ", ".join(f"{folder}@{each}" for each in beside.values())
-        size = sum(map(weight_bytes, beside))
-        if size > MOST_BESIDE:
-            say(
-                f"{name}: its other checkpoints are not loaded, for their {size / 1e9:.1f} GB; name those to compare: {names}"
-            )
+                others.setdefault(place, each)
+        names = ", ".join(f"{folder}@{each}" for each in others.values())
+        size = sum(map(weight_bytes, others))
+        if size > MOST_CHECKPOINT_BYTES:
+            say(f"{name}: its other checkpoints ({size / 1e9:.1f} GB) are not loaded; name those to compare: {names}")
             continue
-        if beside:
-            say(f"{name}: beside it stand its checkpoints {', '.join(f'{name}@{each}' for each in beside.values())}")
-        found |= {f"{name}@{each}": f"{folder}@{each}" for each in beside.values()}
+        if others:
+            say(f"{name}: its checkpoints are loaded too: {', '.join(f'{name}@{each}' for each in others.values())}")
+        found |= {f"{name}@{each}": f"{folder}@{each}" for each in others.values()}
     return found
 
 
@@ -84,7 +82,7 @@ def studio(
     """  # noqa: D301  # \b keeps the lines of the example apart
     folders = named(models or [])
     if not folders and not demo:
-        raise InputError("no model is named; give folders of models, or --demo for small ones that are trained for it")
+        raise InputError("no model is given; give folders of models, or --demo for small demo models")
     check_folders(folders, demo=demo)
     try:
         from regard.serving.run import WebOptions
@@ -97,7 +95,7 @@ def studio(
     begun = {name: folder for name, folder in folders.items() if without_model(Path(folder))}
     folders = {name: folder for name, folder in folders.items() if name not in begun}
     for name in begun:
-        say(f"{name}: has no checkpoint yet; its training is shown, and its model once the studio is started again")
+        say(f"{name}: has no checkpoint yet; its training is shown; restart the studio later to see its model")
 
     folders = with_checkpoints(folders)
 
@@ -106,7 +104,7 @@ def studio(
         if as_json:
             print_json({**envelope("studio"), "url": page, "models": list(names)})
             sys.stdout.flush()
-        say(f"studio of {', '.join((*names, *begun))} at {page} (Ctrl-C ends it)")
+        say(f"studio of {', '.join((*names, *begun))} at {page} (end with Ctrl-C)")
         if browser:
             webbrowser.open(page)
 

@@ -1,4 +1,4 @@
-"""From text to text: `regard translate` and `regard summarize`."""
+"""Text to text: `regard translate` and `regard summarize`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from regard.tasks.text_to_text import TextToText
 
 
-BATCHES_AT_ONCE = 16  # read together and sorted by length, so that batches hold little padding
+BATCHES_AT_ONCE = 16  # read and sorted by length together, so that batches have little padding
 
 
 @renamed(precision="dtype")
@@ -63,7 +63,7 @@ def translate(
 
 
 def translation_line(translation: Translation | None) -> str:
-    """A translation as a line of text, its end included; the further answers after tabs."""
+    """A translation as a line of text with its line end; alternatives follow, separated by tabs."""
     if translation is None:
         return "\n"
     answers = [translation.text, *(text for text, _ in translation.alternatives)]
@@ -73,7 +73,7 @@ def translation_line(translation: Translation | None) -> str:
 
 
 def translation_values(source: str, translation: Translation | None) -> dict[str, Any]:
-    """A translation by names; without scores where the text was empty."""
+    """A translation by name; without scores for an empty text."""
     if translation is None:
         return {"source": source, "text": "", "score": None, "log_probability": None, "alternatives": []}
     return {
@@ -97,13 +97,13 @@ TRANSLATIONS = Answers(
 
 
 TOGETHER = 16
-"""Documents read before they are answered."""
+"""Documents that are read before they are summarized."""
 
 STANDARD_INPUT = "-"
 
 
 class Long(StrEnum):
-    """What becomes of a document that is longer than the model reads."""
+    """What is done with a document longer than the model's maximum."""
 
     refuse = "refuse"
     cut = "cut"
@@ -111,12 +111,12 @@ class Long(StrEnum):
 
 
 Summary = list["Written"]
-"""What was written for each piece of a document."""
+"""The generated texts for each piece of a document."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Documents(Run):
-    """What to summarize."""
+    """The options of `regard summarize`."""
 
     files: Annotated[
         list[str] | None,
@@ -137,7 +137,7 @@ class Documents(Run):
 
     @property
     def count(self) -> int | None:
-        """How many documents there are, where it is known."""
+        """The number of documents; None where unknown."""
         return None if self.lines or self.long == Long.pieces else len(self.files or "-")
 
 
@@ -179,13 +179,13 @@ def summarize(
 
 
 def _documents(files: Sequence[str], lines: bool) -> Iterator[Text]:
-    """The documents, one by one; every file is opened, and its beginning checked, by the call itself.
+    """The documents one by one; the call itself opens every file and checks its beginning.
 
     Raises:
-        InputError: for a file that cannot be read, or standard input together with files.
+        InputError: for a file that cannot be read, and for standard input together with files.
     """
     if STANDARD_INPUT in files and len(files) > 1:
-        raise InputError("standard input (-) is given together with files; give either")
+        raise InputError("standard input (-) is given together with files; give one of them")
     opened_files = [(name, read_texts((), None if name == STANDARD_INPUT else Path(name))) for name in files]
     if lines:
         return itertools.chain.from_iterable(texts for _, texts in opened_files)
@@ -197,21 +197,21 @@ def _whole(name: str, texts: Iterator[Text]) -> Text:
     where = "standard input" if name == STANDARD_INPUT else name
     content = "\n".join(text.content for text in texts)
     if not content.strip():
-        raise InputError(f"{where}: is empty; there is nothing to summarize")
+        raise InputError(f"{where}: is empty; give a text")
     return Text(content, where)
 
 
 def _check_prefix(writer: TextToText, prefix: str, model: Path) -> None:
-    """Refuse what the model was never asked, where it is known what it was.
+    """Refuse a prefix that the model was not trained with, where its prefixes are known.
 
     Raises:
-        InputError: naming the prefixes it knows.
+        InputError: with the known prefixes.
     """
     known = [each for each in writer.task.prefixes.values() if each]
     if known and prefix not in known:
         names = ", ".join(map(repr, known))
         raise InputError(
-            f"{model}: was trained with the prefixes {names}, and not with {prefix!r}; name one with --prefix"
+            f"{model}: was trained with the prefixes {names}, and not with {prefix!r}; give one with --prefix"
         )
 
 
@@ -219,7 +219,7 @@ def _pieces(writer: TextToText, text: Text, prefix: str, long: Long) -> list[str
     """A document in the pieces that are summarized.
 
     Raises:
-        InputError: for a document that is too long, where those are refused.
+        InputError: for a document that is too long, with `--long refuse`.
     """
     limit = writer.longest
     if long != Long.refuse:

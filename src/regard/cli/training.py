@@ -1,4 +1,4 @@
-"""Training: `regard train` runs a recipe, `compare` variants of it side by side."""
+"""Training commands: `regard train` runs a recipe, `compare` runs variants of it."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.claims.compared import Compared
-    from regard.serving.beside import StudioBeside
+    from regard.serving.training_page import TrainingPage
     from regard.training import Trained
     from regard.training.callbacks import Callback
 
 
 PATIENCE = 3.0  # seconds
-WATCHED = 2  # validation examples, where the training is shown
+WATCHED = 2  # validation examples whose attention is recorded for the page
 
 
 def train(
@@ -105,16 +105,16 @@ def train(
         return
     if output is None:
         raise InputError("missing option '--output' / '-o', such as --output runs/mine (see regard train --help)")
-    if studio:  # what is wrong with the recipe is said before there is a page
+    if studio:  # report errors in the recipe before the page opens
         from regard.training.recipe import read_recipe
 
         read_recipe(recipe, overrides or [])
     with _shown(output, studio, port, browser) as page:
         examples = watch if watch is not None else WATCHED if studio else 0
         result = _trained(recipe, overrides or [], output, resume, examples)
-        _tell(result, as_json)
+        _print_result(result, as_json)
         if page is not None:
-            _stay(page, output)
+            _keep_page(page, output)
 
 
 DIFFERS = 1
@@ -122,7 +122,7 @@ DIFFERS = 1
 
 
 def _prove(recipe: Path, overrides: list[str], output: Path | None, as_json: bool) -> None:
-    """Say whether resuming is exact for this recipe; the runs are next to the output, on its disk."""
+    """Report whether resuming is exact for this recipe; its runs are written next to the output, on the same disk."""
     from regard.training.proof import prove_resume
 
     try:
@@ -138,8 +138,8 @@ def _prove(recipe: Path, overrides: list[str], output: Path | None, as_json: boo
 
 
 @contextlib.contextmanager
-def _shown(output: Path, studio: bool, port: int, browser: bool) -> Iterator[StudioBeside | None]:
-    """The page of the training next to it, where one is asked for; of several processes the first has it."""
+def _shown(output: Path, studio: bool, port: int, browser: bool) -> Iterator[TrainingPage | None]:
+    """The page of the training, where it is asked for; with several processes, only the first has it."""
     if not studio or not speaking():
         yield None
         return
@@ -147,21 +147,19 @@ def _shown(output: Path, studio: bool, port: int, browser: bool) -> Iterator[Stu
         raise InputError("--studio needs uvicorn: pip install 'regard[serve]'")
     import webbrowser
 
-    from regard.serving.beside import beside
+    from regard.serving.training_page import training_page
 
-    with beside(output, port=port) as page:
+    with training_page(output, port=port) as page:
         say(f"the training is shown at {page.url}")
         if browser:
             webbrowser.open(page.url)
         yield page
 
 
-def _stay(page: StudioBeside, output: Path) -> None:
-    """Keep the page of a training that has ended where somebody sits before it."""
+def _keep_page(page: TrainingPage, output: Path) -> None:
+    """Keep the page after training until Ctrl-C, on a terminal."""
     if page.ended:
-        say(
-            f"the page of the training ended before it; to see the curves: {shlex.join(['regard', 'studio', str(output)])}"
-        )
+        say(f"the page of the training has stopped; to see the curves: {shlex.join(['regard', 'studio', str(output)])}")
     elif on_terminal(sys.stdin) and on_terminal(sys.stderr):
         say(f"the training has ended; its page stays at {page.url} until Ctrl-C")
         sys.stdout.flush()
@@ -176,12 +174,12 @@ def _trained(recipe: Path, overrides: list[str], output: Path, resume: bool, wat
     except KeyboardInterrupt as stop:
         code = [part for path in code_files() for part in ("--code", path)]
         again = ["regard", "train", str(recipe), *overrides, *code, "--output", str(output), "--resume"]
-        said = str(stop) or "interrupted"
+        reason = str(stop) or "interrupted"
         code = 128 + getattr(stop, "number", 2)
-        raise Interruption(f"{said}; to continue from the last checkpoint: {shlex.join(again)}", code) from None
+        raise Interruption(f"{reason}; to continue from the last checkpoint: {shlex.join(again)}", code) from None
 
 
-def _tell(result: Trained, as_json: bool) -> None:
+def _print_result(result: Trained, as_json: bool) -> None:
     if as_json:
         print_json(
             envelope("train")
@@ -209,7 +207,7 @@ def _run(recipe: Path, overrides: list[str], output: Path, resume: bool, watch: 
     resolved = read_recipe(recipe, overrides)
     callbacks: list[Callback] = [ProgressBar()] if speaking() else []
     if watch and resolved.training.parallel == "fsdp":
-        say("nothing is watched: with training.parallel=fsdp no worker has the whole model")
+        say("attention is not recorded: with training.parallel=fsdp no worker has the whole model")
     elif watch:
         from regard.inspection.watch import Watch
 
@@ -217,13 +215,13 @@ def _run(recipe: Path, overrides: list[str], output: Path, resume: bool, watch: 
     try:
         return train_run(resolved, output=output, resume=resume, callbacks=callbacks, say=say)
     except InputError as error:
-        if not speaking():  # the first worker may not have met it
+        if not speaking():  # the first worker may not have had this error
             print(f"worker {os.environ['RANK']}: {one_line(str(error))}", file=sys.stderr, flush=True)
         raise
     except RuntimeError:
         if "RANK" in os.environ:
-            # Perhaps only the echo of another worker's end. torchrun then ends this one at once, and its own sentence is
-            # not buried under a traceback.
+            # It may follow from another worker's failure: torchrun then ends this worker within that time, and does not bury
+            # the other's error under a second traceback.
             time.sleep(PATIENCE)
         raise
 
@@ -328,14 +326,14 @@ def compare(
 
 
 def bars() -> list[Callback]:
-    """A progress bar for every run, where there is a terminal."""
+    """Callbacks with a progress bar for every run."""
     from regard.training.callbacks import ProgressBar
 
     return [ProgressBar()]
 
 
 def plot(compared: Compared, places: Sequence[Path]) -> None:
-    """Write the plot; without matplotlib say so, and leave the numbers to speak."""
+    """Write the plot; without matplotlib, report that and write none."""
     from regard.claims.compared import why_no_curves
 
     try:
@@ -350,7 +348,7 @@ def plot(compared: Compared, places: Sequence[Path]) -> None:
 
 
 def print_tables(compared: Compared) -> None:
-    """The table, and one for each measure by length, or by what else it is measured along, on standard output."""
+    """Print the table, and one for each measure by length or by another quantity."""
     from regard.rendering import Fitted
 
     print_rich(Fitted(compared.table()), pipe_width=PIPE_WIDTH)

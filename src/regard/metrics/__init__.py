@@ -1,1 +1,1 @@
-"""How good predictions are: classes, numbers, answers and spans against the right ones, as the official scripts count them."""
+"""Metrics of predicted classes, numbers, answers and spans, computed as by the official scripts."""

@@ -1,4 +1,4 @@
-"""Metrics of texts against references: answers, as the official scripts of SQuAD 1.1 and 2.0 score them, and ROUGE."""
+"""Metrics of texts against references: exact match and F1 as in SQuAD 1.1 and 2.0, and ROUGE."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answers = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerScores:
-    """Exact match and F1 over some questions, both in [0, 100], and how many questions."""
+    """Exact match and F1, both in [0, 100], and the number of questions."""
 
     exact_match: float
     f1: float
@@ -27,7 +27,7 @@ class AnswerScores:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Threshold:
-    """The best score that a threshold on no-answer probabilities gives, in [0, 100], and the lowest such threshold."""
+    """The best score over thresholds on the no-answer probability, in [0, 100], and the lowest such threshold."""
 
     score: float
     threshold: float
@@ -35,12 +35,12 @@ class Threshold:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerableScores:
-    """What `squad2_scores` found.
+    """The scores of `squad2_scores`.
 
     Arguments:
         overall: over all questions.
-        has_answer, no_answer: over the questions that have an answer, and that have none; None where there are none of them.
-        best_exact_match, best_f1: with the best threshold; None where no probabilities were given.
+        has_answer, no_answer: over the questions with an answer, and over those without; None where there are none of them.
+        best_exact_match, best_f1: at the best threshold; None without no-answer probabilities.
     """
 
     overall: AnswerScores
@@ -51,7 +51,7 @@ class AnswerableScores:
 
 
 def normalized(text: str) -> str:
-    """The text as answers are compared: lower-case, without ASCII punctuation and English articles, spaces made single.
+    """Normalize an answer for comparison: lower case, no ASCII punctuation, no English articles, single spaces.
 
     >>> normalized("The  cat's (big) Hat!")
     'cats big hat'
@@ -60,7 +60,7 @@ def normalized(text: str) -> str:
 
 
 def exact_match(answers: Sequence[str], prediction: str) -> float:
-    """1 where the prediction is one of the answers, both normalised, else 0.
+    """1 where the prediction is one of the answers, all normalized, else 0.
 
     >>> exact_match(["Eiffel Tower", "Paris"], "the Eiffel Tower")
     1.0
@@ -69,32 +69,32 @@ def exact_match(answers: Sequence[str], prediction: str) -> float:
 
 
 def token_f1(answers: Sequence[str], prediction: str) -> float:
-    """F1 of the prediction's words against an answer's, both normalised; of several answers the best.
+    """F1 of the prediction's words and an answer's, all normalized; the best over the answers.
 
     >>> token_f1(["Eiffel Tower", "Paris"], "the tall Eiffel Tower")
     0.8
     """
-    said = normalized(prediction).split()
-    return max((_overlap(said, normalized(answer).split()) for answer in answers), default=0.0)
+    predicted = normalized(prediction).split()
+    return max((_overlap(predicted, normalized(answer).split()) for answer in answers), default=0.0)
 
 
-def _overlap(said: list[str], right: list[str]) -> float:
-    same = (Counter(said) & Counter(right)).total()
+def _overlap(predicted: list[str], right: list[str]) -> float:
+    same = (Counter(predicted) & Counter(right)).total()
     if same == 0:
         return 0.0
-    precision, recall = same / len(said), same / len(right)
+    precision, recall = same / len(predicted), same / len(right)
     return (2 * precision * recall) / (precision + recall)
 
 
 def squad_scores(answers: Answers, predictions: Mapping[str, str]) -> AnswerScores:
-    """Exact match and F1 as `evaluate-v1.1.py` computes them: a question without a prediction scores 0.
+    """Exact match and F1 as `evaluate-v1.1.py` computes them: a question without a prediction has score 0.
 
     Arguments:
-        answers: the right answers to each question, one at least, by its id.
-        predictions: one for each question; further ids are let be.
+        answers: the correct answers of each question, one at least, by its id.
+        predictions: one for each question, by id; other ids are ignored.
 
     Raises:
-        InputError: no question, or one without an answer.
+        InputError: without a question, and for a question without an answer.
 
     >>> squad_scores({"1": ["Paris"], "2": ["in May", "May"]}, {"1": "Paris", "2": "early May"})
     AnswerScores(exact_match=50.0, f1=83.33333333333333, count=2)
@@ -109,14 +109,14 @@ def squad_scores(answers: Answers, predictions: Mapping[str, str]) -> AnswerScor
 
 
 def squad_values(answers: Answers, predictions: Mapping[str, str]) -> tuple[dict[str, float], dict[str, float]]:
-    """Exact match and F1 of each question by its id, in [0, 1]; 0 where there is no prediction.
+    """Exact match and F1 of each question by its id, in [0, 1]; 0 without a prediction.
 
     >>> squad_values({"1": ["Paris"]}, {"1": "Paris, France"})
     ({'1': 0.0}, {'1': 0.6666666666666666})
     """
-    said = {id: predictions[id] for id in answers if id in predictions}
-    exact = {id: exact_match(texts, said[id]) if id in said else 0.0 for id, texts in answers.items()}
-    f1 = {id: token_f1(texts, said[id]) if id in said else 0.0 for id, texts in answers.items()}
+    found = {id: predictions[id] for id in answers if id in predictions}
+    exact = {id: exact_match(texts, found[id]) if id in found else 0.0 for id, texts in answers.items()}
+    f1 = {id: token_f1(texts, found[id]) if id in found else 0.0 for id, texts in answers.items()}
     return exact, f1
 
 
@@ -127,18 +127,18 @@ def squad2_scores(
     *,
     threshold: float = 1.0,
 ) -> AnswerableScores:
-    """Exact match and F1 as `evaluate-v2.0.py` computes them, overall and apart for questions with and without answers.
+    """Exact match and F1 as `evaluate-v2.0.py` computes them, over all questions and over those with and without answers.
 
-    An empty prediction says that there is no answer. Answers of which normalising leaves nothing count as none.
+    An empty prediction means "no answer". Answers that are empty when normalized are ignored.
 
     Arguments:
-        answers: the right answers to each question by its id; none for a question that has no answer.
-        predictions: one for each question.
-        no_answer: how likely each question is to have no answer; any numbers that rise with it will do. None: not known.
-        threshold: a question whose number is above it counts as predicted to have none.
+        answers: the correct answers of each question by its id; empty for a question without an answer.
+        predictions: one for each question, by id.
+        no_answer: the probability, or another increasing score, that a question has no answer, by id; None where not known.
+        threshold: a question whose `no_answer` is above it counts as predicted to have no answer.
 
     Raises:
-        InputError: no question; a question without a prediction, or without a number where others have one.
+        InputError: without a question; for a question without a prediction, or without a `no_answer` where these are given.
 
     >>> scores = squad2_scores({"1": ["Paris"], "2": []}, {"1": "Paris", "2": "May"}, {"1": 0.1, "2": 0.9})
     >>> scores.overall.exact_match, scores.best_exact_match
@@ -177,16 +177,16 @@ def best_threshold(
     no_answer: Mapping[str, float],
     answerable: Mapping[str, bool],
 ) -> Threshold:
-    """The threshold on no-answer probabilities that gives the best mean score, searched as `evaluate-v2.0.py` does.
+    """The threshold on no-answer probabilities with the best mean score, searched as in `evaluate-v2.0.py`.
 
-    It begins where every question is said to have no answer, and lets predictions in by rising probability, those alike in the
-    order of `no_answer`.
+    The search starts with every question predicted as unanswerable, and accepts predictions in ascending order of probability;
+    equal ones in the order of `no_answer`.
 
     Arguments:
         values: the score of each prediction in [0, 1], by the question's id.
         predictions: the predicted texts.
-        no_answer: how likely each question is to have no answer.
-        answerable: whether it has one.
+        no_answer: the probability that a question has no answer.
+        answerable: whether it has an answer.
     """
     score = best = float(sum(not has for has in answerable.values()))
     threshold = 0.0
@@ -205,14 +205,14 @@ def _answerable_values(answers: Answers, predictions: Mapping[str, str]) -> tupl
     for id, texts in answers.items():
         right = [text for text in texts if normalized(text)] or [""]
         exact[id] = exact_match(right, predictions[id])
-        # Where there is no answer, the words of both are none, or they do not agree at all.
+        # For a question without an answer, F1 is 1 if the prediction is empty and 0 if not.
         f1[id] = exact[id] if right == [""] else token_f1(right, predictions[id])
     return exact, f1
 
 
 def _mean(exact: list[float], f1: list[float]) -> AnswerScores:
     if not exact:
-        raise InputError("there is no question to score; give one at least")
+        raise InputError("there is no question to score; give at least one")
     count = len(exact)
     return AnswerScores(exact_match=100.0 * sum(exact) / count, f1=100.0 * sum(f1) / count, count=count)
 
@@ -226,19 +226,20 @@ NAMES = ("rouge1", "rouge2", "rougeL")
 def rouge_scores(texts: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
     """The mean F of ROUGE-1, ROUGE-2 and ROUGE-L over texts, in [0, 100] (Lin 2004).
 
-        F = 2 P R / (P + R),   P and R the overlap in words, pairs of words or the longest common subsequence, divided by
-                               those of the text and of the reference
+        F = 2 P R / (P + R),   P and R the overlap in words, bigrams or the longest common subsequence, divided by
+                               their number in the text (P) and in the reference (R)
 
-    Computed by the package `rouge_score`: lower case, Porter's stems, words of ASCII letters and digits alone. So it says
-    nothing of languages in other letters. Of several references the one with the best F counts, for each measure by itself.
+    Computed by the package `rouge_score`: lower case, Porter stemming, only words of ASCII letters and digits, so it is
+    meaningless for languages in other scripts. Of several references, the one with the best F counts, for each measure
+    separately.
 
     Arguments:
         texts: the summaries.
-        references: the right ones of each, one at least.
+        references: the reference summaries of each, one at least.
 
     Raises:
-        InputError: where there is nothing to score.
-        ImportError: where the package is not there.
+        InputError: without texts.
+        ImportError: where `rouge_score` is not installed.
 
     >>> {name: round(value, 1) for name, value in rouge_scores(["a cat sat"], [["the cat sat"]]).items()}
     {'rouge1': 66.7, 'rouge2': 50.0, 'rougeL': 66.7}
@@ -246,7 +247,7 @@ def rouge_scores(texts: Sequence[str], references: Sequence[Sequence[str]]) -> d
     from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-not-found]
 
     if not texts:
-        raise InputError("there is no text to score; give one at least")
+        raise InputError("there is no text to score; give at least one")
     scorer = RougeScorer(NAMES, use_stemmer=True)
     sums = dict.fromkeys(NAMES, 0.0)
     for text, right in zip(texts, references, strict=True):

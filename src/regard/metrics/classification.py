@@ -1,4 +1,4 @@
-"""Metrics of predicted classes: accuracy, precision, recall, F1, Matthews' correlation; and of spans of words with a type."""
+"""Metrics of predicted classes: accuracy, precision, recall, F1, Matthews correlation; and of typed spans of words."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from regard.errors import InputError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClassScore:
-    """How well one class was found.
+    """Precision, recall and F1 of one class.
 
     Arguments:
         precision: correct over predicted; 0 where none was predicted.
         recall: correct over gold; 0 where there is none.
         f1: harmonic mean of the two; 0 where both are 0.
-        gold, predicted, correct: how many examples are of the class, were said to be, and both.
+        gold, predicted, correct: the number of examples of the class, predicted as the class, and both.
     """
 
     precision: float
@@ -34,13 +34,13 @@ class ClassificationScores:
     """What `classification_scores` found.
 
     Arguments:
-        accuracy: the share of examples whose class is right.
+        accuracy: the fraction of examples whose class is right.
         macro_f1: mean of the classes' F1.
-        micro_f1: F1 of all decisions pooled; with one class for each example it is the accuracy, unless classes were left out.
-        weighted_f1: mean of the classes' F1, each counted as often as it is gold.
-        matthews_correlation: of all classes together, in [-1, 1].
+        micro_f1: F1 of all decisions pooled; with one class per example it equals accuracy, unless classes were left out.
+        weighted_f1: mean of the classes' F1, weighted by their number of gold examples.
+        matthews_correlation: over all classes, in [-1, 1].
         classes: the scores of each class by its name.
-        count: examples.
+        count: number of examples.
     """
 
     accuracy: float
@@ -53,7 +53,7 @@ class ClassificationScores:
 
 
 def class_score(gold: int, predicted: int, correct: int) -> ClassScore:
-    """Precision, recall and F1 = 2PR / (P + R) of three counts.
+    """Precision, recall and F1 = 2PR / (P + R) from three counts.
 
     >>> class_score(gold=4, predicted=2, correct=1).f1
     0.3333333333333333
@@ -65,20 +65,20 @@ def class_score(gold: int, predicted: int, correct: int) -> ClassScore:
 
 
 def accuracy(gold: Sequence[Hashable], predicted: Sequence[Hashable]) -> float:
-    """The share of examples whose prediction is right.
+    """The fraction of examples whose prediction is right.
 
     Raises:
-        InputError: nothing to compare, or different numbers of examples.
+        InputError: without examples, and for different numbers of examples and predictions.
 
     >>> accuracy(["spam", "ham", "ham"], ["spam", "ham", "spam"])
     0.6666666666666666
     """
     check_alike(gold, predicted)
-    return sum(right == said for right, said in zip(gold, predicted, strict=True)) / len(gold)
+    return sum(right == answer for right, answer in zip(gold, predicted, strict=True)) / len(gold)
 
 
 def f1(gold: Sequence[Hashable], predicted: Sequence[Hashable], *, positive: Hashable) -> float:
-    """F1 of one class, the `positive` one, as reported for MRPC and QQP; 0 where it was never predicted rightly.
+    """F1 of one class, the `positive` one, as reported for MRPC and QQP; 0 where no prediction of it is right.
 
     Raises:
         InputError: as `accuracy`.
@@ -91,10 +91,10 @@ def f1(gold: Sequence[Hashable], predicted: Sequence[Hashable], *, positive: Has
 
 
 def matthews_correlation(gold: Sequence[Hashable], predicted: Sequence[Hashable]) -> float:
-    """Matthews' correlation, of two classes or (Gorodkin 2004) more, as reported for CoLA.
+    """Matthews correlation of two classes, or of more (Gorodkin 2004), as reported for CoLA.
 
-    With c examples right of s, and class k gold t_k times and predicted p_k times:
-    (c s - Σ p_k t_k) / sqrt((s² - Σ p_k²) (s² - Σ t_k²)). Where gold or predictions are all of one class it is 0, as in
+    With c of s examples right, and class k gold t_k times and predicted p_k times:
+    (c s - Σ p_k t_k) / sqrt((s² - Σ p_k²) (s² - Σ t_k²)). It is 0 where all gold classes or all predictions are the same, as in
     scikit-learn.
 
     Raises:
@@ -104,10 +104,10 @@ def matthews_correlation(gold: Sequence[Hashable], predicted: Sequence[Hashable]
     0.5773502691896258
     """
     check_alike(gold, predicted)
-    golds, said, right = _counts(gold, predicted)
+    golds, guesses, right = _counts(gold, predicted)
     total, correct = len(gold), right.total()
-    covariance = correct * total - sum(count * said[label] for label, count in golds.items())
-    variances = [total**2 - sum(count**2 for count in counts.values()) for counts in (golds, said)]
+    covariance = correct * total - sum(count * guesses[label] for label, count in golds.items())
+    variances = [total**2 - sum(count**2 for count in counts.values()) for counts in (golds, guesses)]
     return covariance / math.sqrt(variances[0] * variances[1]) if all(variances) else 0.0
 
 
@@ -119,7 +119,7 @@ def classification_scores(
     Arguments:
         gold: the right class of each example.
         predicted: the predicted one.
-        labels: the classes to average over, and their order; None: all that occur, sorted by name.
+        labels: the classes to average over, in their order; None for all that occur, sorted by name.
 
     Raises:
         InputError: as `accuracy`.
@@ -129,9 +129,9 @@ def classification_scores(
     (0.667, 0.5)
     """
     check_alike(gold, predicted)
-    golds, said, right = _counts(gold, predicted)
-    names = sorted(golds.keys() | said.keys(), key=str) if labels is None else list(labels)
-    classes = {str(label): _score_of(label, golds, said, right) for label in names}
+    golds, guesses, right = _counts(gold, predicted)
+    names = sorted(golds.keys() | guesses.keys(), key=str) if labels is None else list(labels)
+    classes = {str(label): _score_of(label, golds, guesses, right) for label in names}
     found = list(classes.values())
     weight = sum(score.gold for score in found)
     pooled = class_score(weight, sum(score.predicted for score in found), sum(score.correct for score in found))
@@ -147,11 +147,11 @@ def classification_scores(
 
 
 OF_EACH_CLASS = ("precision", "recall", "f1", "examples")
-"""What `by_class` says of each class."""
+"""The metrics that `by_class` returns for each class."""
 
 
 def by_class(classes: Mapping[str, ClassScore]) -> dict[str, float]:
-    """The scores of each class as metrics with names of their own, such as `f1.spam`; `examples.spam` are those that are of it.
+    """The scores of each class as named metrics such as `f1.spam`; `examples.spam` is the number of gold examples.
 
     >>> list(by_class({"spam": class_score(gold=4, predicted=2, correct=1)}).items())[1:]
     [('recall.spam', 0.25), ('f1.spam', 0.3333333333333333), ('examples.spam', 4.0)]
@@ -164,7 +164,7 @@ def by_class(classes: Mapping[str, ClassScore]) -> dict[str, float]:
 
 
 def judged_class(classes: Sequence[str], positive: str | None) -> str | None:
-    """The class that F1 speaks of: the positive one, failing that the last of two; None of more, where it is the mean.
+    """The class whose F1 is reported: the positive one, else the second of two; None for more, where F1 is the mean.
 
     >>> judged_class(["ham", "spam"], None), judged_class(["ham", "spam"], "ham"), judged_class(["a", "b", "c"], None)
     ('spam', 'ham', None)
@@ -173,7 +173,7 @@ def judged_class(classes: Sequence[str], positive: str | None) -> str | None:
 
 
 def f1_in_words(classes: Sequence[str], positive: str | None) -> str:
-    """What to call F1, so that it says of which class it is.
+    """The name of F1 with its class.
 
     >>> f1_in_words(["ham", "spam"], None), f1_in_words(["a", "b", "c"], None)
     ('F1 of spam', 'F1 (mean of 3 classes)')
@@ -184,14 +184,14 @@ def f1_in_words(classes: Sequence[str], positive: str | None) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MultiLabelScores:
-    """What `multi_label_scores` found.
+    """The scores of `multi_label_scores`.
 
     Arguments:
-        exact_match: the share of examples whose labels are all predicted and no others.
-        micro_f1: F1 of the decisions about all labels pooled.
+        exact_match: the fraction of examples for which exactly the right labels are predicted.
+        micro_f1: F1 of the decisions about all labels, pooled.
         macro_f1: mean of the labels' F1.
         classes: the scores of each label by its name.
-        count: examples.
+        count: number of examples.
     """
 
     exact_match: float
@@ -204,12 +204,12 @@ class MultiLabelScores:
 def multi_label_scores(
     gold: Sequence[Iterable[Hashable]], predicted: Sequence[Iterable[Hashable]], labels: Sequence[Hashable]
 ) -> MultiLabelScores:
-    """All metrics of predicted sets of labels, as scikit-learn counts them with `zero_division=0`.
+    """All metrics of predicted sets of labels, computed as in scikit-learn with `zero_division=0`.
 
     Arguments:
-        gold: the right labels of each example; none of them is a set too.
+        gold: the right labels of each example; may be empty.
         predicted: the predicted ones.
-        labels: those there are, in their order; no other is counted.
+        labels: all labels, in order; others are not counted.
 
     Raises:
         InputError: as `accuracy`.
@@ -219,12 +219,12 @@ def multi_label_scores(
     (0.333, 0.667, 0.5)
     """
     check_alike(gold, predicted)
-    golds, said = [frozenset(each) for each in gold], [frozenset(each) for each in predicted]
-    pairs = list(zip(golds, said, strict=True))
+    golds, guesses = [frozenset(each) for each in gold], [frozenset(each) for each in predicted]
+    pairs = list(zip(golds, guesses, strict=True))
     classes = {
         str(label): class_score(
             sum(label in each for each in golds),
-            sum(label in each for each in said),
+            sum(label in each for each in guesses),
             sum(label in right and label in answer for right, answer in pairs),
         )
         for label in labels
@@ -241,10 +241,10 @@ def multi_label_scores(
 
 
 def check_alike(gold: Sequence, predicted: Sequence) -> None:
-    """Refuse what cannot be compared example by example.
+    """Refuse examples and predictions that cannot be compared one by one.
 
     Raises:
-        InputError: nothing to compare, or different numbers of examples.
+        InputError: without examples, and for different numbers of examples and predictions.
     """
     if len(gold) != len(predicted):
         raise InputError(
@@ -255,36 +255,36 @@ def check_alike(gold: Sequence, predicted: Sequence) -> None:
 
 
 def _counts(gold: Sequence[Hashable], predicted: Sequence[Hashable]) -> tuple[Counter, Counter, Counter]:
-    """How often each class is gold, predicted, and both at once."""
-    right = Counter(label for label, said in zip(gold, predicted, strict=True) if label == said)
+    """The numbers of times that each class is gold, is predicted, and is predicted rightly."""
+    right = Counter(label for label, guess in zip(gold, predicted, strict=True) if label == guess)
     return Counter(gold), Counter(predicted), right
 
 
-def _score_of(label: Hashable, golds: Counter, said: Counter, right: Counter) -> ClassScore:
-    return class_score(golds[label], said[label], right[label])
+def _score_of(label: Hashable, golds: Counter, guesses: Counter, right: Counter) -> ClassScore:
+    return class_score(golds[label], guesses[label], right[label])
 
 
-# Spans of words with a type, such as named entities: precision, recall and F1 as `conlleval` counts them.
+# Typed spans of words, such as named entities: precision, recall and F1 as in `conlleval`.
 
 
 Chunk = tuple[str, int, int]
-"""Type, first word, word after the last; `regard.data.tags.Span` is one."""
+"""Type, index of the first word, index after the last word; `regard.data.tags.Span` is one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChunkScores:
-    """What `chunk_scores` found.
+    """The scores of `chunk_scores`.
 
     Arguments:
-        overall: of all spans together; `gold`, `predicted` and `correct` count spans.
-        types: of the spans of each type, by its name, in alphabetical order.
+        overall: over all spans; `gold`, `predicted` and `correct` count spans.
+        types: for each type, over its spans, in alphabetical order.
     """
 
     overall: ClassScore
     types: dict[str, ClassScore]
 
     def table(self) -> str:
-        """What `conlleval` prints of it, in its form and to its last digit; not the counts of words and of right tags."""
+        """The output of `conlleval`, to the last digit, without its counts of words and of right tags."""
         whole = self.overall
         lines = [f"{whole.gold} phrases; found: {whole.predicted} phrases; correct: {whole.correct}."]
         for name, score in (("overall", whole), *self.types.items()):
@@ -293,7 +293,7 @@ class ChunkScores:
 
 
 def _percentages(score: ClassScore) -> str:
-    # From the counts and in the script's order, since 100 * (1/3) may round otherwise than 100 * 1 / 3.
+    # From the counts and in the script's order, since 100 * (1/3) and 100 * 1 / 3 may round differently.
     precision = 100 * score.correct / score.predicted if score.predicted else 0.0
     recall = 100 * score.correct / score.gold if score.gold else 0.0
     f1 = 2 * precision * recall / (precision + recall) if score.correct else 0.0
@@ -303,16 +303,16 @@ def _percentages(score: ClassScore) -> str:
 def chunk_scores(gold: Sequence[Iterable[Chunk]], predicted: Sequence[Iterable[Chunk]]) -> ChunkScores:
     """Precision, recall and F1 of spans; a span is right when its type and both its ends are.
 
-    Spans come from tags by `regard.data.tags.spans_of`, which reads broken sequences as `conlleval` does; the figures are then
-    that script's for BIO and IOB1, and for BIOES and BILOU what it says of the same spans in BIO. The tags' own accuracy, which
-    it prints too, is `regard.metrics.classification.accuracy` of all tags in a row.
+    Spans come from tags by `regard.data.tags.spans_of`, which handles invalid tag sequences as `conlleval` does. The scores are
+    that script's for BIO and IOB1, and for BIOES and BILOU its scores for the same spans in BIO. The accuracy of tags, which it
+    prints too, is `regard.metrics.classification.accuracy` of the concatenated tags.
 
     Arguments:
         gold: the right spans of each sentence.
         predicted: the predicted ones.
 
     Raises:
-        InputError: nothing to compare, or different numbers of sentences.
+        InputError: without sentences, and for different numbers of sentences and predictions.
 
     >>> scores = chunk_scores([[("PER", 0, 2), ("LOC", 4, 5)]], [[("PER", 0, 2), ("LOC", 3, 5)]])
     >>> scores.overall.f1, scores.types["PER"].f1
@@ -324,10 +324,12 @@ def chunk_scores(gold: Sequence[Iterable[Chunk]], predicted: Sequence[Iterable[C
         )
     if not gold:
         raise InputError("there is nothing to compare; give at least one sentence")
-    right, said, both = Counter[str](), Counter[str](), Counter[str]()
+    right, guesses, both = Counter[str](), Counter[str](), Counter[str]()
     for sentence, guess in zip(gold, predicted, strict=True):
         one, other = {tuple(chunk) for chunk in sentence}, {tuple(chunk) for chunk in guess}
-        for counts, chunks in ((right, one), (said, other), (both, one & other)):
+        for counts, chunks in ((right, one), (guesses, other), (both, one & other)):
             counts.update(str(chunk[0]) for chunk in chunks)
-    types = {name: class_score(right[name], said[name], both[name]) for name in sorted(right.keys() | said.keys())}
-    return ChunkScores(overall=class_score(right.total(), said.total(), both.total()), types=types)
+    types = {
+        name: class_score(right[name], guesses[name], both[name]) for name in sorted(right.keys() | guesses.keys())
+    }
+    return ChunkScores(overall=class_score(right.total(), guesses.total(), both.total()), types=types)

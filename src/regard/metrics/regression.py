@@ -1,4 +1,4 @@
-"""How near predicted numbers are to the right ones; and bootstrap intervals of any score (Efron 1979)."""
+"""Metrics of predicted numbers: correlations and errors; and bootstrap intervals of any score (Efron 1979)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from regard.metrics.classification import check_alike
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interval:
-    """A score and the interval between two percentiles of its bootstrap.
+    """A score and its bootstrap interval between two percentiles.
 
     Arguments:
-        value: of the examples as they are.
+        value: the score of the examples themselves.
         low, high: the ends.
-        level: the share of resamples within, such as 0.95.
+        level: the fraction of resamples within, such as 0.95.
     """
 
     value: float
@@ -36,17 +36,17 @@ def bootstrap_interval(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Interval:
-    """The percentile interval of a score over examples sampled again with replacement.
+    """The percentile bootstrap interval of a score: examples are resampled with replacement.
 
     Arguments:
-        values: one row for each example: its score, or whatever the statistic needs of it, such as gold and prediction.
-        statistic: from rows to the score; their mean unless given.
-        level: how much of the bootstrap lies between the ends.
-        resamples: how often the examples are sampled again.
-        seed: of the sampling; the same seed gives the same interval.
+        values: one row per example: its score, or what the statistic needs, such as gold and prediction.
+        statistic: from rows to the score; their mean by default.
+        level: the fraction of resamples between the ends.
+        resamples: their number.
+        seed: of sampling; the same seed gives the same interval.
 
     Raises:
-        InputError: no values, a level outside (0, 1), or no resamples.
+        InputError: without values, for a level outside (0, 1), and without resamples.
 
     >>> bootstrap_interval([0.0, 1.0, 1.0, 1.0], seed=1)
     Interval(value=0.75, low=0.25, high=1.0, level=0.95)
@@ -55,9 +55,9 @@ def bootstrap_interval(
     if rows.ndim == 0 or not len(rows):
         raise InputError("there are no values to sample from; give at least one")
     if not 0.0 < level < 1.0:
-        raise InputError(f"level is {level}; it must lie between 0 and 1, as 0.95")
+        raise InputError(f"level is {level}; give a number between 0 and 1, such as 0.95")
     if resamples < 1:
-        raise InputError(f"resamples is {resamples}; it must be 1 at least")
+        raise InputError(f"resamples is {resamples}; give at least 1")
     draw = np.random.default_rng(seed)
     scores = [float(statistic(rows[draw.integers(len(rows), size=len(rows))])) for _ in range(resamples)]
     low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
@@ -69,12 +69,12 @@ Numbers = Sequence[float] | NDArray[np.floating]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RegressionScores:
-    """What `regression_scores` found.
+    """The scores of `regression_scores`.
 
     Arguments:
-        pearson, spearman: correlations in [-1, 1], nan where they are undefined.
+        pearson, spearman: correlations in [-1, 1]; NaN where undefined.
         mean_squared_error, mean_absolute_error: of prediction minus gold.
-        count: examples.
+        count: number of examples.
     """
 
     pearson: float
@@ -85,13 +85,12 @@ class RegressionScores:
 
 
 def pearson(gold: Numbers, predicted: Numbers) -> float:
-    """Pearson's correlation: x·y / sqrt(x·x y·y) of the two, each centred, as reported for STS-B.
+    """Pearson's correlation: x·y / sqrt(x·x y·y) of the centred numbers, as reported for STS-B.
 
-    It is undefined, and nan, where all numbers of one side are the same or any is not finite; so it is in SciPy, which GLUE's own
-    metric calls.
+    It is NaN where all numbers of one side are equal, or any is not finite, as in SciPy, which GLUE's metric uses.
 
     Raises:
-        InputError: fewer than two examples, or different numbers of examples.
+        InputError: for fewer than two examples, and for different numbers of examples and predictions.
 
     >>> pearson([1, 2, 3], [2, 4, 7])
     0.9933992677987828
@@ -104,9 +103,9 @@ def pearson(gold: Numbers, predicted: Numbers) -> float:
 
 
 def spearman(gold: Numbers, predicted: Numbers) -> float:
-    """Spearman's correlation: Pearson's of the ranks, numbers alike having the mean of their ranks.
+    """Spearman's correlation: Pearson's correlation of the ranks; equal numbers have the mean of their ranks.
 
-    Undefined, and nan, where Pearson's is.
+    NaN where Pearson's is undefined.
 
     Raises:
         InputError: as `pearson`.
@@ -141,7 +140,7 @@ def regression_scores(gold: Numbers, predicted: Numbers) -> RegressionScores:
 
 
 def ranks(values: Numbers) -> NDArray[np.float64]:
-    """The rank of each number, from 1; those alike have the mean of their ranks.
+    """The rank of each number, from 1; equal numbers have the mean of their ranks.
 
     >>> ranks([10.0, 30.0, 30.0, 20.0]).tolist()
     [1.0, 3.5, 3.5, 2.0]
@@ -154,10 +153,12 @@ def ranks(values: Numbers) -> NDArray[np.float64]:
 def _columns(gold: Numbers, predicted: Numbers) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     left, right = np.asarray(gold, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
     if left.ndim != 1 or right.ndim != 1:
-        raise InputError(f"numbers of the shapes {left.shape} and {right.shape} are given; give two rows of numbers")
+        raise InputError(
+            f"numbers of the shapes {left.shape} and {right.shape} are given; give two one-dimensional sequences"
+        )
     check_alike(left, right)  # type: ignore[arg-type]
     if len(left) < 2:
-        raise InputError("one example has no correlation; give two at least")
+        raise InputError("one example has no correlation; give at least two")
     return left, right
 
 
@@ -166,11 +167,11 @@ def _constant(values: NDArray[np.float64]) -> bool:
 
 
 def _centred(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """With a mean of zero, and all of them near one, so that squares neither overflow nor vanish."""
+    """Centred to a mean of zero, and scaled near one, so that squares neither overflow nor vanish."""
     values = _near_one(values)
     return _near_one(values - values.mean())
 
 
 def _near_one(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Divided by a power of two, which loses no digit, so that the largest is below 1 and not below 1/2."""
+    """Divided by a power of two, which is exact, so that the largest magnitude is in [1/2, 1)."""
     return np.ldexp(values, -np.frexp(np.abs(values).max())[1])

@@ -1,4 +1,4 @@
-"""What a run will cost, before it is run: parameters, operations, memory, time and money."""
+"""What a run will cost before it is run: parameters, operations, memory, time and money."""
 
 from regard.planning.counting import Operations, Parameters, Shape, Work, count_operations, count_parameters, outline
 from regard.planning.devices import DEVICES, Device, Memory, Setup, count_memory, device_called, here

@@ -1,4 +1,4 @@
-"""What is counted of a model: its parameters, and the floating-point operations of batches of such and such a shape."""
+"""Counts of a model: its parameters, and the floating-point operations for batches of given shapes."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ class Shape:
 
     Arguments:
         rows: texts, or pairs of texts, in a batch.
-        length: tokens of each, padding included; of the source, where a model writes a target.
-        target: tokens of each target; 0 where there is none.
-        predicted: tokens of a batch whose logits over the vocabulary are computed; None = all of the target, or else of the text.
-        times: how many such batches the run reads.
+        length: tokens of each text, padding included; for an encoder-decoder, of each source.
+        target: tokens of each target; 0 without targets.
+        predicted: tokens of a batch whose logits over the vocabulary are computed; None for all of the target, or else of the
+            text.
+        times: the number of such batches in the run.
     """
 
     rows: float
@@ -56,23 +57,23 @@ class Shape:
 
     @property
     def tokens(self) -> float:
-        """Of one batch, padding included, both sides together."""
+        """Tokens of one batch, padding included, source and target together."""
         return self.rows * (self.length + self.target)
 
     @property
     def logits(self) -> float:
-        """How many tokens of one batch have logits over the vocabulary."""
+        """Tokens of one batch that have logits over the vocabulary."""
         return self.predicted if self.predicted is not None else self.rows * (self.target or self.length)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """All that a run reads.
+    """All batches of a run.
 
     Arguments:
         shapes: its batches.
-        updates: of the parameters; None where unknown.
-        largest: the batch that one device holds at a time, by which memory is counted.
+        updates: the number of parameter updates; None where unknown.
+        largest: the largest batch on one device, from which memory is counted.
         source: where these numbers are from.
     """
 
@@ -83,12 +84,12 @@ class Work:
 
     @property
     def tokens(self) -> float:
-        """D, read in the whole run, padding included."""
+        """D, the number of tokens read in the whole run, padding included."""
         return total_tokens(self.shapes)
 
 
 def total_tokens(shapes: Iterable[Shape]) -> float:
-    """Tokens of all batches.
+    """The number of tokens in all batches.
 
     >>> total_tokens([Shape(rows=2, length=8, times=3), Shape(rows=1, length=4, target=6)])
     58
@@ -96,7 +97,7 @@ def total_tokens(shapes: Iterable[Shape]) -> float:
     return sum(shape.times * shape.tokens for shape in shapes)
 
 
-# Parameters, counted on a model without numbers: exact, and at once for any size.
+# Parameters, counted on a model without weights: exact, and immediate for any size.
 
 
 NORMS = (nn.LayerNorm, nn.RMSNorm)
@@ -105,13 +106,13 @@ TABLES = (nn.Embedding, LearnedPositions, PositionedEmbedding, TextEmbedding)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parameters:
-    """How many numbers a model has.
+    """The numbers of a model's parameters.
 
     Arguments:
-        parts: by part; a table that two parts share is counted once, among the embeddings.
-        trained: how many of them are updated.
-        block: those of its largest block; 0 where it has none.
-        products: those that are matrices which vectors are multiplied by, a shared table among them where the output uses it.
+        parts: by part; a matrix that two parts share is counted once, among the embeddings.
+        trained: those that are updated.
+        block: those of the largest block; 0 without blocks.
+        products: those in matrices of linear layers, including an embedding that the output shares.
     """
 
     parts: Mapping[str, int]
@@ -126,7 +127,7 @@ class Parameters:
 
 
 def outline(config: Any) -> nn.Module:
-    """The model of a config with shapes and no numbers.
+    """The model of a config, with shapes but without weights.
 
     >>> from regard.models import GPT3Config
     >>> sum(parameter.numel() for parameter in outline(GPT3Config.named("175b")).parameters())
@@ -137,7 +138,7 @@ def outline(config: Any) -> nn.Module:
 
 
 def count_parameters(model: nn.Module) -> Parameters:
-    """The parameters of a model by part: embeddings, attention, feed-forward nets, norms, and the rest, such as an output.
+    """The parameters of a model by part: embeddings, attention, feed-forward networks, norms, and the rest, such as an output.
 
     >>> from regard.models import GPT2Config
     >>> counted = count_parameters(outline(GPT2Config.small()))
@@ -160,15 +161,15 @@ def count_parameters(model: nn.Module) -> Parameters:
 
 
 def size_of(module: nn.Module) -> int:
-    """How many numbers a module has."""
+    """The number of parameters in a module."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
 def _owned(module: nn.Module, part: str) -> list[tuple[str, nn.Parameter]]:
-    """Every parameter with the part that it belongs to: that of the outermost module that stands for one."""
+    """Every parameter with its part: that of the outermost module that is a part."""
     part = part if part != "rest" else _part(module)
     found = [(part, parameter) for parameter in module.parameters(recurse=False)]
-    # Tables first: an output that shares one has no parameters of its own.
+    # Embeddings first: an output that shares one has no parameters of its own.
     children = sorted(module.children(), key=lambda child: _part(child) != "embeddings")
     for child in children:
         found += _owned(child, part)
@@ -185,7 +186,7 @@ def _part(module: nn.Module) -> str:
     return "norms" if isinstance(module, NORMS) else "rest"
 
 
-# Operations: those of the matrix products, a multiplication and an addition being two.
+# Operations of matrix products; a multiplication and an addition are two.
 
 
 EMBEDDING, PROJECTIONS, SCORES, FEEDFORWARD, OUTPUT, MATRICES = (
@@ -200,14 +201,13 @@ EMBEDDING, PROJECTIONS, SCORES, FEEDFORWARD, OUTPUT, MATRICES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operations:
-    """The forward pass of a run, and what follows from it.
+    """The floating-point operations of a run's forward passes, and those of training.
 
     Arguments:
         parts: by part: `attention projections`, `attention weights` (the products of queries with keys and of weights with
-            values, which grow with the square of the length), `feed-forward nets`, `output`, and of ELECTRA `embedding
-            projection`. For a model without blocks
-            `all matrices`, each as often as there are tokens on its side.
-        exact: whether these are all products there are.
+            values, which grow with the square of the length), `feed-forward nets`, `output`, and for ELECTRA `embedding
+            projection`. For a model without blocks `all matrices`, each counted once per token of its side.
+        exact: whether these are all matrix products.
     """
 
     parts: Mapping[str, float]
@@ -215,30 +215,31 @@ class Operations:
 
     @property
     def forward(self) -> float:
-        """One forward pass over everything."""
+        """Operations of the forward passes."""
         return sum(self.parts.values())
 
     @property
     def training(self) -> float:
-        """Forward and backward: each product is two more of its size in the backward pass, for either factor's gradient."""
+        """Operations of forward and backward passes: each product has two of the same size in the backward pass."""
         return 3 * self.forward
 
     @property
     def recomputed(self) -> float:
-        """Training with activation checkpointing: the blocks are computed forward once more, the output is not."""
+        """Operations of training with activation checkpointing: the blocks, but not the output, are computed forward twice."""
         return 3 * self.forward + self.forward - self.parts.get(OUTPUT, 0.0)
 
 
 def count_operations(model: nn.Module, shapes: Iterable[Shape]) -> Operations:
-    """The matrix products of a forward pass over batches of these shapes.
+    """The operations of the matrix products in a forward pass over batches of these shapes.
 
-    For one text of L tokens through n blocks of width D, inner width F and one table of V rows:
+    For one text of L tokens through n blocks of width D, inner width F and a shared embedding of V rows:
 
         2 L (4 n D^2 + 2 n D F + D V) + 4 n L^2 D
 
-    All keys count for every query, seen or not: a kernel that leaves out what a causal mask hides does about half of
-    the last term. Look-ups, norms, softmax and activations are no products and not counted, nor by `torch.utils.flop_counter`,
-    with which this agrees.
+    Every key counts for every query, masked or not: a kernel that skips keys under a causal mask does about half of the last
+        term.
+    Look-ups, norms, softmax and activations are no matrix products and not counted, as in `torch.utils.flop_counter`, with which
+    this agrees.
 
     >>> from regard.models import GPT2Config
     >>> from regard.planning.counting import outline
@@ -271,7 +272,7 @@ def _blocks(model: nn.Module, shape: Shape) -> Found:
 
 
 def _attention(layer: AttentionLayer, rows: float, queries: float, keys: float) -> Found:
-    """Projections, and 2 L S E for the scores of each head and as much for its weighted values."""
+    """Projections, and 2 L S E for the scores of each head and as much for the weighted sum of its values."""
     from_target = _linear(layer.query, rows * queries) + _linear(layer.output, rows * queries)
     from_source = _linear(layer.key, rows * keys) + _linear(layer.value, rows * keys)
     width = _width(layer.query) + _width(layer.value) * layer.heads / layer.key_heads
@@ -280,19 +281,19 @@ def _attention(layer: AttentionLayer, rows: float, queries: float, keys: float) 
 
 
 def _by_distance(layer: AttentionLayer, queries: float, keys: float) -> float:
-    """The products of queries with vectors by distance, of which there are no more than distances."""
+    """The products of queries with relative-position vectors, of which there is one per distance."""
     score = layer.attention.score if isinstance(layer.attention, ScoredAttention) else None
     if not isinstance(score, RelativeKeys):
         return 0.0
     vectors = score.vectors
     distances = 1 + min(vectors.maximum_distance, keys - 1) + min(vectors.farthest_after, keys - 1)
-    if isinstance(layer.attention, RelativeAttention):  # whose values have vectors too, and all of them are multiplied
+    if isinstance(layer.attention, RelativeAttention):  # its values have such vectors too, and all are multiplied
         distances += layer.attention.values.weight.shape[1]
     return 2 * queries * distances * _width(layer.query)
 
 
 def _linear(module: nn.Module, vectors: float) -> float:
-    """The linear maps in a module, each applied to so many vectors."""
+    """The linear layers in a module, each applied to `vectors` vectors."""
     return sum(2 * vectors * part.weight.numel() for part in module.modules() if isinstance(part, nn.Linear))
 
 
@@ -302,7 +303,7 @@ def _width(projection: nn.Module) -> int:
 
 @singledispatch
 def _outside(model: nn.Module, shape: Shape) -> Found:
-    """What stands outside the blocks; of an encoder with a decoder, the output."""
+    """Products outside the blocks; for an encoder-decoder, the output layer."""
     output = getattr(model, "output", None)
     return [(OUTPUT, _linear(output, shape.logits))] if isinstance(output, nn.Module) else []
 
@@ -342,7 +343,7 @@ def _head(head: nn.Module, shape: Shape) -> float:
 
 
 def _recurrent(model: nn.Module, shape: Shape) -> Found:
-    """Every matrix but the tables, once for each token of its side: the encoder's for the source's."""
+    """Every matrix but the embeddings, once for each token of its side: the encoder's for the source's tokens."""
     encoder = getattr(model, "encoder", None)
     of_source = _matrices(encoder) if isinstance(encoder, nn.Module) else 0
     rest = shape.target or shape.length
@@ -350,7 +351,7 @@ def _recurrent(model: nn.Module, shape: Shape) -> Found:
 
 
 def _matrices(module: nn.Module) -> int:
-    """The numbers of a module that vectors are multiplied by: all but vectors and tables; a table that the output shares is."""
+    """The number of parameters in matrices, without embeddings, unless the output shares them."""
     tables = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
     shared = {id(part.weight) for part in module.modules() if isinstance(part, nn.Linear)}
     return sum(

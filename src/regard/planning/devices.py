@@ -1,4 +1,4 @@
-"""Devices that models are trained on, as data or this machine, measured for a second; and the memory that training takes."""
+"""Devices that models are trained on: a table, or this machine, measured for a second; and the memory that training takes."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from regard.training.optimizers import numbers_kept
 from regard.training.settings import OptimizerName
 
 NumberFormat = Literal["float32", "bfloat16", "float16"]
-"""What matrices are multiplied in; sums are kept in float32 whatever it is."""
+"""The dtype of matrix products; sums are always float32."""
 
 GIBIBYTE = 2**30
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Device:
-    """What one device can do at best.
+    """The peak performance of a device.
 
     Arguments:
-        name: what it is called here.
-        title: what its maker calls it.
-        peak: floating-point operations per second of matrix products by number format, a multiplication and an addition being
-            two; without sparsity, sums in float32. float32 is that of PyTorch's default, which does not round to TF32.
-        memory: bytes.
-        bandwidth: of the memory, bytes per second.
-        watts: the most that its maker lets it draw; None where unknown.
+        name: as in `DEVICES`.
+        title: the maker's name.
+        peak: floating-point operations per second of matrix products by dtype (a multiplication and an addition are two), without
+            sparsity, with float32 sums. float32 means PyTorch's default, without TF32.
+        memory: in bytes.
+        bandwidth: of the memory, in bytes per second.
+        watts: the maker's limit; None where unknown.
         source: where the numbers are from.
-        link: bytes per second in each direction to the other devices of its machine, all links together; None where unknown.
-        processor: whether it is a processor and no GPU.
+        link: bandwidth to the other devices of its machine, all links together, in bytes per second each way; None where unknown.
+        processor: whether it is a CPU.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Device:
 
     @property
     def fastest(self) -> NumberFormat:
-        """The format of the highest peak, bfloat16 before float16 where they are alike."""
+        """The dtype with the highest peak; bfloat16 before float16 where both are equal."""
         order: tuple[NumberFormat, ...] = ("bfloat16", "float16", "float32")
         return max((each for each in order if each in self.peak), key=lambda each: self.peak[each])
 
@@ -77,7 +77,7 @@ def _card(
     watts: float,
     source: str,
 ) -> Device:
-    """A GPU, with its peaks in 10^12 operations per second, and its links in 10^9 bytes per second each way."""
+    """A GPU; peaks in 10^12 operations per second, links in 10^9 bytes per second each way."""
     peak: dict[NumberFormat, float] = {"float32": float32 * 1e12, "float16": float16 * 1e12}
     if bfloat16 is not None:
         peak["bfloat16"] = bfloat16 * 1e12
@@ -189,16 +189,16 @@ _CARDS = (
 )
 
 DEVICES: Mapping[str, Device] = MappingProxyType({device.name: device for device in _CARDS})
-"""The devices that are known by name; `here` is this machine, measured (`regard.planning.here`)."""
+"""The devices known by name; `here` is this machine, measured (`regard.planning.here`)."""
 
 HERE = "here"
 
 
 def device_called(name: str) -> Device:
-    """A device by its name, or this machine, measured, for `here`.
+    """A device by name; `here` measures this machine.
 
     Raises:
-        InputError: where there is none of that name, with the nearest.
+        InputError: for an unknown name; the message has the nearest one.
 
     >>> device_called("a100-80").fastest
     'bfloat16'
@@ -210,7 +210,7 @@ def device_called(name: str) -> Device:
     return DEVICES[name]
 
 
-# The machine that this runs on, by its matrix products.
+# This machine, measured by its matrix products.
 
 
 SECONDS = 0.4
@@ -218,15 +218,15 @@ SECONDS = 0.4
 
 
 def here(name: str = "auto", *, size: int | None = None, seconds: float = SECONDS) -> Device:
-    """What this machine multiplies matrices at, with PyTorch and the threads it has now.
+    """Measure this machine's matrix products, with PyTorch's present number of threads.
 
-    The peak is the best of several products of square matrices: what a training run reaches is less. float16 is not measured on a
-    processor, where nothing trains in it.
+    The peak is the best of several products of square matrices; a training run reaches less. float16 is not measured on a CPU,
+    where it is not used for training.
 
     Arguments:
         name: `cpu`, `cuda`, or `auto`.
-        size: of the matrices; 1024 on a processor and 8192 on a GPU where None.
-        seconds: for each number format.
+        size: of the matrices; None for 1024 on a CPU and 8192 on a GPU.
+        seconds: for each dtype.
     """
     place = device_named(name, "--device")
     machine = described()
@@ -250,9 +250,9 @@ def here(name: str = "auto", *, size: int | None = None, seconds: float = SECOND
 
 
 def _quickest(dtype: torch.dtype, side: int, place: torch.device, seconds: float) -> float:
-    """Seconds of the quickest of the products that fit into the time."""
+    """Seconds of the fastest of the products that fit into the time."""
     left, right = (torch.ones(side, side, dtype=dtype, device=place) for _ in range(2))
-    _timed(lambda: left @ right, place)  # the first one sets things up
+    _timed(lambda: left @ right, place)  # warm-up
     best, until = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < until or best == float("inf"):
         best = min(best, _timed(lambda: left @ right, place))
@@ -271,7 +271,7 @@ def _timed(work: object, place: torch.device) -> float:
 
 
 def _bandwidth(place: torch.device) -> float:
-    """Bytes per second read and written by copying 64 MiB."""
+    """Memory bandwidth in bytes per second, reads and writes together, measured by copying 64 MiB."""
     block = torch.ones(2**24, dtype=torch.float32, device=place)
     return 2 * block.nbytes / min(_timed(block.clone, place) for _ in range(4))
 
@@ -285,20 +285,20 @@ def _memory(place: torch.device) -> float:
 Parallel = Literal["ddp", "fsdp"]
 
 WIDE = 4
-"""Bytes of a parameter, its gradient, each of the optimiser's moments, and of what runs past the blocks: float32."""
+"""Bytes of a float32: of a parameter, its gradient, each moment of the optimizer, and each number between the blocks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
-    """How a model is trained, as far as memory goes.
+    """The settings of training that its memory depends on.
 
     Arguments:
-        format: of matrix products.
+        format: dtype of matrix products.
         parallel: `ddp` copies the model to every device, `fsdp` shards it.
-        count: devices.
-        optimizer, momentum: which, and whether it has one.
-        recomputed: whether activations of blocks are computed again in the backward pass.
-        on_processor: whether the device is a processor, where attention weights are laid out and dropout keeps whole numbers.
+        count: number of devices.
+        recomputed: whether activations of blocks are recomputed in the backward pass (activation checkpointing).
+        optimizer, momentum: the optimizer's name, and whether it uses momentum.
+        on_processor: whether the device is a CPU, where attention weights are stored and dropout masks are not bytes.
         reserve: bytes that the device keeps for itself, such as CUDA's context.
     """
 
@@ -319,14 +319,14 @@ class Setup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """What one device holds at the peak of an update.
+    """The memory of one device at the peak of an update.
 
     Arguments:
-        setup: how it is trained.
-        parts: bytes: `weights`, `gradients`, `optimizer`, `weights in 16 bits`, `exchange` (DDP's buckets, or what FSDP gathers),
-            `activations`, `logits`, `reserve`.
-        tokens: those of the batch it is for.
-        known: whether activations are among them; false for models without blocks.
+        setup: of training.
+        parts: in bytes: `weights`, `gradients`, `optimizer`, `weights in 16 bits`, `exchange` (DDP's buckets, or what FSDP
+            gathers), `activations`, `logits`, `reserve`.
+        tokens: of the batch.
+        known: whether activations are included; false for models without blocks.
     """
 
     setup: Setup
@@ -336,27 +336,27 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """Bytes."""
+        """In bytes."""
         return sum(self.parts.values())
 
     def largest_batch(self, available: float) -> float:
-        """Tokens of the largest batch of such texts that fits, perhaps none; NaN where activations are not known."""
+        """Tokens of the largest batch of such texts that fits, 0 where none does; NaN where activations are not known."""
         each = (self.parts["activations"] + self.parts["logits"]) / self.tokens
         fixed = self.total - self.parts["activations"] - self.parts["logits"]
         return max(0.0, available - fixed) / each if self.known and each else float("nan")
 
 
 def count_memory(model: nn.Module, shape: Shape, setup: Setup) -> Memory:
-    """The memory that training a model takes, on each device.
+    """The memory that training a model takes on each device.
 
-        weights 4 N, gradients 4 T, moments 8 T with Adam         T of the N parameters are trained; with FSDP a share of each
+        weights 4 N, gradients 4 T, moments 8 T with Adam         T of the N parameters are trained; FSDP divides these by devices
         2 bytes for each entry of a matrix under autocast         its 16-bit copy is kept for the backward pass, on every device
         activations                                               see `activations`
 
     Arguments:
-        model: perhaps an outline without numbers; what is frozen in it is not trained.
-        shape: the batch that a device holds at a time.
-        setup: how it is trained.
+        model: may be an outline without weights; frozen parameters are not trained.
+        shape: the batch of one device.
+        setup: of training.
     """
     counted = count_parameters(model)
     share = setup.count if setup.parallel == "fsdp" else 1
@@ -364,7 +364,7 @@ def count_memory(model: nn.Module, shape: Shape, setup: Setup) -> Memory:
     exchange = 0.0
     if setup.count > 1 and setup.parallel == "ddp":
         exchange = WIDE * counted.trained
-    elif setup.count > 1:  # a block in use and the next one, what stands outside them, and a block's gradients
+    elif setup.count > 1:  # the current block and the next, parameters outside blocks, and a block's gradients
         exchange = WIDE * (3 * counted.block + counted.total - blocks)
     activated, known = activations(model, shape, setup)
     kept = sum(
@@ -390,12 +390,13 @@ def count_memory(model: nn.Module, shape: Shape, setup: Setup) -> Memory:
 
 
 def activations(model: nn.Module, shape: Shape, setup: Setup) -> tuple[float, bool]:
-    """What a forward pass keeps for the backward pass, and whether it is known; logits and parameters are counted elsewhere.
+    """Bytes that a forward pass keeps for the backward pass, and whether they are known; without logits and parameters.
 
-    For each token in each block, with c bytes a number in matrix products: the inputs of both norms (4 D each), the inputs of
-    the matrices (under autocast a copy for each), queries, keys, values and their weighted sums (c D each), the inner vectors of
-    the feed-forward net before and after its activation (c F each), and dropout's masks. Attention weights are kept where
-    they are laid out, on processors. With recomputing the blocks' inputs and one block remain.
+    For each token in each block, with c bytes per number in matrix products: the inputs of both norms (4 D each), the inputs of
+        the
+    linear layers (under autocast a copy for each), queries, keys, values and weighted sums (c D each), the inner vectors of the
+    feed-forward network before and after its activation (c F each), and dropout masks. Attention weights are kept where they are
+    stored, on CPUs. With activation checkpointing, only the blocks' inputs and one block's activations are kept.
     """
     blocks = [module for module in model.modules() if isinstance(module, Block)]
     if not blocks:
@@ -409,7 +410,7 @@ def activations(model: nn.Module, shape: Shape, setup: Setup) -> tuple[float, bo
 
 
 def logits(model: nn.Module, shape: Shape, setup: Setup) -> float:
-    """What the output keeps: logits and their gradient; of a GPT a block of logits at a time, and a gradient of its table."""
+    """Bytes of logits and their gradient; for a GPT of a part of the logits at a time, and the output matrix's gradient."""
     if isinstance(model, CausalTransformer):
         vocabulary, width = model.embedding.tokens.weight.shape
         at_once = min(shape.logits * vocabulary, max(AT_A_TIME, vocabulary))
@@ -422,12 +423,12 @@ def logits(model: nn.Module, shape: Shape, setup: Setup) -> float:
 
 
 def _vectors(block: nn.Module, shape: Shape) -> float:
-    """How many vectors run through a block."""
+    """The number of token vectors that go through a block."""
     return shape.rows * (shape.target if isinstance(block, DecoderBlock) else shape.length)
 
 
 def width_of(block: nn.Module) -> int:
-    """How many numbers a vector has that runs through a block."""
+    """The width of the vectors that go through a block."""
     linear = next(module for module in block.modules() if isinstance(module, nn.Linear))
     return linear.in_features
 
@@ -438,7 +439,7 @@ def _kept_in(block: nn.Module, shape: Shape, setup: Setup) -> float:
         _residual(part, width_of(block), vectors, setup) for part in block.modules() if isinstance(part, Residual)
     )
     if isinstance(block, CausalBlock) and block.parallel:
-        kept -= WIDE * vectors * width_of(block)  # both norms read the same
+        kept -= WIDE * vectors * width_of(block)  # both norms have the same input
     if isinstance(block, EncoderBlock | CausalBlock):
         kept += _attention(block.attention, vectors, vectors, shape.length, setup)
     elif isinstance(block, DecoderBlock):
@@ -449,30 +450,32 @@ def _kept_in(block: nn.Module, shape: Shape, setup: Setup) -> float:
 
 
 def _residual(residual: Residual, width: int, vectors: float, setup: Setup) -> float:
-    """The norms' inputs with their statistics, and dropout's mask."""
+    """Bytes of the norms' inputs with their statistics, and of dropout masks."""
     norms = sum(_norm(part, width) for part in (residual.before, residual.after))
     return vectors * (norms + _dropped(residual.dropout.p, width, setup))
 
 
 def _norm(norm: nn.Module | None, width: int) -> float:
-    """A norm's input and its statistics, of one vector of that width."""
+    """Bytes of a norm's input and its statistics, for one vector of that width."""
     if not isinstance(norm, NORMS):
         return 0.0
-    many = 2 if isinstance(norm, nn.RMSNorm) else 1  # computed in steps, of which one more is kept
+    many = 2 if isinstance(norm, nn.RMSNorm) else 1  # computed in several operations, which keep one more vector
     return many * WIDE * width + 2 * WIDE
 
 
 def _dropped(p: float, width: float, setup: Setup) -> float:
-    """Dropout's mask: whole numbers on a processor, a byte each elsewhere."""
+    """Bytes of a dropout mask: numbers on a CPU, one byte per entry elsewhere."""
     return (setup.narrow if setup.on_processor else 1) * width if p else 0.0
 
 
 def _attention(layer: AttentionLayer, queries: float, keys: float, length: float, setup: Setup) -> float:
-    """What one attention keeps.
+    """Bytes that one attention keeps.
 
     Arguments:
-        queries, keys: how many there are in all rows.
-        length: keys of one row.
+        layer: the attention layer.
+        queries, keys: their numbers over all rows.
+        length: the number of keys in one row.
+        setup: of training.
     """
     c = setup.narrow
     query, key, value, output = (_linears(each) for each in (layer.query, layer.key, layer.value, layer.output))
@@ -484,21 +487,21 @@ def _attention(layer: AttentionLayer, queries: float, keys: float, length: float
     merged = queries * sum(each.in_features for each in output)
     dropout = layer.attention.dropout
     by_distance = RelativeDot | RelativeKeys
-    learnt = isinstance(layer.attention, ScoredAttention) and isinstance(layer.attention.score, by_distance)
+    distance_scores = isinstance(layer.attention, ScoredAttention) and isinstance(layer.attention.score, by_distance)
     weights = WIDE * queries * layer.heads  # a fused kernel's sums
     if setup.on_processor and (dropout or c < WIDE):
         weights = c * queries * length * layer.heads * (3 if dropout else 1)
     elif (
         setup.on_processor and layer.rotary is not None
-    ):  # turned queries lie head by head, and so does what they gather
+    ):  # rotated queries are stored head by head, and so are the weighted sums
         weights += c * merged
-    if learnt:  # what is added by distance, laid out for its gradient
+    if distance_scores:  # scores by distance are stored for their gradient
         weights += WIDE * queries * length * layer.heads
     return inputs + c * (made + merged) + weights + _placed(layer, queries, keys, length)
 
 
 def _placed(layer: AttentionLayer, queries: float, keys: float, length: float) -> float:
-    """What norms of queries and keys keep, and the cosines and sines of each that rotary positions turn them by."""
+    """Bytes that norms of queries and keys keep, and the cosines and sines of rotary positions."""
     width = sum(each.out_features for each in _linears(layer.query)) // layer.heads
     norms = queries * layer.heads * _norm(layer.query_norm, width) + keys * layer.key_heads * _norm(
         layer.key_norm, width
@@ -511,12 +514,12 @@ def _linears(module: nn.Module) -> list[nn.Linear]:
 
 
 def _feedforward(net: nn.Module, setup: Setup) -> float:
-    """For one vector: the input, and the inner vectors that an activation, a gate or dropout needs again."""
+    """Bytes per vector: the input, and the inner vectors that an activation, a gate or dropout needs in the backward pass."""
     inner, dropout = getattr(net, "inner", None), getattr(net, "dropout", None)
     if not isinstance(inner, nn.Linear):
         return 0.0
     width, gated = inner.out_features, isinstance(net, GatedFeedForward)
-    shared = getattr(net, "activation", None) in (F.relu,)  # its output is all that it needs
+    shared = getattr(net, "activation", None) in (F.relu,)  # the backward pass needs its output alone
     p = getattr(dropout, "p", 0.0)
     many = (4 if gated else 2) - shared + (1 if shared and p and not gated else 0)
     copies = 2 if gated and setup.narrow < WIDE else 1

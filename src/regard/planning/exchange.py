@@ -1,17 +1,17 @@
-"""What many devices exchange in each update, and how long that takes: on paper, by the bytes and the links.
+"""Communication between devices in each update, and the time it takes, estimated from bytes and bandwidths.
 
-An update of B tokens on C = T D devices: each matrix is divided among T of them (tensor parallel, Shoeybi et al. 2019,
-section 3), and D such groups read B / D tokens each (data parallel). With N parameters of 4 bytes, as this package keeps them,
-and K blocks of width W:
+An update of B tokens on C = T D devices: each matrix is divided among T of them (tensor parallelism, Shoeybi et al. 2019,
+section 3), and each of D such groups reads B / D tokens (data parallelism). With N parameters of 4 bytes, as in this package, and
+K blocks of width W:
 
     all-reduce of b bytes among n     2 b (n - 1) / n bytes out of each device, in a ring; gathering or scattering half of that
     gradients, DDP                    one all-reduce of 4 N / T bytes among D
     parameters and gradients, FSDP    per update one scattering, and for each batch two gatherings, of 4 N / T bytes among D
     inside the blocks                 4 K all-reduces of 2 W B / D bytes among T; 6 K where blocks are computed twice
 
-What is exchanged inside the blocks is waited for. Gradients and parameters travel while the backward pass computes, which is two
-thirds of the computing (half where blocks are computed twice); what takes longer than that is waited for. Latency, stragglers,
-reading data and writing checkpoints are not counted, so the outcome is the most that can be hoped for.
+Communication inside the blocks adds to the time. Gradients and parameters are sent during the backward pass, which is two thirds
+of the computation (half with activation checkpointing); only what takes longer than that adds to the time. Latency, slow devices,
+reading data and writing checkpoints are not counted, so real runs are slower.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from typing import Any, Literal
 from regard.errors import InputError
 
 PARAMETER = 4
-"""Bytes of a parameter and of a gradient that travel."""
+"""Bytes of a parameter and of a gradient that are sent."""
 ACTIVATION = 2
-"""Bytes of a number inside the blocks."""
+"""Bytes of a number that is sent inside the blocks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Network:
-    """How devices are joined, and how the work is divided among them.
+    """How devices are connected, and how the work is divided among them.
 
     Arguments:
-        between: bytes per second in each direction from each device to other machines.
-        machine: devices of one machine, which are joined by their own links.
-        tensor: among how many devices each matrix is divided.
+        between: bandwidth of each device to other machines, in bytes per second each way.
+        machine: the number of devices in a machine, which have their own links.
+        tensor: the number of devices among which each matrix is divided.
         parallel: whether each group has all parameters (`ddp`) or a share of them (`fsdp`).
 
     Raises:
@@ -61,11 +61,11 @@ class Exchange:
     """The seconds of one update.
 
     Arguments:
-        network: what was assumed.
-        compute: multiplying matrices, at the utilisation of one device alone.
-        inside: exchanging what the blocks compute.
-        data: exchanging gradients, with FSDP parameters too.
-        hidden: of `data`, those that computing covers.
+        network: the assumptions.
+        compute: of matrix products, at the utilisation of one device alone.
+        inside: of communication inside the blocks.
+        data: of communication of gradients, with FSDP also of parameters.
+        hidden: the part of `data` that overlaps with computation.
     """
 
     network: Network
@@ -76,12 +76,12 @@ class Exchange:
 
     @property
     def seconds(self) -> float:
-        """Of the update."""
+        """Of the whole update."""
         return self.compute + self.inside + self.data - self.hidden
 
     @property
     def share(self) -> float:
-        """The part of the time in which devices compute."""
+        """The fraction of the time in which devices compute."""
         return self.compute / self.seconds
 
     def to_mapping(self) -> dict[str, Any]:
@@ -113,23 +113,24 @@ def exchange(
     batches: float = 1.0,
     recomputed: bool = False,
 ) -> Exchange:
-    """What an update takes on so many devices.
+    """The time of an update on several devices.
 
     Arguments:
-        count: devices.
-        link: bytes per second in each direction between the devices of a machine; as between machines where None.
-        compute: seconds of an update's computing on all of them, nothing exchanged.
+        network: how the devices are connected.
+        count: number of devices.
+        link: bandwidth between the devices of a machine, in bytes per second each way; None for that between machines.
+        compute: seconds of an update's computation on all devices, without communication.
         parameters, blocks, width: of the model.
         tokens: of an update, on all devices.
-        batches: of each group in an update, for each of which FSDP gathers the parameters again.
-        recomputed: whether blocks are computed again in the backward pass.
+        batches: per group and update; for each of them FSDP gathers the parameters again.
+        recomputed: whether activations of blocks are recomputed in the backward pass.
 
     Raises:
-        InputError: where devices cannot be divided so.
+        InputError: where `count` is not divisible by `network.tensor`.
 
     >>> network = Network(between=25e9)
     >>> found = exchange(network, count=64, link=300e9, compute=1.0, parameters=10**9, blocks=24, width=2048, tokens=1e6)
-    >>> round(found.data, 3), found.seconds  # 2 x 4e9 x 63 / 64 / 25e9, all of it while the backward pass computes
+    >>> round(found.data, 3), found.seconds  # 2 x 4e9 x 63 / 64 / 25e9, all of it during the backward pass
     (0.315, 1.0)
     """
     tensor = network.tensor

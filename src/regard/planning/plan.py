@@ -1,4 +1,4 @@
-"""`regard.plan`: what a run will cost, before it is run, and how a plan is said to people, with the working shown."""
+"""`regard.plan`: what a run will cost before it is run, and the table that shows a plan with its calculation."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from regard.training.recipe import Recipe
 
 HOURS_OF_A_YEAR = 24 * 365
 RESERVE = GIBIBYTE
-"""Left to a GPU for CUDA's context and what its allocator cannot use."""
+"""Bytes reserved on a GPU for CUDA's context and the allocator's losses."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
-    """How long, and for how much.
+    """The time and the money of a run.
 
     Arguments:
         seconds: of the run.
         device_hours: of all devices together.
-        money: at the price given, in its currency; None without one.
-        kilowatt_hours: at the watts given, of the devices alone; None without.
+        money: at the given price, in its currency; None without one.
+        kilowatt_hours: at the given watts, of the devices alone; None without.
     """
 
     seconds: float
@@ -44,29 +44,29 @@ class Cost:
 
     @property
     def device_years(self) -> float:
-        """Years that one device alone would take."""
+        """Years that a single device would take."""
         return self.device_hours / HOURS_OF_A_YEAR
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What a run will cost, and how that was found.
+    """What a run will cost, and the numbers behind it.
 
     Arguments:
         name: of the recipe or published model.
         config: of the model.
-        work: what is read.
+        work: the batches that it reads.
         parameters: by part.
-        operations: of the forward pass over all of it.
-        recomputed: whether activation checkpointing is on, by which time is counted.
-        device, count: on what, and on how many.
-        format: of matrix products.
-        utilisation: the share of the devices' peak that is reached; None where tokens per second were given.
-        cost: by the exact count of operations, or by the tokens per second.
-        rule_cost: by the rule of six operations for each parameter and token.
-        exchange: what devices exchange in an update, where the network was given; the cost then has it.
+        operations: of the forward passes.
+        recomputed: whether activation checkpointing is on, with which time is counted.
+        device, count: the device, and the number of devices.
+        format: dtype of matrix products.
+        utilisation: the fraction of peak FLOPS that is reached; None where tokens per second were given.
+        cost: from the exact count of operations, or from tokens per second.
+        rule_cost: from the rule of six operations per parameter and token.
+        exchange: communication in an update, where the network was given; `cost` then includes it.
         memory: of one device: DDP and, on several, FSDP, each without and with activation checkpointing.
-        notes: what to know of these numbers.
+        notes: what these numbers leave out.
     """
 
     name: str
@@ -92,17 +92,17 @@ class Plan:
 
     @property
     def exact(self) -> float:
-        """The operations that are carried out, counted product by product."""
+        """The exact number of operations, counted by matrix product."""
         return self.operations.recomputed if self.recomputed else self.operations.training
 
     @property
     def available(self) -> float:
-        """Bytes of one device."""
+        """Memory of one device, in bytes."""
         return self.device.memory
 
     @property
     def fitting(self) -> tuple[Memory, ...]:
-        """The ways of training that fit into the device."""
+        """The ways of training that fit into the device's memory."""
         return tuple(each for each in self.memory if each.known and each.total <= self.available)
 
     def __str__(self) -> str:
@@ -116,7 +116,7 @@ class Plan:
         return html_table(rows_of(self))
 
     def to_mapping(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """The plan as JSON values."""
         return {
             "name": self.name,
             "family": self.config.model_type,
@@ -214,7 +214,7 @@ def plan(
         read: read a recipe's data if present; otherwise the largest possible vocabulary is assumed.
 
     Raises:
-        InputError: for a name that is not known, with the nearest; a number out of range; and a run whose length cannot be known.
+        InputError: for an unknown name, with the nearest one; a number out of range; and a run of unknown length.
 
     >>> found = plan("gpt3-175b", device="v100-32", utilisation=28 / 125, price=1.5)
     >>> round(found.rule / 1e23, 2), round(found.rule_cost.device_years), round(found.rule_cost.money / 1e6, 1)
@@ -262,12 +262,10 @@ def plan(
 def _check_exchange(subject: Subject, count: int, tensor: int, measured: float | None) -> None:
     work = subject.work
     if measured is not None:
-        raise InputError(
-            "--tokens-per-second has what devices exchange in it already; leave out --network and --tensor"
-        )
+        raise InputError("--tokens-per-second already includes communication; leave out --network and --tensor")
     if work.updates is None:
         raise InputError(
-            f"{subject.name}: how many updates it has is not known, so --network cannot be used; leave it out"
+            f"{subject.name}: its number of updates is not known, so --network cannot be used; leave it out"
         )
     texts = work.tokens / work.updates / (work.largest.length + work.largest.target)
     if count / tensor > texts:
@@ -280,10 +278,10 @@ def _check_exchange(subject: Subject, count: int, tensor: int, measured: float |
 def _exchange(
     subject: Subject, network: Network, device: Device, count: int, seconds: float, *, recomputed: bool
 ) -> Exchange:
-    """What an update exchanges.
+    """The communication in an update.
 
     Arguments:
-        seconds: of the run's computing.
+        seconds: of the run's computation.
     """
     work, blocks = subject.work, [each for each in subject.model.modules() if isinstance(each, Block)]
     updates = work.updates or 1.0
@@ -345,18 +343,16 @@ def _memory(subject: Subject, format_: NumberFormat, count: int, device: Device)
 def _notes(model: nn.Module, operations: Operations, subject: Subject, tensor: int) -> tuple[str, ...]:
     notes = []
     if tensor > 1:
-        notes.append(
-            "dividing matrices is planned on paper: this package trains by DDP and FSDP, and memory is that of these"
-        )
+        notes.append("--tensor is an estimate only: this package trains with DDP and FSDP, for which memory is given")
     if not operations.exact:
         notes.append(
-            f"a {type(model).__name__} has no blocks: its operations are two for each matrix entry and token, attention's "
-            "products left out, and its activations are not known"
+            f"a {type(model).__name__} has no blocks: its operations are counted as two per matrix entry and token, leaving out "
+            "attention's products, and its activations are not known"
         )
     if MODELS[subject.config.model_type].interface == "encoder_decoder" and operations.exact:
         notes.append("6ND counts every token through both halves of the model; the exact count each through its own")
     if getattr(subject.config, "head", None) == "choice":
-        notes.append("the choices of a question are counted as one long text, so attention's weights come out too high")
+        notes.append("the choices of a question are counted as one long text, so attention's share is too high")
     return tuple(notes)
 
 
@@ -367,7 +363,7 @@ def _check_numbers(
         raise InputError(f"--count is {count}; give 1 or more devices")
     if not 0 < utilisation <= 1:
         raise InputError(
-            f"--utilisation is {utilisation:g}; give a share of the peak above 0 and at most 1, 0.3 is usual"
+            f"--utilisation is {utilisation:g}; give a fraction of the peak above 0 and at most 1; 0.3 is usual"
         )
     if speed is not None and not (math.isfinite(speed) and speed > 0):
         raise InputError(f"--tokens-per-second is {speed:g}; give a number above 0")
@@ -376,11 +372,11 @@ def _check_numbers(
             raise InputError(f"{name} is {value:g}; give 0 or more")
 
 
-# A plan as people read it.
+# A plan as a table.
 
 
 def rows_of(plan: Plan) -> list[tuple[str, str]]:
-    """Names and what they are, in the order of the working: parameters, operations, time and money, memory.
+    """The rows of a plan's table: parameters, operations, time and money, memory.
 
     >>> from regard.planning import plan
     >>> dict(rows_of(plan("bert-base", device="t4")))["parameters"]
@@ -494,7 +490,7 @@ def _one_memory(memory: Memory, available: float) -> str:
 
 
 def number(value: float) -> str:
-    """A number to three digits, plainly where that is short.
+    """A number with three significant digits; small ones are written out.
 
     >>> number(3.1428e23), number(512), number(50_000)
     ('3.14e23', '512', '50,000')
@@ -507,7 +503,7 @@ def number(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in the unit that suits it.
+    """A time in a suitable unit.
 
     >>> duration(90), duration(7200), duration(3e10)
     ('1.5 minutes', '2 hours', '951 years')

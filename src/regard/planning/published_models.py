@@ -24,14 +24,14 @@ from regard.planning.counting import Shape, Work
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage:
-    """A part of a training run, all its texts of one length.
+    """A part of a training run in which all texts have the same length.
 
     Arguments:
-        updates: of the parameters.
-        tokens: of one update's batch, both sides together where there are two.
-        length: of each text, or of each source, in tokens.
-        target: of each target; 0 where there is none.
-        predicted_share: of a text's tokens, those whose logits are computed; None = all, or all of the target.
+        updates: number of parameter updates.
+        tokens: of one update's batch, source and target together.
+        length: of each text or source, in tokens.
+        target: of each target, in tokens; 0 without targets.
+        predicted_share: the fraction of a text's tokens whose logits are computed; None for all, or all of the target.
     """
 
     updates: float
@@ -47,8 +47,8 @@ class Published:
 
     Arguments:
         config: its sizes.
-        stages: what it was trained on; empty where nobody says.
-        source: where that is from, or why it is not known.
+        stages: of its training; empty where they were not published.
+        source: where they are from, or why they are not known.
         length: of a text, in tokens, where there are no stages.
     """
 
@@ -58,19 +58,19 @@ class Published:
     length: int = 512
 
     def work(self, *, tokens: float | None, length: int | None, rows: int) -> Work:
-        """What its training read.
+        """The batches that its training read.
 
         Arguments:
-            tokens: of the whole run, instead of what was published.
-            length: of a text, likewise; of the only stage, or of one that stands for all.
-            rows: texts that one device holds at a time.
+            tokens: of the whole run, in place of the published number.
+            length: of a text, in place of the published one; all stages then become one.
+            rows: texts per device and batch.
 
         Raises:
-            InputError: where the run's tokens are neither published nor given.
+            InputError: where the number of tokens is neither published nor given.
         """
         stages = self.stages
         if not stages and tokens is None:
-            raise InputError(f"{self.source}; say how many with --tokens, such as --tokens 300e9")
+            raise InputError(f"{self.source}; give the number with --tokens, such as --tokens 300e9")
         if not stages or length is not None:
             whole = sum(stage.updates * stage.tokens for stage in stages) or float(tokens or 0)
             stage = stages[-1] if stages else Stage(updates=0, tokens=0, length=self.length)
@@ -94,7 +94,7 @@ class Published:
 
 
 def _texts(stage: Stage) -> Shape:
-    """A stage as single texts, each read once."""
+    """A stage as batches of single texts."""
     predicted = None if stage.predicted_share is None else float(round(stage.predicted_share * stage.length))
     each = Shape(rows=1, length=stage.length, target=stage.target, predicted=predicted)
     return replace(each, times=stage.updates * stage.tokens / each.tokens)
@@ -106,7 +106,7 @@ def _rows(shape: Shape, rows: int) -> Shape:
 
 
 def _gpt3() -> dict[str, Published]:
-    """Tokens of a batch from table 2.1, 300 billion in all; a text fills the context of 2048 tokens."""
+    """Batch sizes in tokens from table 2.1, 300 billion tokens in all; texts fill the context of 2048 tokens."""
     batches = {
         "125m": 0.5e6,
         "350m": 0.5e6,
@@ -142,7 +142,7 @@ def _gpt2() -> dict[str, Published]:
 
 
 def _bert() -> dict[str, Published]:
-    """Nine tenths of the updates at 128 tokens, the rest at 512 (appendix A.2)."""
+    """Nine tenths of the updates with 128 tokens, the rest with 512 (appendix A.2)."""
     stages = tuple(
         Stage(updates=updates, tokens=256 * length, length=length, predicted_share=0.15)
         for updates, length in ((900_000, 128), (100_000, 512))
@@ -163,7 +163,7 @@ def _transformer() -> dict[str, Published]:
             config=config,
             stages=(Stage(updates=updates, tokens=50_000, length=30, target=30),),
             source=f"Vaswani et al. 2017, sections 5.1 and 5.2: {updates:,} updates of 25,000 source and 25,000 target tokens; "
-            "how long sentences were is not said, and 30 tokens a side assumed",
+            "the length of sentences is not given; 30 tokens a side are assumed",
         )
         for name, config, updates in (
             ("transformer-base", TransformerConfig.base(), 100_000),
@@ -173,7 +173,7 @@ def _transformer() -> dict[str, Published]:
 
 
 def _t5() -> dict[str, Published]:
-    """512 tokens with 15 % of them taken out in spans of 3 have targets of 114 (the authors' code)."""
+    """Inputs of 512 tokens with 15 % corrupted in spans of 3 have targets of 114 tokens (the authors' code)."""
     configs = {
         "small": T5Config.small(),
         "base": T5Config.base(),
@@ -220,7 +220,7 @@ def _pythia() -> dict[str, Published]:
 
 
 def _llama() -> dict[str, Published]:
-    """Llama, Llama 2 and others of their type, with their groups of heads that share keys and values."""
+    """Llama, Llama 2 and models of the same type, with grouped-query attention."""
 
     def config(width: int, heads: int, key_heads: int, inner: int, layers: int, **others: Any) -> LlamaConfig:
         sides = {"width": width, "heads": heads, "key_heads": key_heads, "feedforward_width": inner, "layers": layers}
@@ -289,14 +289,14 @@ PUBLISHED: Mapping[str, Published] = MappingProxyType(
         **_t5(),
     }
 )
-"""Every published model that can be planned by its name."""
+"""The published models that can be planned by name."""
 
 
 def published(name: str) -> Published:
-    """A published model by its name.
+    """A published model by name.
 
     Raises:
-        InputError: where there is none of that name, with the nearest.
+        InputError: for an unknown name; the message has the nearest one.
     """
     if name not in PUBLISHED:
         raise InputError(

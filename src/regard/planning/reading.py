@@ -31,27 +31,27 @@ from regard.training.recipe import Recipe, folder_of, packaged_recipe, read_reci
 from regard.training.settings import OptimizerName, TrainingSettings
 
 WITHOUT_TEXTS = ("transducer", "few_shot", "captioner", "image_classifier")
-"""What models are called with whose work is not counted in tokens."""
+"""Interfaces of models whose work is not counted in tokens."""
 
 BUILTIN = {"builtin", "dates", "sequences", "maps", "repeats"}
-"""Settings of a data section that name data which is always there."""
+"""Fields of data sections that name builtin data, which is always available."""
 
 MOST_MADE = 100_000
-"""Examples of builtin data that are made for a plan, in fifteen seconds; more of them are counted by these."""
+"""The most examples of builtin data that are generated for a plan, in fifteen seconds; larger numbers are extrapolated."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subject:
-    """What is planned.
+    """What a plan is for.
 
     Arguments:
         name: of the recipe or published model.
         config: of the model.
-        model: its outline, without numbers; what is not trained is frozen.
-        work: what it reads.
-        precision: of matrix products, as the recipe has it; `16` for the fastest 16-bit format.
-        recomputed: whether the recipe has activation checkpointing.
-        optimizer, momentum: the recipe's, and whether it has one.
+        model: its outline, without weights; parameters that are not trained are frozen.
+        work: the batches that it reads.
+        precision: dtype of matrix products in the recipe; `16` for the fastest 16-bit dtype.
+        recomputed: whether the recipe uses activation checkpointing.
+        optimizer, momentum: the recipe's optimizer, and whether it uses momentum.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Subject:
 
 
 def subject_of(what: Any, overrides: Sequence[str], asked: Asked, *, count: int, read: bool) -> Subject:
-    """The published model of a name, or a recipe.
+    """The published model with a name, or a recipe.
 
     Raises:
         InputError: as `regard.planning.plan`.
@@ -104,10 +104,10 @@ def subject_of(what: Any, overrides: Sequence[str], asked: Asked, *, count: int,
 
 
 def number_format(asked: str, own: str, device: Device) -> NumberFormat:
-    """What matrices are multiplied in: as asked for, or as the subject has it.
+    """The dtype of matrix products: `asked`, or with `auto` the subject's `own`.
 
     Raises:
-        InputError: where the device does not multiply it.
+        InputError: where the device does not support it.
     """
     wanted = asked if asked != "auto" else own
     if wanted == "16":
@@ -115,18 +115,18 @@ def number_format(asked: str, own: str, device: Device) -> NumberFormat:
     if wanted == "auto":
         wanted = "bfloat16" if device.peak.get("bfloat16", 0.0) > device.peak["float32"] else "float32"
     if wanted not in device.peak:
-        raise InputError(f"--dtype: {device.title} does not multiply {wanted}; choose {' or '.join(device.peak)}")
+        raise InputError(f"--dtype: {device.title} does not support {wanted}; choose {' or '.join(device.peak)}")
     return wanted  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """What a plan may say instead of a recipe or a paper.
+    """Values given to a plan in place of a recipe's or a paper's.
 
     Arguments:
         tokens: read in the whole run, padding included.
-        batch_tokens: that one device reads at a time.
-        length: of a text, in tokens; of source and of target alike.
+        batch_tokens: tokens per device and batch.
+        length: of a text, or of a source and a target each, in tokens.
     """
 
     tokens: float | None = None
@@ -141,19 +141,21 @@ class Asked:
 
 
 def recipe_work(recipe: Recipe, asked: Asked, *, count: int, read: bool) -> tuple[Any, Work]:
-    """A recipe's model, with the sizes of its vocabularies, and what its run reads.
+    """A recipe's model config, with the sizes of its vocabularies, and the batches that its run reads.
 
     Arguments:
-        count: devices; each takes batches of its own.
-        read: prepare the data, as training would, where it is here.
+        recipe: the recipe.
+        asked: values in place of the recipe's.
+        count: number of devices; each reads its own batches.
+        read: prepare the data as for training, where it is on this machine.
 
     Raises:
-        InputError: where the length of the run, or of a text, can be known neither from the recipe nor from its data, and for
-            tasks that read no texts.
+        InputError: where the length of the run, or of a text, follows neither from the recipe nor from its data, and for tasks
+            that read no texts.
     """
     if MODELS[str(recipe.model["name"])].interface in WITHOUT_TEXTS:
         raise InputError(
-            f"a plan counts tokens of texts, and task {recipe.task} reads none; train for some steps instead"
+            f"plans count the tokens of texts, and task {recipe.task} reads none; time some steps of training instead"
         )
     if asked.batch_tokens is not None:
         training = dataclasses.replace(recipe.training, batch_tokens=asked.batch_tokens)
@@ -176,7 +178,7 @@ def recipe_work(recipe: Recipe, asked: Asked, *, count: int, read: bool) -> tupl
 
 
 def is_here(data: Any) -> bool:
-    """Whether all that a data section names is on this machine: builtin data, or files."""
+    """Whether all data that a section names is on this machine: builtin data, or files."""
     targets = getattr(data, "targets", None)
     if isinstance(targets, Mapping):
         return all(is_here(part) for part in targets.values())
@@ -187,7 +189,7 @@ def is_here(data: Any) -> bool:
 
 
 def _made(data: Any) -> tuple[Any, float]:
-    """A data section whose builtin examples can be made in a short time, and how many times as many it names."""
+    """A data section with at most `MOST_MADE` builtin examples, and the ratio of its real number to that."""
     for name in BUILTIN & {field.name for field in dataclasses.fields(data)}:
         part: Any = getattr(data, name)
         less = {size: MOST_MADE for size in ("size", "validation_size") if getattr(part, size, 0) > MOST_MADE}
@@ -206,7 +208,7 @@ def _files(place: Any) -> Iterator[str]:
 
 
 def _sizes(recipe: Recipe) -> dict[str, Any]:
-    """What the task decides of the config, the vocabularies as large as the tokenizer may become."""
+    """The fields that the task sets in the config; vocabularies are as large as the tokenizer's limit."""
     derived_config = dict(spec_of(recipe.task).derived_config)
     if recipe.model.get("pretrained") is None and recipe.tokenizer is not None:
         derived_config |= {name: recipe.tokenizer.size for name in derived_config if name.endswith("vocabulary")}
@@ -216,7 +218,7 @@ def _sizes(recipe: Recipe) -> dict[str, Any]:
 def _from_data(
     recipe: Recipe, config: Any, prepared: Prepared[Any], asked: Asked, count: int, times_as_many: float
 ) -> Work:
-    """The very batches of the first epoch, or of a share of it, as often as the run reads each."""
+    """The actual batches of the first epoch, or of a part of it, scaled to the whole run."""
     training, task, store = recipe.training, prepared.task, prepared.train
     lengths, predicted = np.asarray(task.lengths(store)), _predicted(task, store, config)
     chosen = task.epoch_rows(store)
@@ -230,7 +232,7 @@ def _from_data(
         answers = None if predicted is None else float(predicted[batch].sum())
         if sides:
             counted[Shape(rows=len(batch), length=widest[0], target=widest[1], predicted=answers)] += 1
-        else:  # several texts of an example are read one after another
+        else:  # several texts of one example are read one after the other
             for each in widest:
                 counted[Shape(rows=len(batch), length=each, predicted=answers)] += 1
     per_epoch = sum(shape.tokens * times for shape, times in counted.items()) * times_as_many
@@ -255,7 +257,7 @@ def _from_data(
 
 
 def _predicted(task: Any, store: Any, config: Any) -> np.ndarray | None:
-    """Of each example, how many tokens' logits over the vocabulary a model with a head computes; None where all have some."""
+    """For each example, the number of tokens whose logits a model with a head computes; None where that is all of them."""
     head = getattr(config, "head", None)
     if head is None:
         return None
@@ -266,7 +268,7 @@ def _predicted(task: Any, store: Any, config: Any) -> np.ndarray | None:
 
 
 def _updates(training: TrainingSettings, batches: int, labels: int, count: int) -> float | None:
-    """How many updates the limits allow; a limit in seconds says nothing before the run."""
+    """The number of updates that the limits allow; None where the only limit is in seconds."""
     each = training.accumulate * count
     limits: list[float] = [] if training.steps is None else [training.steps]
     if training.epochs is not None:
@@ -277,13 +279,11 @@ def _updates(training: TrainingSettings, batches: int, labels: int, count: int) 
 
 
 def _from_settings(recipe: Recipe, asked: Asked, count: int) -> Work:
-    """Batches that are all full, of texts that are all as long as they may be."""
+    """Batches that are all full, of texts that all have the maximum length."""
     training, data = recipe.training, recipe.sections["data"]
     length = asked.length or getattr(data, "length", None) or getattr(data, "maximum_length", None)
     if length is None:
-        raise InputError(
-            "how long texts are is known from the data alone, and what the recipe names is not here; say it with --length"
-        )
+        raise InputError("the length of texts depends on the data, which is not on this machine; give --length")
     sides = 2 if MODELS[str(recipe.model["name"])].interface == "encoder_decoder" else 1
     rows = max(1, training.batch_tokens // (sides * length))
     share = getattr(data, "chosen_share", None)
@@ -307,14 +307,14 @@ def _from_settings(recipe: Recipe, asked: Asked, count: int) -> Work:
         shapes=(whole,),
         updates=times / each,
         largest=shape,
-        source="the recipe's settings, every batch full and every text as long as it may be; its data was not read",
+        source="the recipe's settings, with full batches of texts of maximum length; its data was not read",
     )
 
 
 def _no_end(training: TrainingSettings) -> str:
     if training.epochs is not None:
         return (
-            f"the run ends after {training.epochs:g} epochs, of data that is not here; name its files by data.train=..., or say "
-            "how many tokens with --tokens"
+            f"the run ends after {training.epochs:g} epochs, of data that is not on this machine; give data.train=..., or "
+            "the number of tokens with --tokens"
         )
-    return f"the run ends after {training.seconds:g} seconds; say training.steps=... or --tokens"
+    return f"the run ends after {training.seconds:g} seconds; give training.steps=... or --tokens"

@@ -1,4 +1,4 @@
-"""Training runs whose time was published, to check plans by."""
+"""Training runs with published times, to check plans against."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from regard.planning.plan import plan
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A run as its paper tells of it.
+    """A training run as published.
 
     Arguments:
         model: its name in `PUBLISHED`.
-        device, count: on what; the count is 1 where only device hours are reported.
-        speed: operations per second of each device, 6 N D over the time, as published; None where tokens per second were.
-        tokens_per_second: of each device, of this model or of the one in `measured`.
-        measured: the model whose tokens per second those are.
-        hours: of devices, as published.
-        source: where.
+        device, count: the device and the number of devices; 1 where only device hours are published.
+        hours: device hours, as published.
+        source: where they are published.
+        speed: operations per second and device, 6 N D over the time; None where tokens per second are published.
+        tokens_per_second: of each device, for this model or the one in `measured`.
+        measured: the model to which the published tokens per second belong, where it is another.
     """
 
     model: str
@@ -32,7 +32,7 @@ class Run:
 
     @property
     def utilisation(self) -> float:
-        """The share of the peak that the published speed is; tokens per second are turned into operations."""
+        """The fraction of the peak that the published speed is; tokens per second are converted to operations."""
         found = plan(self.measured or self.model, device=self.device)
         per_token = found.exact / found.work.tokens
         speed = self.speed if self.speed is not None else (self.tokens_per_second or 0.0) * per_token
@@ -63,7 +63,7 @@ RUNS = (
         for size, hours in (("7b", 82_432), ("13b", 135_168), ("33b", 530_432), ("65b", 1_022_362))
     ),
 )
-"""One speed is published for the four Llamas, that of the largest: the others are planned at the utilisation that it means."""
+"""One speed is published for the four Llamas, that of the largest: the others are planned with the same utilisation."""
 
 PETAFLOP_DAYS = {
     "gpt3-125m": 2.60,
@@ -75,4 +75,4 @@ PETAFLOP_DAYS = {
     "gpt3-13b": 268.0,
     "gpt3-175b": 3640.0,
 }
-"""Brown et al. 2020, table D.1: operations of the whole training, a petaflop/s-day being 8.64e19."""
+"""Brown et al. 2020, table D.1: operations of the whole training in petaflop/s-days; one is 8.64e19 operations."""

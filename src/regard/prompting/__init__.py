@@ -1,4 +1,4 @@
-"""Tasks put to a language model as text, without training it for them: templates, examples shown, answers by likelihood."""
+"""Tasks for a language model as text, without training: templates, in-context examples, answers by likelihood."""
 
 from regard.old_names import add_old_modules, old_attributes
 from regard.prompting.evaluation import SCORES, Prompted, PromptedAnswer, evaluate_prompts

@@ -1,4 +1,4 @@
-"""Questions put to a language model as text: how likely its continuations are, which it chooses, how good its answers are."""
+"""Evaluation of a language model on prompts: likelihoods of continuations, choices by likelihood, and generated answers."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from regard.tasks.language_modelling import LanguageModel
 from regard.tasks.pairs import compared
 
 LOGITS = 1 << 24
-"""Numbers that are computed at once and thrown away, where a text is only read for the state after it."""
+"""The most logits that are computed at once while a text is read only for its state."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogLikelihoods:
-    """What a model says of a continuation.
+    """A model's predictions for the tokens of a continuation.
 
     Arguments:
-        log_probabilities: of each token, given all before it, natural log.
-        right: whether each was the most probable.
+        log_probabilities: of each token given all tokens before it, natural log.
+        right: whether each token was the most probable one.
     """
 
     log_probabilities: tuple[float, ...]
@@ -49,14 +49,18 @@ class TokenLogLikelihoods:
 def token_log_likelihoods(
     model: LanguageModel, groups: Sequence[Sequence[Continued]], *, batch_size: int = 16
 ) -> list[list[TokenLogLikelihoods]]:
-    """What a model says of continuations.
+    """The log-likelihoods of continuations, token by token.
 
-    What all texts begin with is read once; what those of a group begin with is read once for the group. The state after it is
-    then taken as many times as there are continuations. This changes no number beyond rounding.
+    The prefix that all texts share is read once, and the prefix that a group shares is read once per group; the state after it is
+    copied for each continuation. This changes results by rounding only.
 
     Arguments:
-        groups: continuations of one text each, which begin at the same place.
-        batch_size: texts read together, about.
+        model: the language model.
+        groups: continuations of one text each, which all start at the same position in it.
+        batch_size: the approximate number of texts read together.
+
+    Returns:
+        For each group, one entry per continuation.
     """
     if not groups:
         return []
@@ -77,7 +81,7 @@ def token_log_likelihoods(
 
 
 def _shared(groups: Sequence[Sequence[Continued]]) -> int:
-    """How many tokens all texts begin with, those left out that tell the first continuation's token."""
+    """The length of the prefix that all texts share, without the token that predicts the first continuation's first token."""
     first = groups[0][0]
     shared = first.start - 1
     for group in groups:
@@ -87,7 +91,7 @@ def _shared(groups: Sequence[Sequence[Continued]]) -> int:
 
 
 def _batches(order: Sequence[int], groups: Sequence[Sequence[Continued]], batch_size: int) -> Iterator[list[int]]:
-    """Groups together until they have so many texts."""
+    """Groups collected into batches of about `batch_size` texts."""
     batch: list[int] = []
     texts = 0
     for i in order:
@@ -100,7 +104,7 @@ def _batches(order: Sequence[int], groups: Sequence[Sequence[Continued]], batch_
 
 
 def _after(module: Any, state: Any, texts: Sequence[Sequence[int]], model: LanguageModel) -> Any:
-    """The state after reading these texts on, padded in front so that all end together."""
+    """The state after reading further tokens, padded on the left so that all rows end together."""
     tokenizer = model.task.tokenizer
     read = Tokens.pad(texts, padding_id=tokenizer.padding_id, side="left", device=model.device)
     stretch = max(1, LOGITS // (len(texts) * tokenizer.size))
@@ -111,7 +115,7 @@ def _after(module: Any, state: Any, texts: Sequence[Sequence[int]], model: Langu
 
 
 def _log_likelihoods(model: LanguageModel, state: Any, texts: Sequence[Continued]) -> list[TokenLogLikelihoods]:
-    """Each row reads the last token before its continuation, and the continuation but for its last."""
+    """Read, for each row, the last token before its continuation and the continuation without its last token."""
     padding = model.task.tokenizer.padding_id
     read = Tokens.pad([text.ids[text.start - 1 : -1] for text in texts], padding_id=padding, device=model.device)
     labels = Tokens.pad([text.ids[text.start :] for text in texts], padding_id=padding, device=model.device).ids
@@ -133,19 +137,19 @@ SCORES: tuple[Score, ...] = get_args(Score)
 
 
 def score_of(kind: Score, text: str, found: TokenLogLikelihoods, alone: TokenLogLikelihoods | None = None) -> float:
-    """The score of a choice y after a context x; the largest is the answer.
+    """The score of a choice y after a context x; the choice with the largest score is the answer.
 
         sum              log p(y | x)
         token            log p(y | x) / number of tokens
         character, byte  log p(y | x) / number of characters, or of bytes in UTF-8
-        unconditional    log p(y | x) - log p(y | prefix), as Brown et al. 2020 have it for ARC, OpenBookQA and RACE (section 2.4)
+        unconditional    log p(y | x) - log p(y | prefix), as in Brown et al. 2020 for ARC, OpenBookQA and RACE (section 2.4)
 
-    A sum favours short choices, and a ratio to the length those whose end is easy to tell. What is normalised by the choice's own
-    probability is how much the context makes it more likely.
+    A sum favours short choices; a ratio to the length favours choices whose end is easy to predict. The unconditional score
+    measures how much the context raises the choice's probability.
 
     Arguments:
         kind: see above.
-        text: y, as it is behind the context, a space before it included.
+        text: y, including a space before it.
         found: log p(y | x), token by token.
         alone: log p(y | prefix), for `unconditional`.
 
@@ -172,10 +176,11 @@ class PromptedAnswer:
 
     Arguments:
         where: the example's file and line.
-        answer: what the model chose or wrote; in a cloze what is right, as the model is not asked for another.
-        right: the right answer, or several.
-        correct: whether it is right: chosen, most probable token by token, or written so, up to case, articles and punctuation.
-        scores: of each choice, in their order; of a cloze one, its log-probability.
+        answer: the model's choice or generated text; in a cloze the right answer, since the model generates none.
+        right: the right answers.
+        correct: whether the choice is right; in a cloze, whether every token is the most probable one; of generated text,
+            whether it equals a right answer up to case, articles and punctuation.
+        scores: of each choice, in order; in a cloze one, the log-probability of the answer.
     """
 
     where: str
@@ -187,15 +192,15 @@ class PromptedAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompted:
-    """What asking found.
+    """The results of `evaluate_prompts`.
 
     Arguments:
-        metrics: of choices `accuracy` and `chance`, what guessing gives. Of a cloze `accuracy` and `perplexity`, exp of the mean
-            of -log p of whole answers, not of their tokens. Of answers `exact_match` and `f1`, both in [0, 1]. Of translations
-            `bleu` and what else `regard evaluate` tells of a translator, as far as sacreBLEU is there.
-        count: questions.
-        shots: examples shown before each.
-        prompt: the first question as the model read it.
+        metrics: for choices `accuracy` and `chance`, the accuracy of guessing. For a cloze `accuracy` and `perplexity`, exp of
+            the mean of -log p over whole answers, not over tokens. For answers `exact_match` and `f1`, both in [0, 1]. For
+            translations `bleu` and the other metrics of `regard evaluate`, as far as sacreBLEU is installed.
+        count: number of questions.
+        shots: number of in-context examples per question.
+        prompt: the first question's whole prompt.
         answers: one for each question.
         note: what could not be computed, and why.
         signatures: sacreBLEU's, by metric.
@@ -219,21 +224,22 @@ def evaluate_prompts(
     score: Score = "sum",
     batch_size: int = 16,
 ) -> Prompted:
-    """Put questions to a language model, and judge its answers. Nothing is trained.
+    """Evaluate a language model on prompts, without training: zero-shot, one-shot or few-shot (Brown et al. 2020, section 2).
 
     Arguments:
-        template: how an example becomes text, and what is done with it.
+        model: the language model.
+        template: how an example becomes a prompt, and how the answer is found.
         examples: the questions, with their right answers.
-        shots: the examples shown before each; none where None, which is called zero-shot.
-        score: by what choices are compared, see `score_of`; of the task `choice` alone.
-        batch_size: texts read or written together. It changes no answer, only memory and speed.
+        shots: the in-context examples before each question; None for none (zero-shot).
+        score: by which choices are compared, see `score_of`; only for the task `choice`.
+        batch_size: texts read or generated together; it affects memory and speed only.
 
     Raises:
-        InputError: for no question, an example that does not fit the template, a prompt longer than the model has positions for
-            (with the number of shots that fit), or a score where nothing is chosen.
+        InputError: without questions; for an example that does not fit the template, a prompt longer than the model's maximum
+            (the message has the number of shots that fits), or a score with another task than `choice`.
     """
     if not examples:
-        raise InputError("there is nothing to ask; give one example at least")
+        raise InputError("there are no examples; give at least one")
     if score not in SCORES:
         raise InputError(f"there is no score {score!r}; {nearest(score, SCORES)}")
     if score != "sum" and template.task != "choice":
@@ -247,11 +253,11 @@ def evaluate_prompts(
         groups = [
             continued(model, prompt, question.continuations) for prompt, question in zip(shown, questions, strict=True)
         ]
-        said = token_log_likelihoods(model, groups, batch_size=batch_size)
+        likelihoods = token_log_likelihoods(model, groups, batch_size=batch_size)
         if template.task == "choice":
-            found, metrics = _chosen(model, template, questions, said, score, batch_size)
+            found, metrics = _chosen(model, template, questions, likelihoods, score, batch_size)
         else:
-            found, metrics = _filled(questions, said)
+            found, metrics = _filled(questions, likelihoods)
     return Prompted(
         metrics=metrics,
         count=len(examples),
@@ -267,7 +273,7 @@ def _chosen(
     model: LanguageModel,
     template: Template,
     questions: Sequence[BuiltPrompt],
-    said: Sequence[Sequence[TokenLogLikelihoods]],
+    likelihoods: Sequence[Sequence[TokenLogLikelihoods]],
     score: Score,
     batch_size: int,
 ) -> tuple[list[PromptedAnswer], dict[str, float]]:
@@ -281,7 +287,7 @@ def _chosen(
             for text, each in zip(texts, token_log_likelihoods(model, groups, batch_size=batch_size), strict=True)
         }
     found = []
-    for question, each in zip(questions, said, strict=True):
+    for question, each in zip(questions, likelihoods, strict=True):
         scores = tuple(
             score_of(score, text, one, alone.get(text)) for text, one in zip(question.continuations, each, strict=True)
         )
@@ -300,7 +306,7 @@ def _chosen(
 
 
 def _filled(
-    questions: Sequence[BuiltPrompt], said: Sequence[Sequence[TokenLogLikelihoods]]
+    questions: Sequence[BuiltPrompt], likelihoods: Sequence[Sequence[TokenLogLikelihoods]]
 ) -> tuple[list[PromptedAnswer], dict[str, float]]:
     found = [
         PromptedAnswer(
@@ -310,7 +316,7 @@ def _filled(
             correct=all(one.right),
             scores=(math.fsum(one.log_probabilities),),
         )
-        for question, (one,) in zip(questions, said, strict=True)
+        for question, (one,) in zip(questions, likelihoods, strict=True)
     ]
     loss = -math.fsum(each.scores[0] for each in found) / len(found)
     return found, {"accuracy": _share(found), "perplexity": math.exp(min(700.0, loss))}

@@ -1,4 +1,4 @@
-"""Examples with named fields, from files, and those that are shown before a question, sampled from training examples."""
+"""Examples with named fields, from files; and in-context examples, sampled from training examples."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from regard.data.objects import objects_of_jsonl
 from regard.data.tables import Row, columns_of_table, csv_rows, guess_format, header_of, tsv_rows
 from regard.errors import InputError, nearest
 from regard.models.config import check
+from regard.old_names import old_keywords
 
 FORMATS = ("auto", "tsv", "csv", "jsonl", "lines", "childrens_books")
 
 CONTEXT_SENTENCES = 20
-"""Of a question of the Children's Book Test; the next line asks."""
+"""Sentences of context before each question of the Children's Book Test."""
 
 _NUMBERED = re.compile(r"(\d+) (.*)", re.DOTALL)
 
@@ -46,18 +47,18 @@ def read_examples(
     columns: Sequence[str] = (),
     malformed: MalformedRows | None = None,
 ) -> list[Example]:
-    r"""The examples of a file: UTF-8, plain or gzip.
+    r"""Read the examples of a file in UTF-8, plain or compressed with gzip.
 
     Arguments:
         path: the file.
-        format: `jsonl`, an object in each line; `tsv` and `csv`, whose first line names the columns; `lines`, where each line is
-            the field `text` (as LAMBADA's plain text); `childrens_books`, the Children's Book Test's own files, with the fields
-            context, question, answer and candidates; `auto`: one of the first three, by the file's name or first line.
-        columns: names of a table's columns, whose first line is then an example too.
-        malformed: where lines that cannot be used are recorded.
+        format: `jsonl`, an object per line; `tsv` and `csv`, whose first line names the columns; `lines`, where each line is the
+            field `text` (as LAMBADA's plain text); `childrens_books`, the Children's Book Test's own files, with the fields
+            context, question, answer and candidates; `auto`: one of the first three, from the file's name or first line.
+        columns: names of a table's columns; its first line is then an example.
+        malformed: collects lines that cannot be used.
 
     Raises:
-        InputError: for a file that cannot be read, or without a usable example; for an unknown format.
+        InputError: for a file that cannot be read or has no usable example, and for an unknown format.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "pairs.tsv"
@@ -112,7 +113,7 @@ def _of_lines(name: str, lines: Iterator[Line]) -> Iterator[Example | MalformedR
 
 
 def _of_childrens_books(name: str, lines: Iterator[Line]) -> Iterator[Example | MalformedRow]:
-    """Twenty numbered sentences, then one with a blank, its word and ten candidates, tabs between; then an empty line."""
+    """Twenty numbered sentences, then one with a blank, its word and ten candidates, separated by tabs; then an empty line."""
     for empty, group in itertools.groupby(lines, key=lambda line: not line.content.strip()):
         if empty:
             continue
@@ -137,25 +138,24 @@ def _of_childrens_books(name: str, lines: Iterator[Line]) -> Iterator[Example | 
         yield Example(fields, f"{name}, line {first}")
 
 
-Draw = Literal["once", "each"]
-DRAWS: tuple[Draw, ...] = ("once", "each")
+Sampling = Literal["once", "each"]
 
 _TAG = 0x5407
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shots:
-    """Samples K examples without repeats; never the one that is tested.
+    """Samples K examples without replacement, never the tested one.
 
     Arguments:
-        train: the examples to sample from; they can be the tested examples themselves.
-        count: K; 0 shows none.
-        seed: of the sampling.
-        draw: `once`, the same for every question, so that what they have in common is read once; `each`, again for each
+        train: the examples to sample from; they may be the tested examples themselves.
+        count: K; 0 for none.
+        seed: of sampling.
+        sample: `once`, the same examples for every question, so that their common prefix is read once; `each`, new ones for each
             question (Brown et al. 2020, section 2.4).
 
     Raises:
-        InputError: for a negative count or seed, or one above the number of examples there are.
+        InputError: for a negative count or seed, or a count above the number of examples.
 
     >>> numbers = [Example({"n": n}) for n in range(9)]
     >>> len({shown.fields["n"] for shown in Shots(train=numbers, count=8, seed=1).of(0, numbers[4])} - {4})
@@ -165,32 +165,37 @@ class Shots:
     train: Sequence[Example]
     count: int
     seed: int = 0
-    draw: Draw = "once"
+    sample: Sampling = "once"
 
     def __post_init__(self) -> None:
         check(self.count >= 0, "shots", self.count, "0 or more", "0 shows no example")
         check(self.seed >= 0, "seed", self.seed, "0 or more", "any whole number will do")
         if self.count > len(self.train):
-            raise InputError(f"{self.count} shots are asked for, and there are {len(self.train)} examples to draw from")
+            raise InputError(
+                f"{self.count} shots are asked for, and there are {len(self.train)} examples to sample from"
+            )
 
     def of(self, place: int, tested: Example) -> list[Example]:
-        """The examples shown before a question, in the order they are shown.
+        """The in-context examples for a question, in order.
 
         Arguments:
-            place: of the question among all, from 0; with `each` the sampling depends on it.
-            tested: the question's own example, which is passed over wherever it stands among the training examples.
+            place: the question's index, from 0; with `each` the sample depends on it.
+            tested: the question's own example, which is skipped wherever it is among the training examples.
 
         Raises:
-            InputError: where too few others are left.
+            InputError: where too few other examples are left.
         """
         if not self.count:
             return []
-        key = [self.seed, _TAG if self.draw == "once" else _TAG + 1 + place]
+        key = [self.seed, _TAG if self.sample == "once" else _TAG + 1 + place]
         order = np.random.Generator(np.random.Philox(key=key)).permutation(len(self.train)).tolist()
         others = (self.train[i] for i in order if self.train[i].fields != tested.fields)
         found = [example for example, _ in zip(others, range(self.count), strict=False)]
         if len(found) < self.count:
             raise InputError(
-                f"{tested.where}: {self.count} shots are asked for, and {len(found)} training examples are others than this one"
+                f"{tested.where}: {self.count} shots are asked for, and {len(found)} training examples differ from this one"
             )
         return found
+
+
+Shots.__init__ = old_keywords(draw="sample")(Shots.__init__)  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""How a task is put as text, as data: templates with the names of fields in braces, and the prompts that are made of them."""
+"""Prompt templates: tasks as text with the names of fields in braces, and the prompts made from them."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ Task = Literal["choice", "cloze", "answer", "translation"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Template:
-    r"""How an example becomes text, and what of it the model predicts.
+    r"""How an example becomes a prompt, and which part of it the model predicts.
 
-    A prompt is the instruction, the examples that are shown, each with its answer, and the question, with the separator between
-    them. Patterns name the fields of an example in braces. Spaces at the end of a question belong to what follows, because
-    most tokenizers have them at the beginning of a word.
+    A prompt consists of the instruction, the in-context examples with their answers, and the question, joined by the separator.
+    Patterns have the names of an example's fields in braces. Spaces at the end of a question are moved to the continuation, since
+    most tokenizers encode them with the following word.
 
-    | task | what the model does | judged by |
+    | task | what the model does | metrics |
     |---|---|---|
-    | `choice` | says how likely each of several continuations is | accuracy |
-    | `cloze` | says how likely the right one is, and whether it would write it | accuracy, perplexity |
-    | `answer` | writes the answer | exact match and F1, as for SQuAD |
-    | `translation` | likewise | BLEU |
+    | `choice` | scores each of several continuations by likelihood | accuracy |
+    | `cloze` | scores the right one, and whether greedy decoding would generate it | accuracy, perplexity |
+    | `answer` | generates the answer | exact match and F1, as for SQuAD |
+    | `translation` | generates the translation | BLEU |
 
     Arguments:
         task: see the table.
-        question: pattern of what is before the answer.
-        answer: pattern of what follows, `{answer}` being the answer or a choice. In a cloze an empty one stands for the last word
-            of the question.
-        instruction: what is before all, as it is.
+        question: pattern of the text before the answer.
+        answer: pattern of the continuation, where `{answer}` stands for the answer or a choice. In a cloze, an empty one means
+            the last word of the question.
+        instruction: literal text at the beginning.
         separator: between instruction, examples and question.
-        answer_prefix: what a choice follows where nothing is asked, for the score `unconditional`.
-        right: the field that holds the right answer. Of choices it is one of them, its number from 0, or its letter from A; of
-            `answer` it may be a list of answers that are all right.
-        choices: the field that holds the list of choices, or the fields that hold one each.
-        labels: choices that are always the same: what the right answer's field may be, and the text that stands for each.
-        blank: a mark in the question where the choice belongs; what is behind it is predicted with the choice.
-        stop: strings that end what is written.
-        maximum_length: tokens that are written at most.
+        answer_prefix: the context of a choice without a question, for the score `unconditional`.
+        right: the field with the right answer. For choices it is one of them, its number from 0, or its letter from A; for
+            `answer` it may be a list of right answers.
+        choices: the field with the list of choices, or the fields with one each.
+        labels: choices that are the same for all examples: from the value of the field `right` to the text of the choice.
+        blank: a mark in the question for the place of the choice; the text behind it is predicted with the choice.
+        stop: strings that end a generated answer.
+        maximum_length: the most tokens of a generated answer.
 
     Raises:
-        InputError: for patterns with a brace that belongs to no field, or settings that contradict each other.
+        InputError: for patterns with braces that enclose no field, and for settings that contradict each other.
 
     >>> Template(task="translation", question="{english} =", right="german", separator="\n").answer
     ' {answer}'
@@ -76,24 +76,24 @@ class Template:
         if self.answer or self.task != "cloze":
             names = names_in(self.answer, "template.answer")
             if "answer" not in names:
-                raise InputError(f"template.answer is {self.answer!r}; put {{answer}} where the answer stands")
+                raise InputError(f"template.answer is {self.answer!r}; write {{answer}} in the place of the answer")
         check(self.maximum_length >= 1, "template.maximum_length", self.maximum_length, "at least 1", "50 is usual")
         if self.task != "choice" and (self.labels or self.blank):
             name = "labels" if self.labels else "blank"
             raise InputError(f"template.{name} belongs to the task choice, and this is {self.task}; leave it out")
         if len(self.labels) == 1:
-            raise InputError("template.labels has one choice; give two at least")
+            raise InputError("template.labels has one choice; give at least two")
         if self.blank and self.blank not in self.question and not names_in(self.question, "template.question"):
-            raise InputError(f"template.blank is {self.blank!r}, and the question has neither that nor a field")
+            raise InputError(f"template.blank is {self.blank!r}, and the question contains neither it nor a field")
 
     @property
     def writes(self) -> bool:
-        """Whether the model writes the answer, and does not only say how likely it is."""
+        """Whether the model generates the answer, rather than scoring given ones."""
         return self.task in ("answer", "translation")
 
 
 def templates() -> tuple[str, ...]:
-    """The names of the templates that ship.
+    """The names of the included templates.
 
     >>> "translation" in templates()
     True
@@ -103,10 +103,10 @@ def templates() -> tuple[str, ...]:
 
 
 def read_template(name: str) -> Template:
-    """A template that ships, by its name, or a file of the user's own.
+    """A template by name, or from a file of the user's.
 
     Raises:
-        InputError: where there is none, with the nearest; for a file that cannot be read or is no template.
+        InputError: for an unknown name, with the nearest one; for a file that cannot be read or is no template.
 
     >>> read_template("translation").task
     'translation'
@@ -127,10 +127,10 @@ _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 def names_in(pattern: str, where: str) -> list[str]:
-    """The fields that a pattern asks for, in their order.
+    """The names of a pattern's fields, in order.
 
     Raises:
-        InputError: for a brace that belongs to none.
+        InputError: for braces that enclose no field.
 
     >>> names_in("{question} = {answer}", "question")
     ['question', 'answer']
@@ -149,14 +149,15 @@ def names_in(pattern: str, where: str) -> list[str]:
 
 
 def filled(pattern: str, fields: Mapping[str, object], where: str) -> str:
-    """A pattern with the values of fields in it. `{{` and `}}` are the braces themselves.
+    """A pattern with the values of fields filled in. `{{` and `}}` stand for braces.
 
     Arguments:
-        fields: texts or numbers.
-        where: what messages call the place.
+        pattern: the pattern.
+        fields: texts or numbers by name.
+        where: begins error messages.
 
     Raises:
-        InputError: for a field that is not there, with the nearest, or is neither text nor number.
+        InputError: for an unknown field, with the nearest one, and for a field that is neither text nor number.
 
     >>> filled("{a} {{=}} {b}", {"a": "x", "b": 2}, "question")
     'x {=} 2'
@@ -170,9 +171,7 @@ def filled(pattern: str, fields: Mapping[str, object], where: str) -> str:
             raise InputError(f"{where}: there is no field {name!r}; {nearest(str(name), list(fields))}")
         found = fields[name]
         if isinstance(found, bool) or not isinstance(found, str | int | float):
-            raise InputError(
-                f"{where}: the field {name!r} is {type(found).__name__}; a pattern takes texts and numbers"
-            )
+            raise InputError(f"{where}: the field {name!r} is {type(found).__name__}; patterns use texts and numbers")
         return str(found)
 
     names_in(pattern, where)
@@ -181,13 +180,13 @@ def filled(pattern: str, fields: Mapping[str, object], where: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuiltPrompt:
-    """A question with what may follow.
+    """A question and its possible continuations.
 
     Arguments:
-        question: what is before the answer.
-        continuations: texts that may follow, as they would be there.
-        answers: the same without what the template puts around them; where the model writes, all that are right.
-        right: which continuation is the right one.
+        question: the text before the answer.
+        continuations: the texts that may follow, as they would be in the prompt.
+        answers: the answers without the template's text around them; where the model generates, all right answers.
+        right: the index of the right continuation.
         where: the example's file and line.
     """
 
@@ -204,11 +203,11 @@ class BuiltPrompt:
 
 
 def build_prompt(template: Template, example: Example) -> BuiltPrompt:
-    """An example put as a template says.
+    """Make the question and its continuations from an example.
 
     Raises:
-        InputError: for a field that is not there, a right answer that is none of the choices, or a blank that is not there once;
-            with the example's file and line.
+        InputError: for a missing field, a right answer that is none of the choices, or a blank that does not occur exactly once;
+            the message has the example's file and line.
 
     >>> example = Example({"text": "fine", "label": "1"})
     >>> sentiment = Template(task="choice", question="{text}:", right="label", labels={"0": "bad", "1": "good"})
@@ -224,11 +223,13 @@ def build_prompt(template: Template, example: Example) -> BuiltPrompt:
     if template.blank:
         parts = question.split(template.blank)
         if len(parts) != 2:
-            raise InputError(f"{where}: {template.blank!r} stands there {len(parts) - 1} times; one blank is filled")
+            raise InputError(f"{where}: {template.blank!r} occurs {len(parts) - 1} times; it must occur once")
         question, after = parts
     answers, right = _answers(template, fields, where)
     kept = question.rstrip(" ")
-    spaces = "" if template.writes else question[len(kept) :]  # where it writes, the model writes the space itself
+    spaces = (
+        "" if template.writes else question[len(kept) :]
+    )  # a model that generates the answer generates the space too
     return BuiltPrompt(
         question=kept,
         continuations=tuple(
@@ -244,12 +245,12 @@ def _last_word(text: str, where: str) -> BuiltPrompt:
     text = text.rstrip()
     before, space, word = text.rpartition(" ")
     if not before.strip():
-        raise InputError(f"{where}: there is one word, and nothing before it to predict it from; give a longer text")
+        raise InputError(f"{where}: the text has one word, and none before it to predict it from; give a longer text")
     return BuiltPrompt(question=before, continuations=(space + word,), answers=(word,), right=0, where=where)
 
 
 def _answers(template: Template, fields: Mapping[str, Any], where: str) -> tuple[tuple[str, ...], int]:
-    """The answers there are, and which is right."""
+    """The possible answers, and the index of the right one."""
     if template.right not in fields:
         raise InputError(f"{where}: there is no field {template.right!r}; {nearest(template.right, list(fields))}")
     right = fields[template.right]
@@ -282,7 +283,7 @@ def _choices(names: str | Sequence[str], fields: Mapping[str, Any], where: str) 
 
 
 def _place(right: object, choices: Sequence[str], where: str) -> int:
-    """Which choice is right: one of them, a number from 0, or a letter from A."""
+    """The index of the right choice, given as the choice itself, a number from 0, or a letter from A."""
     if isinstance(right, str) and right in choices:
         return choices.index(right)
     place: int | None = right if isinstance(right, int) and not isinstance(right, bool) else None
@@ -295,11 +296,11 @@ def _place(right: object, choices: Sequence[str], where: str) -> int:
     return place
 
 
-# Whole prompts, and whether they fit the model.
+# Whole prompts, and whether they fit into the model's positions.
 
 
 def prompt_of(template: Template, shown: Sequence[BuiltPrompt], question: str) -> str:
-    """The instruction, the examples with their answers, and the question, with the separator between.
+    """The instruction, the examples with their answers, and the question, joined by the separator.
 
     >>> template = Template(task="answer", question="{q}", instruction="Answer.", separator="; ")
     >>> shown = BuiltPrompt(question="1 + 1 =", continuations=(" 2",), answers=("2",), right=0, where="a file")
@@ -317,10 +318,11 @@ def prompts_of(
     questions: Sequence[BuiltPrompt],
     shots: Shots | None,
 ) -> list[str]:
-    """The prompt of each question.
+    """The whole prompt of each question.
 
     Raises:
-        InputError: for one that does not fit the model's positions with all that follows it, with the number of shots that does.
+        InputError: for a prompt that with its continuation is longer than the model's maximum; with the number of shots that
+            fits.
     """
     shown: list[list[BuiltPrompt]] = [
         [] if shots is None else [build_prompt(template, each) for each in shots.of(place, example)]
@@ -347,21 +349,21 @@ def _check_room(
             continue
         count = len(shown[place])
         asked = (
-            f"{question.where}: with {count} shots it takes {taken} tokens"
+            f"{question.where}: with {count} shots the prompt takes {taken} tokens"
             if count
-            else f"{question.where}: it takes {taken}"
+            else f"{question.where}: the prompt takes {taken} tokens"
         )
         fitting = _fitting(model, template, questions, shown, limit)
         remedy = (
-            f"show at most {fitting}, which fit every question"
+            f"give at most {fitting} shots, with which every question fits"
             if fitting is not None
-            else f"not every question fits even alone; shorten it, or train with a larger {model.model.length_setting}"
+            else f"not every question fits even without shots; shorten it, or train with a larger {model.model.length_setting}"
         )
         raise InputError(f"{asked}, and the model has positions for {limit}; {remedy}")
 
 
 def _positions(model: LanguageModel, template: Template, question: BuiltPrompt, prompt: str) -> int:
-    """The positions that a prompt takes with all that follows: the last token is predicted, and not read."""
+    """The positions that a prompt and its continuation take; the last token is predicted, but not read."""
     if template.writes:
         return 1 + len(model.task.tokenizer.encode(prompt)) + template.maximum_length - 1
     return max(len(each.ids) - 1 for each in continued(model, prompt, question.continuations))
@@ -374,7 +376,7 @@ def _fitting(
     shown: Sequence[Sequence[BuiltPrompt]],
     limit: int,
 ) -> int | None:
-    """The most examples with which every question fits, the first of those sampled; None where one does not fit without any."""
+    """The most of the sampled examples with which every question fits; None where one does not fit even without any."""
 
     def fits(count: int) -> bool:
         return all(
@@ -387,11 +389,11 @@ def _fitting(
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    """A text's tokens, and the first of its continuation.
+    """A text's tokens, and where its continuation starts.
 
     Arguments:
-        ids: of the whole text, the end token that is before every text in front.
-        start: place of the first token whose likelihood is asked for, at least 1.
+        ids: of the whole text, with the end-of-sequence token that begins every text.
+        start: position of the first token whose likelihood is computed, at least 1.
     """
 
     ids: tuple[int, ...]
@@ -399,25 +401,25 @@ class Continued:
 
 
 def continued(model: LanguageModel, before: str, continuations: Sequence[str]) -> list[Continued]:
-    """The tokens of a text with each of its continuations, and where the continuation begins, at the same place for all.
+    """The tokens of a text followed by each of its continuations, with the same start of the continuation for all.
 
-    Text and continuation are read as one, as they would be in training. A token that lies across the border counts as a
-    whole, for every continuation.
+    Text and continuation are tokenized together, as in training. A token that spans the boundary belongs to the continuation,
+    for all continuations.
 
     Raises:
-        InputError: for a continuation of no token.
+        InputError: for a continuation without tokens.
     """
     tokenizer = model.task.tokenizer
     alone, *wholes = tokenizer.encode_batch([before, *(before + text for text in continuations)])
     for text, whole in zip(continuations, wholes, strict=True):
         if not text or not whole:
-            raise InputError(f"the continuation {text!r} is no token to this model; give a text that is some")
+            raise InputError(f"the continuation {text!r} has no tokens for this model; give a text that has some")
     start = min(min(common(alone, whole), len(whole) - 1) for whole in wholes)
     return [Continued((tokenizer.end_id, *whole), 1 + start) for whole in wholes]
 
 
 def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two texts begin with in common.
+    """The length of the common prefix of two texts, in tokens.
 
     >>> common([1, 2, 3], [1, 2, 4, 5])
     2

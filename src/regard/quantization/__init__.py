@@ -1,6 +1,6 @@
-"""Models for inference with weights of 8 or 4 bits: `QuantizedLinear` in ordinary blocks, and the compiled kernels under it.
+"""Models for inference with int8 or int4 weights: `QuantizedLinear` in ordinary blocks, and the compiled kernels for it.
 
-Names are imported when they are asked for, so importing this package alone builds and imports no kernel.
+Names are imported on first use, so importing this package alone builds and imports no kernel.
 """
 
 import warnings
@@ -20,11 +20,11 @@ RENAMED = {
     "encoder_obstacle": "unsupported_encoder",
     "transformer_obstacle": "unsupported_transformer",
 }
-"""Old names, which work for one release with a warning."""
+"""Old names, which are accepted for one release with a warning."""
 
 
 def __getattr__(name: str) -> Any:
     if name in RENAMED:
-        said = f"regard.quantization.{name} is called {RENAMED[name]}; use that name"
-        warnings.warn(said, DeprecationWarning, stacklevel=2)
+        message = f"regard.quantization.{name} is called {RENAMED[name]}; use that name"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
     return _attached(RENAMED.get(name, name))

@@ -1,8 +1,8 @@
-"""Encoders for inference: with weights of 8 or 4 bits in their own blocks, and packed for reading many texts without padding.
+"""Encoders for inference: with int8 or int4 weights in their own blocks, and packed for reading many texts without padding.
 
-`quantized_encoder` gives an encoder that is looked at and changed as any other. `PackedEncoder` reads without recording: the
-texts of a batch stand one after another in one row of tokens, which all linear layers, norms and activations read as it is;
-attention alone sees texts, those of one length together. Nothing is computed for padding, because there is none.
+`quantized_encoder` returns an encoder that can be inspected and changed like any other. `PackedEncoder` reads without hooks: the
+texts of a batch are concatenated into one row of tokens, on which all linear layers, norms and activations work as it is; only
+attention works on separate texts, those of similar length together. Almost nothing is computed for padding.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from regard.quantization.stack import (
 )
 
 ALIKE = 16
-"""Texts of 1 to 16 tokens attend together, those of 17 to 32, and so on: padding costs less than a call for each length."""
+"""Texts of 1 to 16 tokens attend in one batch, those of 17 to 32 in another, and so on: padding costs less than more calls."""
 
 ROWS = 32
-"""What the number of tokens is rounded up to where oneDNN multiplies: it compiles a kernel for each number, which takes 15 ms."""
+"""Multiple to which the number of tokens is rounded up for oneDNN, which compiles a kernel of 15 ms for each number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Some texts and the vectors of their tokens.
+    """Some texts and the hidden states of their tokens.
 
     Arguments:
-        rows: which of the texts given.
-        states: (n, L, D) of each layer asked for, in that order.
+        rows: the indices of the texts.
+        states: (n, L, D) for each layer asked for, in that order.
         valid: (n, L) bool, True = a real token, or one that counts for its word (`counted_of`); None where all are.
-        pooled: (n, D), the model's own vector of each text, where the last layer alone is asked for and the model has one.
+        pooled: (n, D), the model's own vector for each text, where only the last layer is asked for and the model has one.
     """
 
     rows: list[int]
@@ -66,17 +66,18 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PackedEncoder:
-    """An encoder's weights laid out for reading without padding: what it gives is what the encoder gives, up to rounding.
+    """An encoder's weights laid out for reading without padding; its outputs are those of the encoder, up to rounding.
 
-    A value of its own: it does not change when the encoder does, and `is_of` then says so. May be shared by threads.
+    It is independent: it does not change when the encoder does, and `is_of` then returns False. Threads may share it.
 
     Arguments:
-        tokens: (V, D), the embedding table.
-        positions: (P, D), with the first segment's vector in each.
-        norm: of the embedding.
+        tokens: (V, D), the token embeddings.
+        positions: (P, D), the position embeddings plus the embedding of the first segment.
+        norm: of the embeddings.
+        projection: from the embeddings' width to the model's; the identity where both are the same.
         layers: the blocks.
         origin: what `is_of` compares.
-        rounded: whether the number of tokens is rounded up to `ROWS`.
+        rounded: whether the number of tokens is rounded up to a multiple of `ROWS`.
 
     >>> from regard.models import Bert, BertConfig
     >>> model = Bert(BertConfig(vocabulary=9, width=8, heads=2, feedforward_width=16, layers=1)).eval()
@@ -100,16 +101,20 @@ class PackedEncoder:
 
     @classmethod
     def of(cls, model: TextEncoder, precision: Precision) -> PackedEncoder:
-        """The weights of a model.
+        """Pack the weights of a model.
+
+        Arguments:
+            model: the encoder.
+            precision: of the packed weights.
 
         Raises:
-            InputError: for a model that `unsupported_encoder` has a word about.
+            InputError: for a model that `unsupported_encoder` names a reason against.
         """
         why = unsupported_encoder(model)
         if why:
             raise InputError(f"the model cannot be prepared: {why}; read with the model itself")
         if precision in BITS and model.embedding.tokens.weight.device.type != "cpu":
-            raise InputError(f"precision {precision} is for processors; take bfloat16 on a graphics card")
+            raise InputError(f"precision {precision} is for the CPU; use bfloat16 on a GPU")
         dtype = dtype_of(precision)
         embedding = model.embedding
         device, limit = embedding.tokens.weight.device, model.config.maximum_positions
@@ -128,15 +133,15 @@ class PackedEncoder:
         )
 
     def is_of(self, model: TextEncoder) -> bool:
-        """Whether the model's weights still are those that were prepared."""
+        """Whether the model's weights are still those that were packed."""
         return len(self.origin) == len(now := _origin(model)) and all(map(_same, self.origin, now))
 
     def read(self, texts: Sequence[Sequence[int]], layers: Sequence[int]) -> Iterator[Group]:
-        """What chosen layers make of some texts, given as token ids; those of one length come together.
+        """The hidden states of some layers for texts of token ids; texts of similar length are yielded together.
 
         Arguments:
-            texts: special tokens included, none empty, none longer than the model has positions for.
-            layers: 0 is the embedding, then the blocks from 1.
+            texts: with special tokens, none empty, none longer than the model's maximum positions.
+            layers: 0 for the embedding, then the blocks from 1.
         """
         order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
         lengths = [len(texts[row]) for row in order]
@@ -162,14 +167,14 @@ class PackedEncoder:
 
 
 def unsupported_encoder(model: nn.Module) -> str:
-    """Why a model cannot be prepared, as half a sentence; empty where it can.
+    """Why a model cannot be packed, as half a sentence; empty where it can.
 
-    What is looked at or changed from outside runs through the model itself, where whoever looks sees it.
+    A model with hooks is refused, since hooks only see what runs through the model itself.
     """
     if not isinstance(model, TextEncoder):
-        return f"a {type(model).__name__} is no encoder of texts"
+        return f"a {type(model).__name__} is no text encoder"
     if any(map(has_hooks, model.modules())):
-        return "somebody looks at it, or has changed it"
+        return "it has hooks, which look at it or change it"
     if type(model).forward is not TextEncoder.forward or type(model.embedding) is not TextEmbedding:
         return "its forward pass is its own"
     if type(model.embedding.positions) is not LearnedPositions:
@@ -199,9 +204,9 @@ class PackedLayer:
     """One block's weights.
 
     Arguments:
-        projections: query, key and value as one map.
+        projections: query, key and value as one linear layer.
         output: of attention.
-        inner, outer: of the feed-forward net, the activation behind the first.
+        inner, outer: of the feed-forward network; the activation follows `inner`.
         attention_norm, feedforward_norm: after each residual sum.
         heads: H.
         scale: of the scores.
@@ -235,15 +240,15 @@ class PackedLayer:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Part:
-    """Texts of nearly one length, that stand one after another in the row of all tokens, and attend together.
+    """Texts of similar length, adjacent in the row of all tokens, that attend in one batch.
 
     Arguments:
         start, end: of their tokens in the row.
         count: B.
-        places: (B x L,) which of their tokens is where, padded to the longest; any at padding. None where nothing is padded.
-        kept: where each of their tokens stands among these; None likewise.
+        places: (B x L,) int64, for each padded position the index of its token within the part; None where nothing is padded.
+        kept: for each of their tokens its padded position; None likewise.
         valid: (B, L) bool, True = a real token; None likewise.
-        mask: (B, 1, 1, L) which is added to scores; None likewise.
+        mask: (B, 1, 1, L), added to the scores: 0 or -inf; None likewise.
     """
 
     start: int
@@ -262,7 +267,7 @@ class _Part:
         return own.view(self.count, -1, rows.shape[1])
 
     def put(self, found: Tensor, rows: Tensor) -> None:
-        """(B, L, D) into (T, D)."""
+        """Write (B, L, D) into (T, D)."""
         own, found = rows[self.start : self.end], found.flatten(0, 1)
         if self.kept is None:
             own.copy_(found)
@@ -271,7 +276,7 @@ class _Part:
 
 
 def _parts(lengths: Sequence[int], like: Tensor) -> list[_Part]:
-    """Texts in parts, by their lengths in order; masks as `like`.
+    """Texts grouped by length; `lengths` are in ascending order. Masks have the dtype and device of `like`.
 
     >>> [(part.start, part.end, part.count) for part in _parts([2, 2, 5, 17], torch.zeros(0))]
     [(0, 9, 3), (9, 26, 1)]
@@ -314,9 +319,9 @@ def _norm(norm: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 
 def _origin(model: TextEncoder) -> tuple[object, ...]:
-    """Where each parameter is and how often it was written, and copies of the norms: fused optimisers count nothing.
+    """The address and version counter of each parameter, and copies of the norms, since fused optimizers do not count versions.
 
-    Tensors made in `torch.inference_mode` count nothing either, so of these all are copied.
+    Tensors made in `torch.inference_mode` have no counter either, so these are copied.
     """
     marks = [
         each.detach().clone() if each.is_inference() else (each.data_ptr(), each._version)
@@ -338,15 +343,15 @@ E = TypeVar("E", bound=TextEncoder)
 
 
 def quantized_encoder(model: E, precision: QuantizedPrecision, *, compiled: Kernels | None = None) -> E:
-    """A copy of an encoder, of its own class, whose blocks have weights of 8 or 4 bits; all else is in float32.
+    """A copy of an encoder, of the same class, whose blocks have int8 or int4 weights; all else is float32.
 
     Arguments:
-        model: on a processor.
+        model: on the CPU.
         precision: `int8` or `int4`.
-        compiled: the kernels; built where None.
+        compiled: the kernels; None to build them.
 
     Raises:
-        InputError: for another precision, and for a model on another device, or that is looked at.
+        InputError: for another precision, a model on another device, and a model with hooks.
 
     >>> from regard.layers import Tokens
     >>> from regard.models import Bert, BertConfig
@@ -357,7 +362,7 @@ def quantized_encoder(model: E, precision: QuantizedPrecision, *, compiled: Kern
     """
     precision = check_precision(precision)  # type: ignore[assignment]
     why = "" if precision in BITS else f"an encoder is quantized to {' or '.join(BITS)}"
-    why = why or ("" if isinstance(model, TextEncoder) else f"a {type(model).__name__} is no encoder of texts")
+    why = why or ("" if isinstance(model, TextEncoder) else f"a {type(model).__name__} is no text encoder")
     why = why or unsupported_place(model)
     if why:
         raise InputError(f"{precision}: the model cannot be prepared: {why}")
@@ -369,6 +374,6 @@ OF_DTYPE: dict[torch.dtype, Precision] = {torch.float32: "float32", torch.bfloat
 
 
 def own_precision(model: nn.Module) -> Precision | None:
-    """The precision that a model's weights are kept in; None where it is one that nothing is packed in."""
+    """The precision of a model's weights; None where it is none that weights are packed in."""
     bits = next((part.bits for part in model.modules() if isinstance(part, QuantizedLinear)), None)
     return OF_DTYPE.get(next(model.parameters()).dtype) if bits is None else OF_BITS[bits]

@@ -1,4 +1,4 @@
-"""The linear maps of a prepared encoder, for many tokens at a time: plain, of bytes, or with all that follows in one kernel."""
+"""Linear layers of a packed encoder, for many tokens at a time: plain, in int8, or fused with what follows in one kernel."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from regard.quantization.linear import BITS, Precision, QuantizedLinear, in_byte
 ActivationFunction = Callable[[Tensor], Tensor]
 
 USUAL_ROWS = 2048
-"""The number of tokens for which oneDNN chooses the layout of weights; any other number works too."""
+"""The number of tokens for which oneDNN chooses the weights' layout; any other number works too."""
 
 
 class PackedLinear(Protocol):
-    """f(W x + b) + r."""
+    """f(W x + b) + r, with an activation f and a residual r."""
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """Both of x (T, D) and r (T, outputs), where there is one, to (T, outputs)."""
+        """From x (T, D) and an optional r (T, outputs) to (T, outputs)."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlainLinear:
-    """Linear layers of one input, what follows them apart.
+    """Linear layers with the same input; activation and residual are applied separately.
 
     Arguments:
-        layers: their outputs stand one after another.
+        layers: their outputs are concatenated.
         activation: f; None for none.
     """
 
@@ -47,11 +47,11 @@ class PlainLinear:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ByteLinear:
-    """A linear layer of bytes: weights scaled output by output beforehand, activations token by token as they come.
+    """A linear layer in int8: weights quantized per output in advance, activations per token at run time.
 
         y = (round(x / s) W8) s w + b,   s = max |x| / 127 of each token
 
-    The scale of a token is its own, so who else is in the batch changes nothing.
+    Each token has its own scale, so a token's output does not depend on the rest of the batch.
 
     Arguments:
         weight: W8, (D, outputs) int8.
@@ -76,14 +76,14 @@ class ByteLinear:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FusedLinear:
-    """A linear layer whose bias, activation and residual sum are part of oneDNN's matrix product.
+    """A linear layer whose bias, activation and residual are fused into oneDNN's matrix product.
 
-    These are the kernels that `torch.compile` chooses on processors; each of the three would else be a pass over the memory.
+    These are the kernels that `torch.compile` chooses on CPUs; unfused, each of the three would pass over the memory once more.
 
     Arguments:
         weight: in the layout that oneDNN chose.
         bias: (outputs,).
-        fused: the activation's name and algorithm as oneDNN has them; no activation goes with a residual sum.
+        fused: oneDNN's name and algorithm for the activation; an activation and a residual cannot be fused together.
     """
 
     weight: Tensor
@@ -102,7 +102,7 @@ class FusedLinear:
 def packed_linear(
     layers: Sequence[nn.Linear], precision: Precision, activation: ActivationFunction | None = None
 ) -> PackedLinear:
-    """Linear layers of one input as a single one, their outputs one after another."""
+    """Several linear layers with the same input as one layer, whose outputs are concatenated, in a precision."""
     if precision == "int4" or (precision == "int8" and not multiplies_bytes()):
         return PlainLinear(tuple(_quantized(part, precision) for part in layers), activation)
     weight, bias = _joined(layers)
@@ -117,13 +117,13 @@ def packed_linear(
 
 
 def dtype_of(precision: Precision) -> torch.dtype:
-    """What is between the linear layers."""
+    """The dtype between the linear layers."""
     return torch.bfloat16 if precision == "bfloat16" else torch.float32
 
 
 @functools.cache
 def fuses() -> bool:
-    """Whether this PyTorch has the kernels of `FusedLinear` and they compute what they ought to."""
+    """Whether this PyTorch has the kernels of `FusedLinear`, and they compute correct results."""
     if not torch.backends.mkldnn.is_available():
         return False
     x, weight = (torch.linspace(-1, 1, 24 * 32).reshape(24, 32).roll(shift).bfloat16() for shift in (5, 17))
@@ -145,9 +145,9 @@ def fuses() -> bool:
 
 @functools.cache
 def multiplies_bytes() -> bool:
-    """Whether this PyTorch's product of matrices of bytes is there and exact on this processor.
+    """Whether this PyTorch has an int8 matrix product that is exact on this processor.
 
-    Where the processor has no VNNI, oneDNN adds two products in 16 bits, and large ones have no room there.
+    Without VNNI, oneDNN adds two products in 16 bits, where large ones overflow.
     """
     x, weight = torch.full((16, 64), 127, dtype=torch.int8), torch.full((64, 32), 127, dtype=torch.int8)
     x[8:], weight[:, 16:] = -127, -127
@@ -165,7 +165,7 @@ def _quantized(layer: nn.Module, precision: Precision) -> nn.Module:
 
 
 def _joined(layers: Sequence[nn.Linear]) -> tuple[Tensor, Tensor]:
-    """Weight (outputs, D) and bias (outputs,) of them all; zeros for a layer that has no bias."""
+    """The concatenated weight (outputs, D) and bias (outputs,); zeros for layers without a bias."""
     weights = [layer.weight.detach() for layer in layers]
     biases = [
         weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.detach()
@@ -185,7 +185,7 @@ def _laid_out(weight: Tensor) -> Tensor:
 
 
 def _fused_name(activation: ActivationFunction | None) -> tuple[str, str] | None:
-    """What oneDNN calls an activation; None where it has none of that kind."""
+    """The name and algorithm of an activation in oneDNN; None where it has none."""
     if activation is None:
         return "none", "none"
     if activation is F.relu:

@@ -1,6 +1,6 @@
-"""What the compiled kernels are called with, and a test of a library that was just built.
+"""The C interface of the compiled kernels, and a test of a newly built library.
 
-Of Python's own library alone: `native` runs this file in a child process, where a library that crashes harms nobody.
+This file uses the standard library only: `native` runs it in a child process, where a library that crashes does no harm.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Pointer = ctypes.c_void_p
 
 
 class LinearStruct(ctypes.Structure):
-    """`Linear` of linear.h."""
+    """`Linear` in linear.h."""
 
     _fields_ = (
         ("outputs", ctypes.c_int32),
@@ -28,13 +28,13 @@ class LinearStruct(ctypes.Structure):
 
 
 class NormStruct(ctypes.Structure):
-    """`Norm` of decoding.cpp; without a weight it does nothing, without a bias it is the root of the mean square."""
+    """`Norm` in decoding.cpp: without a weight the identity, without a bias an RMS norm."""
 
     _fields_ = (("weight", Pointer), ("bias", Pointer), ("epsilon", ctypes.c_float))
 
 
 class RotaryStruct(ctypes.Structure):
-    """`Rotary` of decoding.cpp; without tables it turns nothing."""
+    """`Rotary` in decoding.cpp: without tables there is no rotation."""
 
     _fields_ = (
         ("cosines", Pointer),
@@ -45,7 +45,7 @@ class RotaryStruct(ctypes.Structure):
 
 
 class BlockStruct(ctypes.Structure):
-    """`Block` of decoding.cpp."""
+    """`Block` in decoding.cpp."""
 
     _fields_ = (
         ("query", LinearStruct),
@@ -77,13 +77,13 @@ class BlockStruct(ctypes.Structure):
 
 
 class HeadStruct(ctypes.Structure):
-    """`Head` of decoding.cpp."""
+    """`Head` in decoding.cpp."""
 
     _fields_ = (("norm", NormStruct), ("output", LinearStruct), ("real", ctypes.c_int32))
 
 
 class CacheStruct(ctypes.Structure):
-    """`Cache` of decoding.cpp."""
+    """`Cache` in decoding.cpp."""
 
     _fields_ = (
         ("values", Pointer),
@@ -96,7 +96,7 @@ class CacheStruct(ctypes.Structure):
 
 
 class RuntimeStruct(ctypes.Structure):
-    """`Runtime` of runtime.h: where OpenMP's functions are."""
+    """`Runtime` in runtime.h: the addresses of OpenMP's functions."""
 
     _fields_ = (("parallel", Pointer), ("barrier", Pointer), ("thread_num", Pointer), ("num_threads", Pointer))
 
@@ -106,10 +106,14 @@ OPENMP = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_th
 
 
 def opened(library: str, runtime: str) -> ctypes.CDLL:
-    """The library, its functions knowing what they take and give, and using the threads of an OpenMP library.
+    """Load the library, declare its functions' types, and let it use the threads of an OpenMP library.
+
+    Arguments:
+        library: its path.
+        runtime: the path of the OpenMP library.
 
     Raises:
-        OSError: where a file is missing or no library.
+        OSError: where a file is missing or is no library.
         AttributeError: where a function is missing.
     """
     found, openmp = typed(ctypes.CDLL(library)), ctypes.CDLL(runtime)
@@ -119,10 +123,10 @@ def opened(library: str, runtime: str) -> ctypes.CDLL:
 
 
 def typed(library: ctypes.CDLL) -> ctypes.CDLL:
-    """The library, its functions knowing what they take and give.
+    """The library with the types of its functions declared.
 
     Raises:
-        AttributeError: where one is missing.
+        AttributeError: where a function is missing.
     """
     count, large = ctypes.c_int32, ctypes.c_int64
     linear, block, pointers = ctypes.POINTER(LinearStruct), ctypes.POINTER(BlockStruct), ctypes.POINTER(Pointer)
@@ -147,17 +151,17 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
 
 
 def fault(library: ctypes.CDLL) -> str:
-    """What the library computes wrongly, as half a sentence; empty where everything comes out as it ought to."""
+    """What the library computes wrongly, as half a sentence; empty where it computes correctly."""
     for bits in (32, 16, 8, 4):
         if not _maps_linearly(library, bits):
-            return f"a linear layer of {bits} bits comes out wrong"
+            return f"a linear layer of {bits} bits computes wrong results"
     for bits in (32, 16):
         if not _goes_through_a_block(library, bits):
-            return f"a block with keys and values of {bits} bits comes out wrong"
+            return f"a block with keys and values of {bits} bits computes wrong results"
     return ""
 
 
-ROWS, OUTPUTS, REAL, INPUTS = 11, 32, 30, 64  # rows: a band each of 8, 2 and 1
+ROWS, OUTPUTS, REAL, INPUTS = 11, 32, 30, 64  # the kernel works on 8, 2 and 1 rows at a time
 GROUP, TILE = 32, 16
 
 
@@ -166,7 +170,7 @@ def _weight(output: int, place: int) -> int:
 
 
 def _maps_linearly(library: ctypes.CDLL, bits: int) -> bool:
-    """Numbers that neither rounding changes, so that the product is exact; a row of tiny ones; rows with NaN or infinite ones."""
+    """Test a linear layer with numbers that rounding does not change, a row of tiny numbers, and rows with NaN or infinity."""
     values: ctypes.Array = (ctypes.c_uint8 * (OUTPUTS * INPUTS * bits // 8))()
     if bits > 8:
         halves = [_weight(output, place) / 2 for output in range(OUTPUTS) for place in range(INPUTS)]
@@ -192,7 +196,7 @@ def _maps_linearly(library: ctypes.CDLL, bits: int) -> bool:
         for row in range(ROWS)
     ]
     rows[3][40], rows[9][2], rows[10][63] = math.inf, math.nan, -math.inf
-    rows[8] = [1e-40 * (place % 3) for place in range(INPUTS)]  # 127 divided by that is infinite
+    rows[8] = [1e-40 * (place % 3) for place in range(INPUTS)]  # 127 / max |x| overflows to infinity
     x = (ctypes.c_float * (ROWS * INPUTS))(*[number for row in rows for number in row])
     y = (ctypes.c_float * (ROWS * REAL))()
     scratch = (ctypes.c_uint8 * library.regard_linear_scratch(linear, ROWS))()
@@ -213,7 +217,7 @@ def _maps_linearly(library: ctypes.CDLL, bits: int) -> bool:
 
 
 def _goes_through_a_block(library: ctypes.CDLL, bits: int) -> bool:
-    """The input plus attention and swish(3), by layers that pass on what they get, with a column before that is hidden or seen.
+    """Test a block whose layers make it add attention and swish(3) to its input, with an earlier column that is masked or not.
 
     The last row is infinite.
 
@@ -275,7 +279,7 @@ def _floats(numbers: Sequence[float]) -> ctypes.Array:
 
 
 def _bfloats(numbers: Sequence[float]) -> ctypes.Array:
-    """Numbers that bfloat16 holds, as it holds them: the upper half of a float."""
+    """Numbers that bfloat16 holds exactly, in bfloat16: the upper half of each float32."""
     words = (ctypes.c_uint32 * len(numbers)).from_buffer(_floats(numbers))
     return (ctypes.c_uint16 * len(numbers))(*(word >> 16 for word in words))
 
@@ -285,7 +289,7 @@ def _place(array: ctypes.Array) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Try the library whose file is named, with the OpenMP library that is; what is wrong with it is printed."""
+    """Test a library with an OpenMP library, given their paths; print what is wrong. Returns the exit status."""
     try:
         wrong = fault(opened(*arguments))
     except (OSError, AttributeError) as error:

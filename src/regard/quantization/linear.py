@@ -1,7 +1,7 @@
-"""Linear layers for inference: weights of 8 or 4 bits, or bfloat16, in the place of `nn.Linear`.
+"""Linear layers for inference, with int8, int4 or bfloat16 weights in place of `nn.Linear`.
 
-`QuantizedWeights` says how weights are rounded, `QuantizedLinear` computes with them, by the compiled kernels or by PyTorch, and
-`inference_copy` copies a module with such layers in the place of its own.
+`QuantizedWeights` defines how weights are rounded, `QuantizedLinear` computes with them, by the compiled kernels or by PyTorch,
+and `inference_copy` copies a module with such layers in place of its own.
 """
 
 from __future__ import annotations
@@ -27,44 +27,44 @@ from regard.quantization.memory import LargePages
 from regard.quantization.native import Kernels, kernels
 
 QuantizedPrecision = Literal["int8", "int4"]
-"""Weights of 8 bits, one scale for each output; or of 4, one for each output and 32 inputs."""
+"""int8 with one scale per output, or int4 with one scale per output and group of 32 inputs."""
 
 Precision = Literal["float32", "bfloat16", "int8", "int4"]
-"""Of weights. All between the linear layers is in float32; in encoders that read without padding in bfloat16 next to bfloat16."""
+"""Of weights. Between the linear layers all is float32; in packed encoders with bfloat16 weights it is bfloat16."""
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 BITS: Mapping[str, Literal[8, 4]] = MappingProxyType({"int8": 8, "int4": 4})
-"""Of each weight."""
+"""Bits per weight."""
 
 LARGEST = 127
-"""Of the numbers that stand for weights and activations in 8 bits; -128 has no counterpart."""
+"""The largest integer for weights and activations in int8; -128 is not used, so that the range is symmetric."""
 
 GROUP = 32
-"""Inputs that share a scale: of the activations always, of weights of 4 bits too."""
+"""Inputs that share a scale: for activations, and for int4 weights."""
 
 TILE = 16
-"""Outputs that stand together."""
+"""Outputs that are stored together."""
 
 UNIT = 32
-"""What the number of outputs is filled up to a multiple of."""
+"""The number of outputs is padded to a multiple of this."""
 
 NARROWINGS = torch.linspace(0.7, 1.0, 13)
-"""Shares of the largest magnitude that are tried as the end of a 4-bit scale: cutting a rare large weight off may make all others
-finer."""
+"""Fractions of the largest magnitude that are tried as the range of an int4 scale: clipping a rare large weight may make all
+others more precise."""
 
 INFERENCE_ONLY = (
-    "its weights are {weights}, which is for inference, not for training or saving; take the model it was made of"
+    "its weights are {weights}, which is for inference, not for training or saving; use the model it was made from"
 )
 
 M = TypeVar("M", bound=nn.Module)
 
 
 def check_precision(precision: str) -> Precision:
-    """The precision of that name.
+    """The precision with a name.
 
     Raises:
-        InputError: where there is none, with the nearest.
+        InputError: for an unknown name; the message has the nearest one.
     """
     for known in PRECISIONS:
         if precision == known:
@@ -74,17 +74,17 @@ def check_precision(precision: str) -> Precision:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class QuantizedWeights:
-    """A weight (outputs, inputs) in whole numbers and their scales.
+    """A weight (outputs, inputs) as integers and scales.
 
         W_ok ~ w_o Q_ok,  Q in [-127, 127], w_o = max_k |W_ok| / 127                      8 bits
         W_ok ~ w_og Q_ok,  Q in [-8, 7], w_og for each group g of 32 inputs               4 bits
 
-    The scale of a 4-bit group is that of `NARROWINGS` with the least squared error, in bfloat16.
+    The scale of a 4-bit group is the one over `NARROWINGS` with the smallest squared error, rounded to bfloat16.
 
     Arguments:
-        values: (outputs, inputs) int8, both filled up with zeros to multiples of `UNIT` and `GROUP`.
+        values: (outputs, inputs) int8, padded with zeros to multiples of `UNIT` and `GROUP`.
         scales: (outputs,) float32, or (outputs, inputs / GROUP) bfloat16.
-        shape: (outputs, inputs) without the filling.
+        shape: (outputs, inputs) without the padding.
         bits: 8 or 4.
 
     >>> weights = QuantizedWeights.of(torch.tensor([[1.0, -0.5, 0.25]]), 8)
@@ -99,10 +99,10 @@ class QuantizedWeights:
 
     @classmethod
     def of(cls, weight: Tensor, bits: Literal[8, 4]) -> QuantizedWeights:
-        """The nearest such weights, (outputs, inputs) in any floating dtype.
+        """Quantize a weight (outputs, inputs) of any floating dtype.
 
         Raises:
-            InputError: for weights that hold NaN or an infinite number, which no whole number stands for.
+            InputError: for weights with NaN or infinity.
         """
         if not weight.isfinite().all():
             raise InputError(
@@ -115,7 +115,7 @@ class QuantizedWeights:
         return cls(values=values, scales=scales, shape=(outputs, inputs), bits=bits)
 
     def dequantized(self) -> Tensor:
-        """(outputs, inputs) float32: what the numbers stand for."""
+        """The weight that the integers represent, (outputs, inputs) float32."""
         outputs, inputs = self.shape
         scales = self.scales.float()
         if self.bits == 8:
@@ -123,9 +123,9 @@ class QuantizedWeights:
         return (self.values.unflatten(1, (-1, GROUP)) * scales[..., None]).flatten(1)[:outputs, :inputs]
 
     def tiled(self) -> tuple[Tensor, Tensor]:
-        """Values and scales as `kernels/linear.h` reads them: 16 outputs together, four inputs after one another, unsigned.
+        """Values and scales in the layout of `kernels/linear.h`: unsigned, tiles of 16 outputs, groups of 4 adjacent inputs.
 
-        Of 4 bits, two such fours share their bytes: the first in the low half, the second in the high one.
+        In int4, two such groups share their bytes: the first is in the low half, the second in the high half.
         """
         outputs, inputs = self.values.shape
         if self.bits == 8:
@@ -137,7 +137,7 @@ class QuantizedWeights:
 
     @classmethod
     def of_tiles(cls, values: Tensor, scales: Tensor, shape: tuple[int, int], bits: Literal[8, 4]) -> QuantizedWeights:
-        """The weights whose `tiled` these are.
+        """The weights from their `tiled` values and scales.
 
         >>> weights = QuantizedWeights.of(torch.linspace(-1, 1, 70).view(2, 35), 4)
         >>> again = QuantizedWeights.of_tiles(*weights.tiled(), weights.shape, 4)
@@ -154,14 +154,14 @@ class QuantizedWeights:
 
 
 def in_bytes(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows (N, K) as the nearest whole numbers in [-127, 127] (int8), and the scale of each (N,): its largest magnitude / 127."""
+    """Rows (N, K) rounded to int8 in [-127, 127], and the scale of each row (N,): its largest magnitude / 127."""
     scales = rows.abs().amax(dim=1).clamp_min(torch.finfo(rows.dtype).tiny) / LARGEST
     return (rows / scales[:, None]).round_().to(torch.int8), scales
 
 
 def _of_nibbles(weight: Tensor) -> tuple[Tensor, Tensor]:
     groups = weight.unflatten(1, (-1, GROUP))
-    # The number of the largest magnitude becomes -8, the one end of the range that has no counterpart.
+    # The number with the largest magnitude becomes -8, the end of the range without a counterpart.
     place = groups.abs().argmax(dim=2, keepdim=True)
     widest = groups.gather(2, place).squeeze(2) / -8
     best = torch.full_like(widest, torch.inf)
@@ -180,39 +180,39 @@ def _nibbles(groups: Tensor, scales: Tensor) -> Tensor:
 
 
 AfterLinear = Activation | Literal["none"]
-"""What follows a linear layer in the same kernel."""
+"""The activation after a linear layer that the same kernel computes."""
 
 AFTER_LINEAR: tuple[AfterLinear, ...] = ("none", "relu", "gelu_tanh", "gelu", "swish")
-"""In the order of `kernels/numbers.h`."""
+"""In the order of the enumeration in `kernels/numbers.h`."""
 
 
 def activation_name(function: object) -> Activation | None:
-    """What an activation is called; None where it is none of `ACTIVATIONS`, which the kernels all have."""
+    """The name of an activation; None where it is not in `ACTIVATIONS`, all of which the kernels have."""
     if isinstance(function, InvariantActivation):
         function = function.function
     return next((name for name, own in ACTIVATIONS.items() if _parts(function) == _parts(own)), None)
 
 
 def _parts(function: Any) -> tuple[Any, ...]:
-    """What two copies of a function have in common: one that is made of another is copied with a module, others are not."""
+    """What identifies a function: a `functools.partial` is copied with its module, so its parts are compared."""
     return (function.func, function.args, function.keywords) if isinstance(function, partial) else (function,)
 
 
 class QuantizedLinear(nn.Module):
-    """y = W x + b with W in 8 or 4 bits, or in bfloat16: is where a `nn.Linear` stood.
+    """y = W x + b with W in int8, int4 or bfloat16; replaces a `nn.Linear`.
 
-    With 8 and 4 bits the compiled kernel rounds each group of 32 inputs to bytes and sums products of whole numbers, so a row of
-    the output does not depend on the other rows. Where there is no kernel, PyTorch computes with the same weights in bfloat16.
+    In int8 and int4 the compiled kernel rounds each group of 32 inputs to int8 and sums integer products, so that a row of the
+    output does not depend on other rows. Without a kernel, PyTorch computes with the same weights in bfloat16.
 
     Arguments:
         weight: W, (outputs, inputs), any floating dtype.
         bias: b, (outputs,); None for none.
-        bits: of each weight: 8, 4, or 16 for bfloat16.
-        compiled: the kernels; built where None. Without a library the weights are kept in bfloat16.
-        memory: where the weights are kept; PyTorch's own where None.
+        bits: per weight: 8, 4, or 16 for bfloat16.
+        compiled: the kernels; None to build them. Without a library the weights are kept in bfloat16.
+        memory: where the weights are kept; None for PyTorch's allocator.
 
     Raises:
-        InputError: for weights that hold NaN or infinite numbers, in 8 or 4 bits.
+        InputError: for weights with NaN or infinity, in 8 or 4 bits.
 
     >>> layer = nn.Linear(6, 3)
     >>> quantized = QuantizedLinear(layer.weight, layer.bias, bits=8)
@@ -256,18 +256,18 @@ class QuantizedLinear(nn.Module):
         self.training = False
 
     def _without_kernels(self) -> None:
-        """Keep the weights as PyTorch multiplies them."""
+        """Keep the weights in bfloat16, for PyTorch's product."""
         if self.scales is not None:
             self.values, self.scales = self.weight.bfloat16(), None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        if self.scales is not None and kernels().library is None:  # in another process, which may have no compiler
+        if self.scales is not None and kernels().library is None:  # unpickled in a process that may have no compiler
             self._without_kernels()
 
     @property
     def weight(self) -> Tensor:
-        """(outputs, inputs) float32, the numbers that it multiplies with; computed at each call."""
+        """(outputs, inputs) float32, dequantized; computed at each call."""
         if self.scales is None:
             return self.values.float()
         shape = (self.out_features, self.in_features)
@@ -285,7 +285,7 @@ class QuantizedLinear(nn.Module):
         return self.product(input)
 
     def product(self, input: Tensor) -> Tensor:
-        """As `forward`, without gradients."""
+        """As `forward`, but without gradients."""
         if self.scales is None:
             bias = None if self.bias is None else self.bias.bfloat16()
             x = input.to(self.values.dtype)
@@ -294,7 +294,7 @@ class QuantizedLinear(nn.Module):
             return product.float()
         library = kernels().library
         if library is None:
-            raise RuntimeError("weights are laid out for kernels that are not there")
+            raise RuntimeError("weights are laid out for kernels that are not loaded")
         x = input.float()
         if self.in_features % GROUP:
             x = F.pad(x, (0, -self.in_features % GROUP))
@@ -306,8 +306,8 @@ class QuantizedLinear(nn.Module):
         return y
 
     def struct(self, activation: AfterLinear = "none") -> LinearStruct:
-        """What the kernels are given: it points into the tensors here."""
-        held: Any = self._buffers  # asked for by name, each would be looked for among the attributes first
+        """The kernels' description of this layer; it points into this layer's tensors."""
+        held: Any = self._buffers  # faster than attribute access, which looks among the attributes first
         values, scales, bias = held["values"], held["scales"], held["filled_bias"]
         outputs, inputs = self.out_features, self.in_features
         if scales is not None:
@@ -317,13 +317,13 @@ class QuantizedLinear(nn.Module):
         return LinearStruct(outputs, inputs, bits, AFTER_LINEAR.index(activation), *places)
 
     def extra_repr(self) -> str:
-        """As `nn.Linear`'s, with the bits."""
+        """As `nn.Linear`'s, with the bits per weight."""
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, bias={self.has_bias}, bits={self.bits}"
         )
 
     def state_dict(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused: the numbers that the weights were rounded from are gone.
+        """Refused: the weights before rounding are not kept.
 
         Raises:
             InputError: always.
@@ -331,7 +331,7 @@ class QuantizedLinear(nn.Module):
         raise InputError(INFERENCE_ONLY.format(weights=f"rounded to {self.bits} bits"))
 
     def train(self, mode: bool = True) -> Self:
-        """Refused but for `train(False)`.
+        """Refused, except for `train(False)`.
 
         Raises:
             InputError: where `mode` is true.
@@ -341,7 +341,7 @@ class QuantizedLinear(nn.Module):
         return self
 
     def _apply(self, fn: Any, recurse: bool = True) -> NoReturn:
-        raise InputError("a model with quantized weights stays as it is, on the processor it was made for")
+        raise InputError("a model with quantized weights cannot be moved or converted; it stays on the CPU")
 
 
 class FloatLinear(nn.Linear):
@@ -357,11 +357,11 @@ class FloatLinear(nn.Linear):
 
 
 LINEARS = (nn.Linear, FloatLinear, QuantizedLinear)
-"""Plain linear layers, of whose classes the kernels know what they compute."""
+"""The classes of plain linear layers, whose computation the kernels know."""
 
 
 class _Differentiable(torch.autograd.Function):
-    """A quantised layer whose gradient is that of the weights it multiplies with; rounding of the input is left out."""
+    """A quantized layer whose gradient is that of its dequantized weights; the rounding of the input is ignored."""
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, layer: QuantizedLinear) -> Tensor:
@@ -380,7 +380,7 @@ def linear_for(
     compiled: Kernels | None = None,
     memory: LargePages | None = None,
 ) -> nn.Module:
-    """A linear layer of a precision, its weights in `memory`: a `FloatLinear` in float32, else a `QuantizedLinear`."""
+    """A linear layer of a precision with its weights in `memory`: a `FloatLinear` for float32, else a `QuantizedLinear`."""
     if precision != "float32":
         return QuantizedLinear(weight, bias, BITS.get(precision, 16), compiled=compiled, memory=memory)
     layer = FloatLinear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
@@ -400,16 +400,19 @@ def inference_copy(
     within: nn.Module | None = None,
     memory: LargePages | None = None,
 ) -> M:
-    """A copy in evaluation mode: its linear layers in a precision, all else in float32 and without gradients.
+    """A copy of a module in evaluation mode: its linear layers in a precision, all else in float32 and without gradients.
 
-    Tables of rotary positions are computed again, for a model in bfloat16 has them rounded to it.
+    Tables of rotary positions are recomputed, since a bfloat16 model has rounded ones.
 
     Arguments:
-        within: the part of the module whose linear layers are meant; all where None.
-        memory: where their weights are kept; PyTorch's own where None.
+        module: left as it is.
+        precision: of the linear layers.
+        compiled: the kernels; None to build them.
+        within: the part of the module whose linear layers are replaced; None for all.
+        memory: where their weights are kept; None for PyTorch's allocator.
     """
     layers = [part for part in (module if within is None else within).modules() if type(part) is nn.Linear]
-    # What is in the memo for a layer is taken for its copy, so the weights are not copied first.
+    # deepcopy takes a layer's entry in the memo as its copy, so the original weights are not copied first.
     memo: dict[int, Any] = {
         id(part): linear_for(part.weight, part.bias, precision, compiled, memory) for part in layers
     }

@@ -1,8 +1,8 @@
-"""Models for inference on a processor, of ordinary blocks with weights of 8 or 4 bits, bfloat16 or float32.
+"""Models for inference on a CPU, with ordinary blocks and int8, int4, bfloat16 or float32 weights.
 
-`quantized` makes them: an `InferenceDecoder` of a language model of GPT's family, an `InferenceTransformer` of an encoder-decoder
-Transformer, and of an encoder a model of its own class. Looking, ablating and patching work as in any model. While nobody looks,
-the two that decode take their steps in one call of a compiled kernel (`StackKernel`).
+`quantized` makes an `InferenceDecoder` from a language model of GPT's family, an `InferenceTransformer` from an encoder-decoder
+Transformer, and from an encoder a model of the same class. Inspection, ablation and patching work as in any model. Without hooks,
+the first two compute a decoding step in one call of a compiled kernel (`StackKernel`).
 """
 
 from __future__ import annotations
@@ -77,16 +77,16 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class InferenceOnly(nn.Module, ABC):
-    """A model laid out for inference, which refuses training, saving and moving."""
+    """A model laid out for inference, which refuses training, saving and moving to a device."""
 
     precision: Precision
     slow: str
-    """Why it is no faster than bfloat16, as a sentence; empty where it is."""
+    """Why it is no faster than bfloat16, as a sentence; empty where it is faster."""
     kernel: StackKernel | None
-    """The fast path of its steps; None where there is none."""
+    """The fast path of decoding steps; None where there is none."""
 
     def _prepare(self, precision: Precision, built: Kernels) -> None:
-        """Find the fast path, once all modules are in their places."""
+        """Set up the fast path; called when all modules are in place."""
         self.precision = precision
         self.slow = built.slowness(BITS[precision]) if precision in BITS else ""
         self.eval()
@@ -97,21 +97,22 @@ class InferenceOnly(nn.Module, ABC):
 
     @abstractmethod
     def _parts(self) -> tuple[Sequence[Any], nn.Module, nn.Module]:
-        """What a step goes through: the blocks, the norm after them, and the map to logits."""
+        """What a decoding step goes through: the blocks, the norm after them, and the output layer."""
 
     @property
     def cache_dtype(self) -> torch.dtype:
-        """What keys and values are kept in: no more exact than what they came from, for all are read again with every token."""
+        """The dtype of the KV cache: bfloat16 unless the weights are float32, since all of it is read again for every token."""
         return torch.float32 if self.precision == "float32" else torch.bfloat16
 
     def _fast(self) -> StackKernel | None:
-        """The kernel, without recording at the blocks or changes them."""
+        """The kernel; None without one, and where the blocks have hooks or were changed."""
         return self.kernel if self.kernel is not None and self.kernel.untouched else None
 
     def __getstate__(self) -> dict[str, Any]:
-        """With copies: multiprocessing moves the tensors that it sends, and the kernel has the addresses of these.
+        """Copy the tensors: multiprocessing moves those that it sends, and the kernel holds their addresses.
 
-        Each weight is copied by itself: a tensor is pickled with all the memory that it is a view of, here that of many weights.
+        Each weight is copied separately: a tensor is pickled with the whole memory block that it is a view of, which holds many
+        weights here.
         """
         memo: dict[int, Any] = {}
         for tensor in (*self.parameters(), *self.buffers()):
@@ -122,7 +123,7 @@ class InferenceOnly(nn.Module, ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        # Another process has kernels of its own, or none.
+        # Another process loads its own kernels, or has none.
         built = Kernels(None) if self.slow else kernels()
         self.slow = self.slow or (built.slowness(BITS[self.precision]) if self.precision in BITS else "")
         memory = LargePages()
@@ -135,7 +136,7 @@ class InferenceOnly(nn.Module, ABC):
         self._find_kernel(built)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused: the numbers that the weights were rounded from are gone.
+        """Refused: the weights before rounding are not kept.
 
         Raises:
             InputError: always.
@@ -143,7 +144,7 @@ class InferenceOnly(nn.Module, ABC):
         self._refuse()
 
     def train(self, mode: bool = True) -> Self:
-        """Refused but for `train(False)`.
+        """Refused, except for `train(False)`.
 
         Raises:
             InputError: where `mode` is true.
@@ -153,7 +154,7 @@ class InferenceOnly(nn.Module, ABC):
         return super().train(False)
 
     def _apply(self, fn: Any, recurse: bool = True) -> NoReturn:
-        raise InputError("a model with quantized weights stays as it is, on the processor it was made for")
+        raise InputError("a model with quantized weights cannot be moved or converted; it stays on the CPU")
 
     def _refuse(self) -> NoReturn:
         rounded = (
@@ -163,10 +164,10 @@ class InferenceOnly(nn.Module, ABC):
 
 
 class InferenceEmbedding(nn.Module):
-    """Token vectors and position vectors, those that were learned kept in a dtype, and added in float32.
+    """Token embeddings plus position embeddings: learned ones are kept in a dtype, and the sum is float32.
 
     Arguments:
-        embedding: the embedding they come from.
+        embedding: the embedding to copy.
         dtype: bfloat16 or float32.
     """
 
@@ -185,25 +186,25 @@ class InferenceEmbedding(nn.Module):
 
 
 COMPUTED = ("forward", "hidden", "read", "prefill", "step", "logits", "_entered", "_through", "_mask", "_rule")
-"""What `InferenceDecoder` computes itself or as a `CausalTransformer` does: all but `output_map`, which it takes over."""
+"""Methods in which `InferenceDecoder` replaces a model or agrees with `CausalTransformer`; `output_map` may differ."""
 
 
 class InferenceDecoder(InferenceOnly, CausalTransformer):
-    """A decoder of ordinary blocks for inference: it reads, continues and steps as the model it was made of, up to rounding.
+    """A decoder of ordinary blocks for inference; its outputs are those of the model it was made from, up to rounding.
 
-    Weights are rounded as `QuantizedWeights` says; before a product with 8 or 4 bits the kernel rounds activations to bytes in
-    groups of 32. Keys and values are kept in bfloat16, in float32 next to float32. Where the machine has a C++ compiler,
-    kernels are built for its processor at the first use (`regard.quantization.native`), and a row's numbers have the same bits
-    alone and in any batch, those of its prompt too. Where it has none, `slow` says so, and PyTorch computes the same in
-    bfloat16 without being any faster for it.
+    Weights are rounded as in `QuantizedWeights`; before an int8 or int4 product the kernel rounds activations to int8 in groups
+    of 32. The KV cache is bfloat16, or float32 with float32 weights. With a C++ compiler, kernels are built for this machine's
+    processor at the first use (`regard.quantization.native`), and a row's outputs are bit for bit the same alone and in any
+    batch, also while the prompt is read. Without one, `slow` says so, and PyTorch computes the same in bfloat16, without a gain
+    in speed.
 
     Arguments:
-        model: of GPT's family, on a processor; it is not kept.
+        model: of GPT's family, on the CPU; it is not kept.
         precision: `int8`, `int4`, `bfloat16` or `float32`.
-        compiled: the kernels; built where None.
+        compiled: the kernels; None to build them.
 
     Raises:
-        InputError: for a model that `unsupported_decoder` gives a reason about.
+        InputError: for a model that `unsupported_decoder` names a reason against.
 
     >>> from regard.models import GPT2, GPT2Config
     >>> model = GPT2(GPT2Config(vocabulary=9, width=32, heads=1, feedforward_width=64, layers=1, maximum_positions=6)).eval()
@@ -218,7 +219,7 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         precision = check_precision(precision)
         why = unsupported_decoder(model)
         if why:
-            raise InputError(f"{precision}: the model cannot be prepared: {why}; take float32 or bfloat16")
+            raise InputError(f"{precision}: the model cannot be prepared: {why}; use float32 or bfloat16")
         built, memory = kernels() if compiled is None else compiled, LargePages()
         super().__init__(
             model.config,
@@ -239,10 +240,10 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         return list(self.layers), self.norm, self.output  # type: ignore[return-value]
 
     def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
-        """As `CausalTransformer`, but without `reduce`, which is training's.
+        """As `CausalTransformer`, but without `reduce`, which is for training.
 
         Raises:
-            InputError: where training calls it, and where a text is longer than the model has positions for.
+            InputError: with `reduce`, and for a text longer than the model's maximum.
         """
         if reduce is not None:
             self._refuse()
@@ -255,20 +256,20 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
 
     @property
     def batch_invariant_steps(self) -> bool:
-        """Whether a step's logits have the same bits alone and in any batch: where a kernel computes them."""
+        """Whether a step's logits are bit for bit the same alone and in any batch: true where a kernel computes them."""
         return self.kernel is not None and self.kernel.head is not None
 
     def _by_rows(self) -> AbstractContextManager[object]:
-        """Where steps have the same bits in any batch, what is read block by block has them too.
+        """Makes reading block by block batch-invariant where decoding steps are.
 
-        Its parts see to that (`set_batch_invariant`); where others may be in their place, a mode around all that is computed.
+        The modules do so themselves (`set_batch_invariant`); where some may have been replaced, a mode around all of them does.
         """
         kernel = self.kernel
         by_parts = kernel is None or kernel.head is None or kernel.untouched
         return nullcontext() if by_parts else BatchInvariant()
 
     def step(self, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
-        """As `CausalTransformer`: all in one call of the kernel without recording."""
+        """As `CausalTransformer`; in one call of the kernel unless the blocks have hooks."""
         kernel = self.kernel
         if kernel is None or kernel.head is None or not kernel.untouched:
             return super().step(tokens, state)
@@ -301,7 +302,7 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         return found, replace(after, cache=after.cache.filled((present,)))
 
     def _reads_all(self, state: CausalState) -> bool:
-        """Whether all texts have one length, and the next token of each sees all that was before it."""
+        """Whether all texts have the same length, and the next token of each attends to all tokens before it."""
         cache, slots, windows = state.cache, state.length + 1, self.sliding_windows
         return (
             state.width == 1
@@ -312,7 +313,7 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         )
 
     def _plain_step(self, kernel: StackKernel, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
-        """What `_entered` and `_by_kernel` come to for such texts, without masks and tables of positions."""
+        """The same as `_entered` and `_by_kernel` for such texts, without masks and tables of positions."""
         cache, slots = state.cache, state.length + 1
         if self.maximum_length is not None and slots > self.maximum_length:
             check_length(slots, self.maximum_length, "text")
@@ -325,10 +326,10 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         return found, state.advanced(cache=grown)
 
     def _through(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
-        """As `CausalStack`, the keys and values of all blocks together: by the kernel without recording, else block by block."""
+        """As `CausalStack`, with the keys and values of all blocks in one tensor; by the kernel unless the blocks have hooks."""
         x = entered.x
         present = self._lengthened(entered, past)
-        # Texts that are read by themselves go block by block, for any lengths, so that one token alone is no exception.
+        # Packed texts go block by block whatever their lengths, so that a text of one token is no exception.
         by_token = x.shape[1] == entered.after.width and not any(isinstance(mask, Packed) for mask in entered.masks)
         kernel = self._fast() if by_token else None
         if kernel is not None:
@@ -338,12 +339,12 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
             return super()._through(entered, block_pasts(before, present, len(self.layers)))[0], (present,)
 
     def _lengthened(self, entered: Entered, past: Sequence[KeysValues] | None) -> KeysValues:
-        """Keys and values of all blocks, with columns for what entered."""
+        """Keys and values of all blocks, with columns for the new tokens."""
         rows, slots = entered.x.shape[:2]
         return (past[0] if past else self._nothing(rows)).lengthened(slots)
 
     def _by_kernel(self, kernel: StackKernel, entered: Entered, present: KeysValues, *, logits: bool) -> Tensor:
-        """What entered through all blocks (N, D), or the logits (N, V) of it."""
+        """The output (N, D) of all blocks for the new tokens, or their logits (N, V)."""
         x, columns = entered.x, present.key.shape[2]
         seen = {id(mask): visible_columns(mask, x, columns) for mask in entered.masks if mask is not None}
         visible = [None if mask is None else seen[id(mask)] for mask in entered.masks]
@@ -380,7 +381,7 @@ def unsupported_decoder(model: nn.Module) -> str:
 
 
 def _unlike(blocks: Iterable[Any]) -> str:
-    """What it is about blocks together, whose keys and values are in one tensor."""
+    """Why blocks cannot share one tensor for their keys and values, as half a sentence; empty where they can."""
     attentions = [layer for block in blocks for layer in block.children() if isinstance(layer, AttentionLayer)]
     shapes = {(layer.key_heads, layer.key.out_features, layer.value.out_features) for layer in attentions}
     alike = len(shapes) == 1 and all(keys == values for _, keys, values in shapes)
@@ -392,13 +393,13 @@ POSITIONS = (SinusoidalPositions, LearnedPositions, NoPositions)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InferenceState(DecoderState):
-    """N hypotheses about R of the P sources that were read together, as `TransformerState` has them.
+    """N hypotheses for R of P sources that were read together, like `TransformerState`.
 
     Arguments:
-        memory: keys and values of all P sources, those of the first block first (P, blocks * H, S, E). They stay where they are.
-        source_rows: (R,) int64, which of the P each source is.
-        cache: all that was written about each source so far, the tokens of all its hypotheses side by side: one `SharedRows` of
-            all blocks, (P, blocks * H, C, E).
+        memory: keys and values of all P sources (P, blocks * H, S, E), those of the first block first. They are never moved.
+        source_rows: (R,) int64, the index among the P of each source.
+        cache: the generated tokens' keys and values, for each source those of all its hypotheses: one `SharedRows` of all blocks,
+            (P, blocks * H, C, E).
         query: (N, H, E), the alignment block's last query over the source; None before the first step.
     """
 
@@ -409,7 +410,7 @@ class InferenceState(DecoderState):
 
     @classmethod
     def _joined(cls, states: Sequence[Any]) -> Self:
-        """As `DecoderState`, each source's keys and values in a row of its own."""
+        """As `DecoderState`, with each source's keys and values in its own row."""
         apart = [
             replace(state, cache=replace(state.cache, layers=tuple(part.copied() for part in state.cache.layers)))
             for state in states
@@ -421,23 +422,23 @@ class InferenceState(DecoderState):
             joined,
             cache=cache,
             source_rows=torch.arange(len(joined.source_valid)),
-            memory=memory.reserved(memory.key.shape[2]),  # in a room, as the kernel wants it
+            memory=memory.reserved(memory.key.shape[2]),  # the kernel needs a buffer
         )
 
 
 class InferenceTransformer(InferenceOnly, Transformer):
-    """A `Transformer` of ordinary blocks for inference: it writes as the model it was made of, up to rounding.
+    """A `Transformer` of ordinary blocks for inference; its outputs are those of the model it was made from, up to rounding.
 
-    Weights, activations, keys and values are rounded as in `InferenceDecoder`, and kernels built likewise. All hypotheses take a
-    step in one call, each over its own past; what belongs to a source never moves.
+    Weights, activations, keys and values are rounded as in `InferenceDecoder`, and kernels are built in the same way. All
+    hypotheses take a step in one call, each over its own past; the keys and values of the source are never moved.
 
     Arguments:
-        model: on a processor; it is not kept.
+        model: on the CPU; it is not kept.
         precision: `int8`, `int4`, `bfloat16` or `float32`.
-        compiled: the kernels; built where None.
+        compiled: the kernels; None to build them.
 
     Raises:
-        InputError: for a model that `unsupported_transformer` gives a reason about.
+        InputError: for a model that `unsupported_transformer` names a reason against.
 
     >>> from regard.models import TransformerConfig
     >>> sizes = {"width": 32, "heads": 1, "feedforward_width": 64, "encoder_layers": 1, "decoder_layers": 1}
@@ -456,7 +457,7 @@ class InferenceTransformer(InferenceOnly, Transformer):
         precision = check_precision(precision)
         why = unsupported_transformer(model)
         if why:
-            raise InputError(f"{precision}: the model cannot be prepared: {why}; take float32 or bfloat16")
+            raise InputError(f"{precision}: the model cannot be prepared: {why}; use float32 or bfloat16")
         built, memory = kernels() if compiled is None else compiled, LargePages()
         self.config = model.config
         self.encoder = TransformerEncoder(*_stack_parts(model.encoder, precision, built, memory))
@@ -469,7 +470,7 @@ class InferenceTransformer(InferenceOnly, Transformer):
         return list(self.decoder.layers), self.decoder.norm, self.output  # type: ignore[return-value]
 
     def start(self, source: Tokens) -> InferenceState:  # type: ignore[override]
-        """Read the source (B, S)."""
+        """Encode the source (B, S); returns the state before the first token."""
         layers = self.decoder.memory(self.encoded(source), source.places)
         rows, heads, length, width = layers[0].key.shape
         memory = torch.empty(2, rows, len(layers) * heads, length, width, dtype=self.cache_dtype)
@@ -480,7 +481,7 @@ class InferenceTransformer(InferenceOnly, Transformer):
         return InferenceState(source_valid=source.valid, memory=held, source_rows=torch.arange(rows))
 
     def step(self, tokens: Tensor, state: InferenceState) -> tuple[Tensor, InferenceState]:  # type: ignore[override]
-        """Consume tokens (N,); return the logits (N, V) float32 of the next and the state after.
+        """Read the tokens (N,); return the logits (N, V) float32 of the next ones and the state after them.
 
         Raises:
             InputError: where no position is left.
@@ -506,7 +507,7 @@ class InferenceTransformer(InferenceOnly, Transformer):
         return y if ends else self.logits(self.decoder.finished(y)), after
 
     def _step_by_blocks(self, tokens: Tensor, state: InferenceState, past: SharedRows) -> tuple[Tensor, InferenceState]:
-        """The same through the ordinary blocks, which whoever looks sees."""
+        """The same step through the ordinary blocks, whose hooks then run."""
         count = len(self.decoder.layers)
         before = past.copied()
         present = before.lengthened(state.width)
@@ -537,7 +538,7 @@ class InferenceTransformer(InferenceOnly, Transformer):
         return attention.attention.weights(inputs).mean(dim=1).flatten(0, 1)
 
     def _alignment_block(self) -> tuple[int, Any]:
-        """The number of the block whose attention over the source is the alignment, and that attention."""
+        """The index of the block whose cross-attention is the alignment, and that attention."""
         number = self.config.alignment_layer % len(self.decoder.layers)
         return number, self.decoder.layers[number].cross_attention
 
@@ -551,7 +552,7 @@ class InferenceTransformer(InferenceOnly, Transformer):
 def _stack_parts(
     stack: Any, precision: Precision, built: Kernels, memory: LargePages
 ) -> tuple[Any, list[Any], nn.Module]:
-    """Embedding, blocks and last norm of an encoder or a decoder, copied for inference."""
+    """Embedding, blocks and last norm of an encoder or decoder, copied for inference."""
     embedding = InferenceEmbedding(stack.embedding, _table_dtype(precision))
     layers = inference_copy(stack.layers, precision, built, memory=memory)
     return embedding, list(layers), inference_copy(stack.norm, precision, built)
@@ -573,18 +574,18 @@ def unsupported_transformer(model: nn.Module) -> str:
 
 
 def quantized(model: M, precision: QuantizedPrecision, *, compiled: Kernels | None = None) -> M:
-    """A model with weights of 8 or 4 bits, for inference on a processor; the model itself is left as it is.
+    """A model with int8 or int4 weights, for inference on a CPU; the given model is not changed.
 
     Arguments:
-        model: a language model of GPT's family, a `Transformer`, or an encoder of texts.
+        model: a language model of GPT's family, a `Transformer`, or a text encoder.
         precision: `int8` or `int4`.
-        compiled: the kernels; built where None.
+        compiled: the kernels; None to build them.
 
     Returns:
         An `InferenceDecoder`, an `InferenceTransformer`, or an encoder of the same class.
 
     Raises:
-        InputError: for a model of another kind, on another device, or that is looked at.
+        InputError: for a model of another kind, on another device, or with hooks.
 
     >>> from regard.models import Bert, BertConfig
     >>> model = quantized(Bert(BertConfig(vocabulary=9, width=8, heads=2, feedforward_width=16, layers=1)), "int4")

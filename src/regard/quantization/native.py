@@ -1,12 +1,11 @@
-"""The compiled kernels of `kernels/`: those that a wheel brought, or built once by the machine's own compiler and kept.
+"""The compiled kernels of `kernels/`: those in the wheel, or built once by the machine's own compiler and cached.
 
     ~/.cache/regard/kernels/   decoding-NAME.so, decoding-NAME.sha256, decoding-NAME.lock; sometimes decoding-NAME.failed
 
-A library that is built is code that every later process runs. So the folder has to be this user's alone, a file is taken only if
-it is this user's and is what its digest says, and what was just built is first tried in a child process, where a crash harms
-nobody.
+A cached library is code that every later process runs. So the folder must belong to this user alone, a file is used only if it is
+this user's and matches its digest, and a new library is first tried in a child process, where a crash does no harm.
 
-Where there is no compiler, or what it builds does not compute what it ought to, everything still works without them, slower, and
+Without a compiler, or where the library that it builds computes wrong results, everything works without kernels, slower, and
 `kernels()` says why in a sentence.
 """
 
@@ -43,34 +42,34 @@ class Kernels:
 
     Arguments:
         library: its functions; None where there is none.
-        why: a sentence, where there is none.
+        why: the reason where there is none, as half a sentence.
     """
 
     library: ctypes.CDLL | None
     why: str = ""
 
     def slowness(self, bits: int) -> str:
-        """Why a model with weights of so many bits is no faster for it, as a sentence; empty where it is."""
+        """Why a model with weights of `bits` bits is no faster for it, as a sentence; empty where it is faster."""
         return "" if self.library is not None else f"{self.why}: weights of {bits} bits are no faster than bfloat16"
 
 
 @functools.cache
 def kernels() -> Kernels:
-    """The kernels for this processor, built at the first call and kept in the user's cache for the next process.
+    """The kernels for this processor, built at the first call and kept in the user's cache for later processes.
 
-    A warning says where there is no folder of the user's own to keep them in: they are then built by every process.
+    Warns where there is no cache folder that belongs to this user alone: every process then builds them again.
     """
     return built_kernels()
 
 
 def built_kernels() -> Kernels:
-    """As `kernels`, looked for again at each call."""
+    """As `kernels`, without caching the result in this process."""
     runtime = _openmp()
     if runtime is None:
         return Kernels(None, NO_RUNTIME)
     ready = variants.shipped(variants.SHIPPED)
     if ready is not None:
-        with contextlib.suppress(OSError, AttributeError):  # such as a place from which nothing may be run
+        with contextlib.suppress(OSError, AttributeError):  # such as a file system mounted noexec
             return Kernels(interface.opened(str(ready), str(runtime)))
     compiler = _compiler()
     if compiler is None:
@@ -91,11 +90,11 @@ def built_kernels() -> Kernels:
 
 
 def found_kernels() -> dict[str, str | None]:
-    """Whether there are kernels already, and by what they would be built; nothing is built or loaded.
+    """Whether there are kernels, and how they would be built; nothing is built or loaded.
 
     Returns:
-        `state`: "compiled", "to be built" or "none"; `why`: half a sentence where there are none, else empty; `compiler`: its
-        path; `library`: the path of the compiled one. None for what is not there.
+        `state`: "compiled", "to be built" or "none"; `why`: with "none" the reason as half a sentence, else empty; `compiler`:
+        its path, or None; `library`: the path of the compiled library, or None.
     """
     compiler = _compiler()
     found: dict[str, str | None] = {"state": "none", "why": "", "compiler": compiler, "library": None}
@@ -119,7 +118,7 @@ def found_kernels() -> dict[str, str | None]:
 
 
 NO_COMPILER = "there is no C++ compiler (g++ or clang++)"
-NO_RUNTIME = "this PyTorch brings no OpenMP library that a compiled kernel could share"
+NO_RUNTIME = "this PyTorch has no OpenMP library that a compiled kernel could share"
 
 
 def _compiler() -> str | None:
@@ -128,36 +127,36 @@ def _compiler() -> str | None:
 
 
 def _name(compiler: str) -> str:
-    """What stands for the sources, the compiler and the processor; for another one with the same home it is another name."""
+    """The library's name, with a digest of sources, compiler and processor, so that machines can share a home directory."""
     marks = (*variants.source_sums(), compiler, *NATIVE, *variants.LINKED, platform.machine(), variants.processor())
     digest = hashlib.sha256(b"\0".join(map(os.fsencode, marks))).hexdigest()
     return f"decoding-{digest[:24]}"
 
 
 def _openmp() -> Path | None:
-    """The OpenMP library that PyTorch computes with."""
+    """The path of PyTorch's OpenMP library."""
     root = Path(torch.__file__).parent
     found = [path for place in ("lib", "../torch.libs") for path in sorted(glob.glob(f"{root}/{place}/libgomp*"))]
     return Path(found[0]).resolve() if found else None
 
 
-# Building the library, and keeping it where nobody else can put anything.
+# Build the library, and keep it where no other user can write.
 
 NATIVE = (*variants.FLAGS, "-march=native")
-"""For the compiler."""
+"""Flags for the compiler."""
 
 PATIENCE = 120.0
-"""Seconds after which a compiler, or a test of what it built, that has not ended is given up."""
+"""Seconds after which a compiler or a test of its library is killed."""
 
 REMEMBERED = 86_400.0
-"""Seconds for which a compiler that hung, or built what does not work, is not tried again: each try costs the user's time."""
+"""Seconds for which a failed build is not repeated where the compiler hung or its library does not work."""
 
 LARGEST = 1 << 24
-"""Bytes: more than a library or what a compiler says ever has."""
+"""The most bytes of a library and of a compiler's output; real ones are smaller."""
 
 
 class NotBuilt(Exception):
-    """Why there are no kernels, as half a sentence; `lasting` where trying again would come to the same and take long."""
+    """Why there are no kernels, as half a sentence; `lasting` where another try would fail again and take long."""
 
     def __init__(self, why: str, *, lasting: bool = False) -> None:
         super().__init__(why)
@@ -166,13 +165,13 @@ class NotBuilt(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Building:
-    """How the library is built.
+    """How to build the library.
 
     Arguments:
         compiler: the path of g++ or clang++.
         runtime: PyTorch's OpenMP library.
         source: the C++ file.
-        name: of the library, which stands for its source, compiler and processor.
+        name: of the library, with a digest of its source, compiler and processor.
     """
 
     compiler: str
@@ -181,15 +180,15 @@ class Building:
     name: str
 
     def loaded(self, folder: Path | None) -> ctypes.CDLL:
-        """The library, from `folder` where it is there and sound, else built and kept there; not kept where None.
+        """The library, from `folder` where a sound one is there, else built and kept there; with None it is not kept.
 
         Raises:
-            NotBuilt: where that does not come to a library that works.
+            NotBuilt: where it cannot be built or loaded, or does not work.
         """
         try:
             if folder is None:
                 with tempfile.TemporaryDirectory(prefix="regard-", ignore_cleanup_errors=True) as scratch:
-                    return self._opened(self._made(Path(scratch)))  # which stays in memory when the file is gone
+                    return self._opened(self._made(Path(scratch)))  # it stays loaded when the file is removed
             library = folder / f"{self.name}.so"
             if not _is_sound(library):
                 with _alone(library.with_suffix(".lock")):
@@ -200,10 +199,10 @@ class Building:
             raise NotBuilt(f"the kernels could not be loaded ({_printable(str(error))})") from error
 
     def _keep(self, library: Path) -> None:
-        """Build the library and put it in its place with its digest, forced to disk."""
+        """Build the library, and move it and its digest into place, flushed to disk."""
         folder, failed = library.parent, library.with_suffix(".failed")
         _refuse_again(failed)
-        for left in folder.glob(f"{self.name}-*"):  # by a process that was killed
+        for left in folder.glob(f"{self.name}-*"):  # left by a process that was killed
             shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=f"{self.name}-", dir=folder, ignore_cleanup_errors=True) as scratch:
             try:
@@ -222,7 +221,7 @@ class Building:
         failed.unlink(missing_ok=True)
 
     def _made(self, scratch: Path) -> Path:
-        """The library, built in an empty folder and tried."""
+        """Build the library in an empty folder and test it; returns its path."""
         parts = scratch / "decoding.o", scratch / "decoding.so"
         self._run([self.compiler, *NATIVE, "-c", str(self.source), "-o", str(parts[0])], scratch)
         self._run([self.compiler, str(parts[0]), *variants.LINKED, "-o", str(parts[1])], scratch)
@@ -234,26 +233,26 @@ class Building:
 
     def _run(self, command: Sequence[str], scratch: Path) -> None:
         name = Path(self.compiler).name
-        code, said = _ended(command, scratch, f"{name} has not ended")
+        code, output = _ended(command, scratch, f"{name} has not ended")
         if code:
-            lines = said.splitlines() or [f"it ended with {code}"]
+            lines = output.splitlines() or [f"it ended with {code}"]
             raise NotBuilt(f"{name} did not build the kernels ({next((x for x in lines if 'error' in x), lines[-1])})")
 
 
 def _is_sound(library: Path) -> bool:
-    """Whether a library is this user's, whole, and what its digest says."""
+    """Whether a library belongs to this user, is complete, and matches its digest."""
     try:
-        told = _own_bytes(library.with_suffix(".sha256"))
-        return hashlib.sha256(_own_bytes(library)).hexdigest().encode() == told
+        digest = _own_bytes(library.with_suffix(".sha256"))
+        return hashlib.sha256(_own_bytes(library)).hexdigest().encode() == digest
     except OSError:
         return False
 
 
 def _own_bytes(path: Path) -> bytes:
-    """What a file holds that only this user can have written.
+    """The content of a file that only this user can have written.
 
     Raises:
-        OSError: where it is missing, a link, not a plain file, somebody else's, or open to be written by others.
+        OSError: where it is missing, a link, no regular file, another user's, or writable by others.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())
@@ -264,7 +263,7 @@ def _own_bytes(path: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """A new file, forced to disk."""
+    """Write a new file, flushed to disk."""
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(content)
@@ -280,30 +279,30 @@ def _refuse_again(failed: Path) -> None:
 
 
 def _try(library: Path, runtime: Path, scratch: Path) -> None:
-    """Let a child process compute with a library what is known.
+    """Test a library in a child process, by computations with known results.
 
     Raises:
-        NotBuilt: where it crashes, comes to something else, or does not end.
+        NotBuilt: where it crashes, computes wrong results, or does not end.
     """
     if not sys.executable or getattr(sys, "frozen", False):
         raise NotBuilt("there is no Python interpreter to try the kernels in before they are used")
     command = [sys.executable, "-I", "-S", interface.__file__, str(library), str(runtime)]
-    code, said = _ended(command, scratch, "the kernels' test has not ended", OMP_NUM_THREADS="2")
+    code, output = _ended(command, scratch, "the kernels' test has not ended", OMP_NUM_THREADS="2")
     if code < 0:
         what = signal.strsignal(-code) or f"signal {-code}"
         raise NotBuilt(f"the kernels that were built crash ({what.lower()})", lasting=True)
     if code:
-        raise NotBuilt(f"the kernels that were built do not work ({(said.splitlines() or ['?'])[-1]})", lasting=True)
+        raise NotBuilt(f"the kernels that were built do not work ({(output.splitlines() or ['?'])[-1]})", lasting=True)
 
 
 def _ended(command: Sequence[str], scratch: Path, late: str, **environment: str) -> tuple[int, str]:
-    """How a command ends, and what it says; with all that it started it is ended where that takes too long.
+    """Run a command; returns its exit status and its output. It and its children are killed where they take too long.
 
-    What it says goes to a file: a pipe that a child of it holds open would be waited for.
+    The output goes to a file, since a pipe that a child keeps open would be waited for.
     """
-    said = scratch / "said"
+    written = scratch / "output"
     settings = os.environ | {"LC_ALL": "C", "TMPDIR": str(scratch)} | environment
-    with said.open("wb") as output:
+    with written.open("wb") as output:
         process = subprocess.Popen(
             command,
             cwd=scratch,
@@ -318,25 +317,25 @@ def _ended(command: Sequence[str], scratch: Path, late: str, **environment: str)
         while process.poll() is None:
             if time.monotonic() - began > PATIENCE:
                 raise NotBuilt(f"{late} after {PATIENCE:g} seconds", lasting=True)
-            if said.stat().st_size > LARGEST:
+            if written.stat().st_size > LARGEST:
                 raise NotBuilt(f"{Path(command[0]).name} writes without end", lasting=True)
             time.sleep(0.01)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    return process.returncode, _printable(said.read_bytes()[:LARGEST].decode(errors="replace"))
+    return process.returncode, _printable(written.read_bytes()[:LARGEST].decode(errors="replace"))
 
 
 def _printable(text: str) -> str:
-    """Lines without what a terminal would obey, and not too long."""
+    """The lines of a text, shortened and without control characters."""
     lines = ("".join(x if x.isprintable() else "?" for x in line).strip()[:200] for line in text.splitlines())
     return "\n".join(line for line in lines if line)
 
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Hold a lock that one process has at a time and its death frees; nothing where the file system has none.
+    """Hold a lock that only one process can have, and that is released when it ends; no lock where the file system has none.
 
     Raises:
         NotBuilt: where another process holds it for too long.
@@ -351,7 +350,7 @@ def _alone(path: Path) -> Iterator[None]:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() - began > 3 * PATIENCE:
-                    raise NotBuilt(f"another process holds {path} without end") from None
+                    raise NotBuilt(f"another process does not release {path}") from None
                 time.sleep(0.05)
                 continue
             except OSError:

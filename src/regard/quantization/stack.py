@@ -1,12 +1,12 @@
-"""The fast path of a decoder's steps: a token of each row through all blocks in one call of the compiled kernel.
+"""The fast path of decoding steps: one token of each row through all blocks in one call of the compiled kernel.
 
-`StackKernel` is told where the weights of ordinary blocks are, and is taken without recording at these blocks or changes them
-(`Untouched`). The keys and values of all blocks are in one tensor (`SharedRows`), of which `block_pasts` shows each block its
-own part. `unsupported_in` says why a block has no fast path.
+`StackKernel` holds the addresses of the weights of ordinary blocks; it is used while these blocks have no hooks and are unchanged
+(`Untouched`). The keys and values of all blocks are in one tensor (`SharedRows`), of which `block_pasts` gives each block its
+part. `unsupported_in` names the reason why a block has no fast path.
 
-Blocks are GPT's or Llama's, and what lies between: layer norms or RMS norms, before or after; feed-forward nets with a gate or
-without; as many heads of keys as of queries or fewer; norms of each head's queries and keys; rotary positions of all its channels
-or the first; biases or none; sub-layers one after another or in parallel. Windows and padding come as masks.
+Blocks may be GPT's or Llama's, or in between: layer norms or RMS norms, before or after a sub-layer; feed-forward networks with a
+gate or without; as many key heads as query heads, or fewer; norms of each head's queries and keys; rotary positions for all
+channels or the first ones; biases or none; sub-layers in sequence or in parallel. Windows and padding are given as masks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from regard.quantization.linear import AFTER_LINEAR, GROUP, LINEARS, UNIT, After
 from regard.quantization.native import Kernels
 
 KERNEL_HEAD = 32
-"""The kernel takes heads whose width is a multiple of this."""
+"""The width of heads must be a multiple of this for the kernel."""
 
 
 # Keys and values of all blocks in one tensor.
@@ -46,13 +46,13 @@ KERNEL_HEAD = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedRows:
-    """Keys and values of what was written about R sources, in a memory of perhaps more.
+    """Keys and values of the tokens generated for R sources, in a buffer with room for P sources or more.
 
-    A source that leaves a search leaves its row behind, and nothing is copied for it.
+    When a source leaves the search, its row stays in the buffer, so that nothing is copied.
 
     Arguments:
         held: (P, blocks * G, C, E), those of the first block first.
-        rows: (R,) int64, the row of `held` that is each source's, no two alike; None where they are in order.
+        rows: (R,) int64, the row of `held` of each source, all different; None where they are in order.
 
     >>> import torch
     >>> written = SharedRows(KeysValues(torch.arange(3.0).view(3, 1, 1, 1), torch.zeros(3, 1, 1, 1)))
@@ -65,18 +65,18 @@ class SharedRows:
     rows: Tensor | None = None
 
     def select(self, rows: Tensor) -> SharedRows:
-        """Of these sources, in that order; one that is wanted twice gets a row of its own each time."""
+        """Those of some sources, in that order; a source that is selected twice gets its own row each time."""
         own = rows if self.rows is None else self.rows.index_select(0, rows)
         if len(own.unique()) < len(own):
             return SharedRows(self.held.select(own))
         return SharedRows(self.held, own.contiguous())
 
     def lengthened(self, more: int) -> SharedRows:
-        """With room for `more` columns that are still to be written."""
+        """With room for `more` further columns."""
         return SharedRows(self.held.lengthened(more), self.rows)
 
     def reserved(self, columns: int) -> SharedRows:
-        """With room for so many columns in all."""
+        """With room for `columns` columns in total."""
         return SharedRows(self.held.reserved(columns), self.rows)
 
     def crop(self, columns: int) -> SharedRows:
@@ -84,7 +84,7 @@ class SharedRows:
         return SharedRows(self.held.crop(columns), self.rows)
 
     def rewound(self, columns: int) -> SharedRows:
-        """As `crop`, and the later columns are given up, as `KeysValues.rewound` does."""
+        """As `crop`, and the later columns are released, as in `KeysValues.rewound`."""
         return SharedRows(self.held.rewound(columns), self.rows)
 
     def copied(self) -> KeysValues:
@@ -92,10 +92,10 @@ class SharedRows:
         return self.held if self.rows is None else self.held.select(self.rows)
 
     def struct(self) -> CacheStruct:
-        """What the kernel is given; it points into the tensors here, which have to be in a room."""
+        """The kernel's description of the cache; it points into these tensors, which must be in a buffer."""
         room = self.held.buffer
         if room is None:
-            raise RuntimeError("the kernel was called without a room")
+            raise RuntimeError("the kernel was called without a buffer")
         rows = None if self.rows is None else self.rows.data_ptr()
         count, columns = room.memory.shape[1], self.held.key.shape[2]
         bits = 8 * room.memory.element_size()
@@ -104,16 +104,16 @@ class SharedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockPast(KeysValues):
-    """One block's keys and values of the tokens before, to which it appends in the tensor of all blocks.
+    """One block's keys and values of earlier tokens; new ones are written into the tensor of all blocks.
 
     Arguments:
-        present: the same, with columns for the tokens that are still to be written.
+        present: the same, with columns for the new tokens.
     """
 
     present: KeysValues = field(kw_only=True)
 
     def extended(self, later: KeysValues) -> KeysValues:
-        """Past and present in float32, rounded as the cache keeps them, so that a token read by the kernel sees the same."""
+        """Earlier and new keys and values in float32, rounded to the cache's dtype, as the kernel sees them."""
         before = self.key.shape[2]
         self.present.key[:, :, before:] = later.key
         self.present.value[:, :, before:] = later.value
@@ -121,7 +121,7 @@ class BlockPast(KeysValues):
 
 
 def block_pasts(past: KeysValues, present: KeysValues, count: int) -> tuple[BlockPast, ...]:
-    """What each of so many blocks is given as its past, of keys and values (B, blocks * G, C, E)."""
+    """Each block's past, from the keys and values (B, blocks * G, C, E) of all `count` blocks."""
     parts = (part.chunk(count, dim=1) for part in (past.key, past.value, present.key, present.value))
     return tuple(
         BlockPast(key, value, present=KeysValues(new_key, new_value))
@@ -129,32 +129,31 @@ def block_pasts(past: KeysValues, present: KeysValues, count: int) -> tuple[Bloc
     )
 
 
-# Whether somebody looks.
+# Whether blocks have hooks or were changed.
 
 OUTSIDE = ("forward", "_compiled_call_impl")
-"""Names that an object of a module has where somebody stands around its calls, or compiled it."""
+"""Attributes that a module has where its calls are wrapped or it is compiled."""
 
 SETTINGS = ("eps", "activation", "power", "parallel", "neighbours")
-"""Of modules, what the kernel was told and what may be set to something else."""
+"""Attributes of modules that the kernel has copies of, and that may be set to something else."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Untouched:
-    """Whether modules still consist of what they consisted of, and nobody looks at them, changes or compiled them.
+    """Whether modules still have the same parts, and have no hooks, wrappers or compiled calls.
 
-    It is asked at every step but those of `InferenceDecoder.undisturbed`, of some hundred modules, so all loops are the
-    interpreter's own.
+    It is checked at every step except those of `InferenceDecoder.undisturbed`, for some hundred modules, so all loops run in C.
 
     Arguments:
         namespaces: of each module.
-        empty: what has to stay empty: the hooks of each module, before and after its forward pass, those of all modules, and
-            where a module has no modules, parameters or buffers.
-        contents: what each has for modules, parameters and buffers, where it has any: what is there when it is read.
-        objects: what that was, with a mark at its end.
+        empty: mappings that must stay empty: the hooks before and after the forward pass of each module, global hooks, and
+            the submodules, parameters or buffers of modules that have none.
+        contents: live views of each module's submodules, parameters and buffers, where it has any.
+        objects: the contents at first, with a mark at the end.
         tensors: the parameters and buffers among them.
-        kept: what holds their memory while the kernel may read it, whatever becomes of them.
-        places: where their numbers stand, for `parameter.data = other` puts others under the same parameter.
-        settings: namespaces that have one of `SETTINGS`, the name in each, and what it was.
+        kept: detached tensors that keep their memory allocated while the kernel may read it.
+        places: their addresses, since `parameter.data = other` changes these under the same parameter.
+        settings: namespaces with an attribute of `SETTINGS`, its name in each, and its value at first.
     """
 
     namespaces: tuple[dict[str, Any], ...]
@@ -168,13 +167,13 @@ class Untouched:
 
     @classmethod
     def of(cls, modules: Sequence[nn.Module]) -> Self:
-        """Of these modules and all that is in them, as they are now."""
+        """For these modules and all that they contain, as they are now."""
         every = list(dict.fromkeys(part for module in modules for part in module.modules()))
         held = [own for part in every for own in (part._modules, part._parameters, part._buffers)]
         contents = tuple(own.values() for own in held if own)
         objects = tuple(chain.from_iterable(contents))
         tensors = tuple(part for part in objects if isinstance(part, Tensor))
-        said = [(part.__dict__, name) for part in every for name in SETTINGS if name in part.__dict__]
+        found = [(part.__dict__, name) for part in every for name in SETTINGS if name in part.__dict__]
         return cls(
             tuple(part.__dict__ for part in every),
             (
@@ -189,9 +188,9 @@ class Untouched:
             tuple(map(Tensor.detach, tensors)),
             tuple(map(Tensor.data_ptr, tensors)),
             (
-                tuple(space for space, _ in said),
-                tuple(name for _, name in said),
-                tuple(space[name] for space, name in said),
+                tuple(space for space, _ in found),
+                tuple(name for _, name in found),
+                tuple(space[name] for space, name in found),
             ),
         )
 
@@ -210,26 +209,26 @@ class Untouched:
 
 
 MARK = object()
-"""What ends a list of objects, so that a list which is shorter or longer than another differs from it."""
+"""The end of a list of objects, so that lists of different lengths differ."""
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether the module is looked at, changed or compiled from outside, so that it must be called itself."""
+    """Whether the module has hooks, is wrapped or compiled, so that it must be called itself."""
     hooks = (module._forward_hooks, module._forward_pre_hooks)
     return "forward" in module.__dict__ or module._compiled_call_impl is not None or any(hooks)
 
 
-# The kernel, and what it is given of blocks.
+# The kernel, and its descriptions of blocks.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceRead:
-    """What a step attends to besides its own past.
+    """The source that a decoding step attends to.
 
     Arguments:
         held: keys and values of the sources.
         visible: (R, S) bool, contiguous, True = may be attended to.
-        block: the number of the block whose queries are wanted.
+        block: the index of the block whose queries are returned.
         queries: (N, H, E) float32, where they are written.
     """
 
@@ -241,15 +240,15 @@ class SourceRead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackKernel:
-    """One token of each row through blocks of one shape.
+    """One token of each row through blocks of the same shape.
 
     Arguments:
         library: the compiled kernels.
-        structs: the blocks, as the kernel is given them.
-        held: tensors of its own that the structs point into; all others are the blocks'.
-        untouched: whether the blocks are as they were and nobody looks at them.
-        positions: how many positions queries and keys are turned to; None where no block turns them.
-        head: the last norm and map, for logits; None where the kernel does not take them.
+        structs: the blocks, as the kernel describes them.
+        held: tensors that exist only for the structs to point into; all others belong to the blocks.
+        untouched: whether the blocks are unchanged and have no hooks.
+        positions: the number of rotary positions; None without rotary positions.
+        head: the last norm and output layer, for logits; None where the kernel does not support them.
     """
 
     library: ctypes.CDLL
@@ -261,10 +260,12 @@ class StackKernel:
 
     @classmethod
     def of(cls, blocks: Sequence[Block], norm: nn.Module, output: nn.Module, kernels: Kernels) -> Self | None:
-        """The kernel for these blocks; None where there is none, or it takes no such blocks.
+        """The kernel for these blocks; None where there is no library, or it does not support the blocks.
 
         Arguments:
-            norm, output: what makes logits of what the blocks give.
+            blocks: of the decoder.
+            norm, output: the layers from the blocks' output to logits.
+            kernels: the library.
         """
         held: list[Tensor] = []
         found = [] if kernels.library is None else [_block_struct(block, held) for block in blocks]
@@ -290,23 +291,26 @@ class StackKernel:
         source: SourceRead | None = None,
         logits: bool = False,
     ) -> Tensor:
-        """(N, D) float32 to the same; the keys and values of these tokens are written into the last columns of `past`.
+        """Run the blocks on x (N, D) float32 and return (N, D).
+
+        The keys and values of these tokens are written into the last columns of `past`.
 
         Arguments:
-            past: of the tokens before and these, `width` columns for these.
-            visible: of each block (N, C) bool, contiguous, True = may be attended to; None = all.
-            positions: (N,) int64, contiguous: where each token is in its text.
-            width: how many rows there are about each text, next to one another.
-            source: what is attended to besides.
-            logits: whether the logits (N, V) are wanted instead, where there is a `head`.
+            x: one token of each row.
+            past: keys and values of earlier tokens, with `width` columns for these.
+            visible: for each block (N, C) bool, contiguous, True = may be attended to; None = all.
+            positions: (N,) int64, contiguous: the position of each token in its text.
+            width: the number of adjacent rows that belong to one text.
+            source: a source to attend to besides; None without.
+            logits: return logits (N, V) instead, where there is a `head`.
 
         Raises:
-            IndexError: for a position that the blocks have no rotation for.
+            IndexError: for a position beyond the rotary positions.
         """
         rows = x.shape[0]
         if self.positions is not None and rows and int(positions.max()) >= self.positions:
             raise IndexError(f"position {int(positions.max())} of a model with {self.positions} rotary positions")
-        y = x.clone(memory_format=torch.contiguous_format)  # which the kernel changes in place
+        y = x.clone(memory_format=torch.contiguous_format)  # the kernel changes it in place
         own, read = past.struct(), None if source is None else source.held.struct()
         columns = own.columns if read is None else max(own.columns, read.columns)
         scratch = torch.empty(self.library.regard_blocks_scratch(self.structs, rows, columns), dtype=torch.uint8)
@@ -333,14 +337,14 @@ class StackKernel:
 
 
 def visible_columns(mask: Mask, x: Tensor, columns: int) -> Tensor:
-    """(R * W, C) bool: what a mask lets the tokens x (R, W, D) attend to, as the kernel reads it."""
+    """(R * W, C) bool, True = may be attended to: a mask for the tokens x (R, W, D), in the kernel's layout."""
     texts, width = x.shape[:2]
     seen = mask.dense(batch=texts, heads=1, queries=width, keys=columns, device=x.device)
     return seen.expand(texts, 1, width, columns).reshape(texts * width, columns).contiguous()
 
 
 def _block_struct(block: Block, held: list[Tensor]) -> BlockStruct | None:
-    """What the kernel is given of a block; None where it takes no such block."""
+    """The kernel's description of a block; None where it does not support the block."""
     if unsupported_in(block):
         return None
     attention: Any = block.attention
@@ -391,7 +395,7 @@ def _block_struct(block: Block, held: list[Tensor]) -> BlockStruct | None:
 
 
 def _head_struct(norm: nn.Module, output: nn.Module, block: BlockStruct, held: list[Tensor]) -> HeadStruct | None:
-    """What the kernel is given of the last norm and map; None where it does not take them."""
+    """The kernel's description of the last norm and output layer; None where it does not support them."""
     if type(norm) not in NORMS or not _is_linear(output):
         return None
     norm_struct, linear = _norm_struct(norm, block.width, held), _map_struct(output, "none", held)
@@ -401,14 +405,14 @@ def _head_struct(norm: nn.Module, output: nn.Module, block: BlockStruct, held: l
 
 
 def _linear_struct(layer: nn.Module, activation: AfterLinear, held: list[Tensor]) -> LinearStruct | None:
-    """What the kernel is given of a linear layer within a block; None where it does not take it."""
+    """The kernel's description of a linear layer within a block; None where it does not support the layer."""
     if layer.out_features % UNIT:  # type: ignore[operator]
         return None
     return _map_struct(layer, activation, held)
 
 
 def _map_struct(layer: nn.Module, activation: AfterLinear, held: list[Tensor]) -> LinearStruct | None:
-    """What the kernel is given of a linear layer with any number of outputs; None where it does not take it."""
+    """The kernel's description of a linear layer with any number of outputs; None where it does not support the layer."""
     if not isinstance(layer, QuantizedLinear | nn.Linear) or layer.in_features % GROUP:
         return None
     if isinstance(layer, QuantizedLinear):
@@ -420,7 +424,7 @@ def _map_struct(layer: nn.Module, activation: AfterLinear, held: list[Tensor]) -
 
 
 def _norm_struct(norm: nn.Module | None, width: int, held: list[Tensor]) -> NormStruct | None:
-    """What the kernel is given of a norm over a width, or of none; None where it does not take it."""
+    """The kernel's description of a norm over a width, or of no norm; None where it does not support the norm."""
     if not isinstance(norm, nn.LayerNorm | nn.RMSNorm):
         return NormStruct(None, None, 0.0)
     if tuple(norm.normalized_shape) != (width,):
@@ -435,7 +439,7 @@ def _norm_struct(norm: nn.Module | None, width: int, held: list[Tensor]) -> Norm
 
 
 def _rotary_struct(rotary: Rotary | None, head_width: int) -> RotaryStruct | None:
-    """What the kernel is given of rotary positions, or of none; None where it does not take them."""
+    """The kernel's description of rotary positions, or of none; None where it does not support them."""
     if rotary is None:
         return RotaryStruct(None, None, 0, 0)
     tables = (rotary.cosines, rotary.sines)
@@ -445,19 +449,19 @@ def _rotary_struct(rotary: Rotary | None, head_width: int) -> RotaryStruct | Non
 
 
 def product_scale(attention: AttentionLayer, width: int) -> float:
-    """What the products of queries and keys of a width are multiplied by."""
+    """The factor of the products of queries and keys of a width."""
     return attention.attention.score.product_scale(width)  # type: ignore[union-attr, operator, return-value]
 
 
-# Why a model is not prepared for inference, as half a sentence; empty where it can be.
+# Why a model cannot be prepared for inference, as half a sentence; empty where it can.
 
 
 def unsupported_place(model: nn.Module) -> str:
-    """What it is about the place or the use of a model, whatever it is made of."""
+    """Why a model cannot be prepared whatever its parts: hooks, or another device."""
     if any(map(has_hooks, model.modules())):
-        return "somebody looks at it, or has changed it"
+        return "it has hooks, which look at it or change it"
     if any(parameter.device.type != "cpu" for parameter in model.parameters()):
-        return "it is not on a processor"
+        return "it is not on the CPU"
     return ""
 
 
@@ -465,7 +469,7 @@ NORMS = (nn.LayerNorm, nn.RMSNorm, nn.Identity)
 
 
 def unsupported_in(block: nn.Module) -> str:
-    """What it is about a block."""
+    """Why a block is not supported."""
     if type(block) not in (CausalBlock, EncoderBlock, DecoderBlock):
         return "its blocks are of another kind"
     attentions = [block.attention, *([block.cross_attention] if isinstance(block, DecoderBlock) else [])]
@@ -479,11 +483,11 @@ def unsupported_in(block: nn.Module) -> str:
 
 
 METHODS = ("forward", "keys_values", "queries", "placed", "inputs", "attend")
-"""Of an `AttentionLayer`, what the kernel computes in their place."""
+"""The methods of an `AttentionLayer` that the kernel replaces."""
 
 
 def unsupported_attention(attention: nn.Module) -> str:
-    """What it is about an attention layer."""
+    """Why an attention layer is not supported."""
     if not isinstance(attention, AttentionLayer) or any(
         getattr(type(attention), name) is not getattr(AttentionLayer, name) for name in METHODS
     ):
@@ -500,20 +504,20 @@ def unsupported_attention(attention: nn.Module) -> str:
 
 
 def _has_placed_heads(attention: AttentionLayer) -> bool:
-    """Whether something is done to queries and keys after they are projected."""
+    """Whether queries and keys are changed after their projection."""
     return any(part is not None for part in (attention.rotary, attention.query_norm, attention.key_norm))
 
 
 def unsupported_plain_heads(attention: AttentionLayer) -> str:
-    """What it is about an attention layer's heads, for whoever projects them and does nothing else to them."""
+    """Why an attention layer's heads are not plain projections of queries, keys and values."""
     if attention.key_heads != attention.heads:
         return "its heads share keys and values"
-    return "its queries and keys are turned or normalised" if _has_placed_heads(attention) else ""
+    return "its queries and keys are rotated or normalised" if _has_placed_heads(attention) else ""
 
 
 def _unsupported_net(feedforward: nn.Module) -> str:
     if type(feedforward) not in (FeedForward, GatedFeedForward) or activation_name(feedforward.activation) is None:
-        return "the feed-forward nets of its blocks are of another kind"
+        return "the feed-forward networks of its blocks are of another kind"
     gate = [feedforward.gate] if isinstance(feedforward, GatedFeedForward) else []
     if not all(map(_is_linear, (feedforward.inner, feedforward.outer, *gate))):  # type: ignore[arg-type]
         return "its linear layers are not plain ones"

@@ -1,8 +1,8 @@
-"""How the kernels of `kernels/` are compiled, by the machine that uses them or for a wheel, and which a wheel brought.
+"""How the kernels of `kernels/` are compiled, by the machine that uses them or for a wheel, and which of a wheel's fit a machine.
 
     _kernels/     x86_64-avx512.so, x86_64-avx2.so or aarch64.so, and SHA256SUMS: their digests and those of the sources
 
-Of Python's own library alone: the hook that builds wheels (`hatch_build.py`) reads this file where nothing is installed.
+This file uses the standard library only: the hook that builds wheels (`hatch_build.py`) reads it where nothing is installed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ SUMS = "SHA256SUMS"
 
 FLAGS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fno-exceptions", "-fPIC", "-fopenmp")
 LINKED = ("-shared", "-Wl,--as-needed", "-Wl,-z,defs", "-lm")
-"""Nothing but the C library: the functions of OpenMP are PyTorch's, told at run time (`kernels/runtime.h`)."""
+"""Only the C library is linked: OpenMP's functions are PyTorch's, passed at run time (`kernels/runtime.h`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The kernels for processors of one kind.
+    """The kernels for one kind of processor.
 
     Arguments:
-        name: of the file, without its ending.
-        machine: as `platform.machine()` says it.
-        needs: what `/proc/cpuinfo` has to list.
+        name: of the file, without its suffix.
+        machine: the value of `platform.machine()`.
+        needs: the processor flags that `/proc/cpuinfo` must list.
         flags: for the compiler.
     """
 
@@ -48,11 +48,11 @@ VARIANTS = (
     Variant("x86_64-avx2", "x86_64", _AVX2, ("-march=x86-64-v3",)),
     Variant("aarch64", "aarch64", frozenset(("asimd",)), ("-march=armv8-a",)),
 )
-"""Those that wheels bring, of each machine the widest first."""
+"""The variants in wheels; for each machine, the one with the widest vectors first."""
 
 
 def processor() -> str:
-    """What the processor can do, in Linux's words."""
+    """The processor's features as Linux lists them."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith(("flags", "Features")):
@@ -63,7 +63,7 @@ def processor() -> str:
 
 
 def sums(files: Iterable[Path], before: str = "") -> list[str]:
-    """Files' digests as `sha256sum` writes them, a line each; `before` is before each name.
+    """Digests of files in the format of `sha256sum`, one line each, with `before` in front of each name.
 
     Raises:
         OSError: where a file cannot be read.
@@ -72,23 +72,23 @@ def sums(files: Iterable[Path], before: str = "") -> list[str]:
 
 
 def source_sums() -> list[str]:
-    """Of the sources, in the order of their names, as seen from the folder of libraries."""
+    """Digests of the sources, in the order of their names, with paths relative to the folder of libraries."""
     return sums(
         sorted(path for path in SOURCES.iterdir() if path.suffix in (".cpp", ".h")), before=f"../{SOURCES.name}/"
     )
 
 
 def shipped(folder: Path) -> Path | None:
-    """The library that a wheel brought for this processor; None where there is none that is whole and of these sources."""
+    """The wheel's library for this processor; None where there is none, or it is damaged or built from other sources."""
     try:
-        told = (folder / SUMS).read_text(encoding="utf-8").splitlines()
-        if [line for line in told if f"../{SOURCES.name}/" in line] != source_sums():
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+        if [line for line in lines if f"../{SOURCES.name}/" in line] != source_sums():
             return None
         own = set(processor().split())
         for variant in VARIANTS:
             library = folder / f"{variant.name}.so"
             fits = variant.machine == platform.machine() and variant.needs <= own
-            if fits and library.is_file() and sums([library])[0] in told:
+            if fits and library.is_file() and sums([library])[0] in lines:
                 return library
     except (OSError, ValueError):
         pass

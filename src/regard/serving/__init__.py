@@ -1,1 +1,1 @@
-"""`regard serve`: models behind OpenAI's API, by continuous batching, with the same bits under any load (extra `serve`)."""
+"""`regard serve`: models behind OpenAI's API, with continuous batching; answers are bit for bit the same under any load."""

@@ -1,4 +1,4 @@
-"""The shapes of all answers, for the description of the routes; tests hold real answers against them."""
+"""The shapes of all answers, from which the routes are described; tests compare real answers with them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Health(Struct, kw_only=True):
 
 
 class Readiness(Struct, kw_only=True):
-    """Whether the engine answers, and how often it was started again."""
+    """Whether the engine answers, and how often it has been restarted."""
 
     ready: bool
     restarts: int
 
 
 class Problem(Struct, kw_only=True):
-    """What is wrong, as a sentence; the field that it is about, and OpenAI's word for it, where there are any."""
+    """An error: a sentence, the field it is about, and OpenAI's code for it; the last two are null where there are none."""
 
     message: str
     type: str
@@ -43,9 +43,9 @@ class TaskRefusal(Struct, kw_only=True):
 
 
 class ModelCard(Struct, kw_only=True):
-    """A model: its task, where else than at OpenAI's routes it is asked, its positions, parameters and attention layers.
+    """A served model: its task, its routes beyond OpenAI's, its maximum length, parameters and attention layers.
 
-    `first_texts` is what its studio shows at first, `languages` are those that a translator of several is asked for.
+    `first_texts` are the texts that its studio shows at first. `languages` are the target languages of a multilingual translator.
     """
 
     id: str
@@ -62,20 +62,20 @@ class ModelCard(Struct, kw_only=True):
 
 
 class ModelList(Struct, kw_only=True):
-    """All models."""
+    """All served models."""
 
     object: Literal["list"]
     data: list[ModelCard]
 
 
 class CachedTokens(Struct, kw_only=True):
-    """Tokens of prompts that were not read again."""
+    """Prompt tokens whose keys and values came from the cache."""
 
     cached_tokens: int
 
 
 class Usage(Struct, kw_only=True):
-    """Tokens read and written."""
+    """Numbers of tokens read and generated."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -84,7 +84,7 @@ class Usage(Struct, kw_only=True):
 
 
 class CompletionLogs(Struct, kw_only=True):
-    """Log-probabilities by token; none of the first token of a prompt."""
+    """Log-probabilities by token; null for the first token of a prompt."""
 
     tokens: list[str]
     token_logprobs: list[float | None]
@@ -93,7 +93,7 @@ class CompletionLogs(Struct, kw_only=True):
 
 
 class AttentionWeights(Struct, kw_only=True):
-    """The weights of one layer, (heads, rows, keys): as numbers, or in base64 as float32 in little-endian order."""
+    """Weights of one layer, (heads, rows, keys): as numbers, or as little-endian float32 in base64."""
 
     address: str
     kind: Literal["self", "cross"]
@@ -106,7 +106,7 @@ class AttentionWeights(Struct, kw_only=True):
 
 
 class ShownAttention(Struct, kw_only=True):
-    """What was looked at: maps, and of several examples what each is called; or the address of a page that shows them."""
+    """The attention asked for: maps, with the name of each example where there are several; or the address of a page."""
 
     maps: list[AttentionWeights] | UnsetType = UNSET
     examples: list[str] | UnsetType = UNSET
@@ -114,14 +114,14 @@ class ShownAttention(Struct, kw_only=True):
 
 
 class WithAttention(Struct, kw_only=True):
-    """A task's answer next to the attention that was asked for with it."""
+    """A task's answer together with the attention that was asked for."""
 
     answer: Any
     attention: ShownAttention
 
 
 class CompletionChoice(Struct, kw_only=True):
-    """A text; in a stream what is new of it."""
+    """A generated text; in a stream, the part that is new."""
 
     index: int
     text: str
@@ -131,7 +131,7 @@ class CompletionChoice(Struct, kw_only=True):
 
 
 class Completion(Struct, kw_only=True):
-    """Texts after prompts; in a stream a piece of one, and the count of tokens at its end where it was asked for."""
+    """Texts generated after prompts; in a stream, a piece of one, and the token counts at its end where they were asked for."""
 
     id: str
     object: Literal["text_completion"]
@@ -142,7 +142,7 @@ class Completion(Struct, kw_only=True):
 
 
 class Alternative(Struct, kw_only=True):
-    """A token, its log-probability and its bytes, none where it adds nothing to a text."""
+    """A token, its log-probability and its UTF-8 bytes; the bytes are null for a token that adds nothing to the text."""
 
     token: str
     logprob: float
@@ -150,7 +150,7 @@ class Alternative(Struct, kw_only=True):
 
 
 class ChatToken(Alternative, kw_only=True):
-    """A token of an answer, next to the most probable ones at its place."""
+    """A token of an answer, with the most probable tokens at its position."""
 
     top_logprobs: list[Alternative]
 
@@ -163,7 +163,7 @@ class ChatLogs(Struct, kw_only=True):
 
 
 class ChatMessage(Struct, kw_only=True):
-    """What the model answers."""
+    """The model's answer."""
 
     role: Literal["assistant"]
     content: str
@@ -192,7 +192,7 @@ class ChatCompletion(Struct, kw_only=True):
 
 
 class ChatDelta(Struct, kw_only=True):
-    """What is new of an answer; its role comes first."""
+    """The part of an answer that is new; the role comes first."""
 
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET
@@ -221,7 +221,7 @@ class ChatPiece(Struct, kw_only=True):
 
 
 class Embedding(Struct, kw_only=True):
-    """A vector: numbers, or in base64 their float32 bytes, the lowest first."""
+    """An embedding: numbers, or little-endian float32 in base64."""
 
     object: Literal["embedding"]
     index: int
@@ -229,14 +229,14 @@ class Embedding(Struct, kw_only=True):
 
 
 class ReadTokens(Struct, kw_only=True):
-    """Tokens read."""
+    """Numbers of tokens read."""
 
     prompt_tokens: int
     total_tokens: int
 
 
 class Embeddings(Struct, kw_only=True):
-    """Vectors of texts."""
+    """Embeddings of texts."""
 
     object: Literal["list"]
     data: list[Embedding]
@@ -245,7 +245,7 @@ class Embeddings(Struct, kw_only=True):
 
 
 class Tokens(Struct, kw_only=True):
-    """Tokens of a text, and their texts where they were asked for."""
+    """Token ids of a text, and each token's text where it was asked for."""
 
     tokens: list[int]
     count: int
@@ -254,20 +254,20 @@ class Tokens(Struct, kw_only=True):
 
 
 class Detokenized(Struct, kw_only=True):
-    """The text of tokens."""
+    """The text of token ids, as /detokenize answers."""
 
     prompt: str
 
 
 class Score(Struct, kw_only=True):
-    """A class, or the name of a number, and its score."""
+    """A class, or the name of a predicted number, and its score."""
 
     label: str
     score: float
 
 
 class Tagged(Struct, kw_only=True):
-    """A span with its type, or a word with its tag; where it begins and ends in the text, in characters."""
+    """An entity with its type, or a word with its tag; start and end are offsets in the text, in characters."""
 
     score: float
     word: str
@@ -278,7 +278,7 @@ class Tagged(Struct, kw_only=True):
 
 
 class Passage(Struct, kw_only=True):
-    """An answer, and where it is in the context; empty where there is none."""
+    """An answer and its start and end in the context, in characters; empty where there is no answer."""
 
     answer: str
     score: float
@@ -287,7 +287,7 @@ class Passage(Struct, kw_only=True):
 
 
 class Candidate(Struct, kw_only=True):
-    """A token for a mask, and the text with it."""
+    """A predicted token for a mask, and the text with the mask filled."""
 
     score: float
     token: int | None
@@ -308,13 +308,13 @@ class Summarized(Struct, kw_only=True):
 
 
 class Generated(Struct, kw_only=True):
-    """A text that was written."""
+    """A generated text."""
 
     generated_text: str
 
 
 class PromptToken(Struct, kw_only=True):
-    """A token that was read, and its log-probability; none of the first."""
+    """A token of the prompt and its log-probability; null for the first."""
 
     id: int
     text: str
@@ -322,7 +322,7 @@ class PromptToken(Struct, kw_only=True):
 
 
 class WrittenToken(Struct, kw_only=True):
-    """A token that was written, and its log-probability; `special` where it adds nothing to a text."""
+    """A generated token and its log-probability; `special` where it adds nothing to the text."""
 
     id: int | None
     text: str
@@ -331,11 +331,11 @@ class WrittenToken(Struct, kw_only=True):
 
 
 Finish = Literal["length", "eos_token", "stop_sequence"]
-"""Why a text ended: at its limit, by itself, or at a stop."""
+"""Why a text ended: at the length limit, at the end-of-sequence token, or at a stop sequence."""
 
 
 class ContinuationDetails(Struct, kw_only=True):
-    """How a text came about, token by token."""
+    """The details of a generated text: why it ended, and its tokens."""
 
     finish_reason: Finish
     generated_tokens: int
@@ -347,20 +347,20 @@ class ContinuationDetails(Struct, kw_only=True):
 
 
 class ContinuationSequence(ContinuationDetails, kw_only=True):
-    """One of the texts among which the best was chosen."""
+    """One of the texts from which the best was chosen."""
 
     generated_text: str
 
 
 class Continuation(Struct, kw_only=True):
-    """A text that continues another."""
+    """A text generated after a prompt."""
 
     generated_text: str
     details: ContinuationDetails | UnsetType = UNSET
 
 
 class ContinuationEnd(Struct, kw_only=True):
-    """How a stream came about."""
+    """The details of a streamed text, sent with its last event."""
 
     finish_reason: Finish
     generated_tokens: int
@@ -369,7 +369,7 @@ class ContinuationEnd(Struct, kw_only=True):
 
 
 class ContinuationPiece(Struct, kw_only=True):
-    """One event of a stream: a token, and what is new of the text with it; at the end all of the text."""
+    """One event of a stream: a token; the last event also has the whole text."""
 
     index: int
     token: WrittenToken
@@ -379,7 +379,7 @@ class ContinuationPiece(Struct, kw_only=True):
 
 
 Description = dict[str, Any]
-"""This server's routes, as OpenAPI 3.1 describes them."""
+"""This server's routes in OpenAPI 3.1."""
 
 Scores = list[list[Score]]
 Ranked = list[Score]

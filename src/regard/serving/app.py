@@ -35,11 +35,11 @@ FAULTS = logging.getLogger("regard.serving")
 def create_app(
     server: Server, lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]] | None = None
 ) -> Starlette:
-    """The application over a server.
+    """The Starlette application that serves a server's routes.
 
     Arguments:
-        server: what all routes share.
-        lifespan: starts the engine and ends it; None where whoever runs the application does.
+        server: the state that all routes share.
+        lifespan: starts the engine and stops it; None where the caller does.
     """
 
     async def missing(request: Request, error: Any) -> Response:
@@ -47,10 +47,10 @@ def create_app(
             message = f"{request.method} {request.url.path[:200]}: {error.detail}; docs/serving.md lists the routes"
             return Refusal(message, status=error.status_code, headers=error.headers)
 
-        return await _told(refused, NO_ROUTE, tasks=request.url.path.startswith("/models/"))(request)
+        return await _measured(refused, NO_ROUTE, tasks=request.url.path.startswith("/models/"))(request)
 
     routes = [
-        Route(call.path, _told(_guarded(call), call.path, tasks=call.tasks), methods=[call.method])
+        Route(call.path, _measured(_guarded(call), call.path, tasks=call.tasks), methods=[call.method])
         for call in (*server.more, *CALLS)
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: missing}, lifespan=lifespan)
@@ -60,11 +60,11 @@ def create_app(
 
 
 NO_ROUTE = "none"
-"""How requests are counted that no route is for."""
+"""The path under which requests without a route are counted."""
 
 
-def _told(handler: Handler, path: str, *, tasks: bool = False) -> Callable[[Request], Awaitable[Response]]:
-    """A route that is logged and counted, and that checks who calls it; errors of `tasks` are as Hugging Face's API has them."""
+def _measured(handler: Handler, path: str, *, tasks: bool = False) -> Callable[[Request], Awaitable[Response]]:
+    """A route that is logged and counted and checks its caller; with `tasks`, errors have the shape of Hugging Face's API."""
 
     async def checked(server: Server, request: Request) -> Response:
         server.check_caller(request)
@@ -88,7 +88,7 @@ def _told(handler: Handler, path: str, *, tasks: bool = False) -> Callable[[Requ
 
 
 def _guarded(call: Call) -> Handler:
-    """What answers a call, where it needs a key and the server has any after a look at the key."""
+    """The handler of a call; where the call needs a key and the server has keys, the key is checked first."""
     handler: Handler = _counted(call.handler) if call.works else call.handler
 
     async def checked(server: Server, request: Request) -> Response:
@@ -105,7 +105,7 @@ def _guarded(call: Call) -> Handler:
 
 
 def _counted(handler: Handler) -> Handler:
-    """A route that works: turned away while the server closes, or has too much to do."""
+    """A route that does work: refused while the server shuts down, and while too many requests wait."""
 
     async def route(server: Server, request: Request) -> Response:
         if server.closing:
@@ -120,7 +120,7 @@ def _counted(handler: Handler) -> Handler:
             )
         request.state.body = await _body(
             server, request
-        )  # before it counts: who sends half of one takes nobody's place
+        )  # before it is counted: an unfinished body takes no place in the queue
         request.state.until = asyncio.get_running_loop().time() + server.limits.seconds
         server.open += 1
         try:
@@ -142,13 +142,13 @@ def _one_less(server: Server) -> None:
 
 
 async def _answered(handler: Handler, server: Server, request: Request) -> Response:
-    """A handler's answer, or its error as a sentence; no traceback leaves the server."""
+    """A handler's answer, or its error as a sentence; tracebacks never leave the server."""
     try:
         return await handler(server, request)
     except BadRequest as error:
         return Refusal(error.message, status=error.status, parameter=error.parameter, code=error.code)
     except ClientDisconnect:
-        return Response(status_code=499)  # nobody reads it
+        return Response(status_code=499)  # the client has gone
     except Exception as error:
         ending = Ending.of(error, server.limits.seconds)
         if ending is None:
@@ -159,7 +159,7 @@ async def _answered(handler: Handler, server: Server, request: Request) -> Respo
 
 
 def _log(request: Request, response: Response, seconds: float) -> None:
-    """One line of JSON for each request, without what was asked or answered."""
+    """Log one line of JSON for a request, without the texts asked and answered."""
     client = request.client.host if request.client else ""
     line = {
         "time": round(time.time(), 3),
@@ -182,7 +182,7 @@ def _log(request: Request, response: Response, seconds: float) -> None:
 
 
 def _ended(request: Request, response: Response) -> str:
-    """How a request ended, in a word."""
+    """How a request ended, in one word."""
     if isinstance(response, Stream):
         return response.ended
     if response.status_code == 499:
@@ -192,11 +192,11 @@ def _ended(request: Request, response: Response) -> str:
 
 
 async def _body(server: Server, request: Request) -> bytes:
-    """The body, no longer than allowed.
+    """The body of a request.
 
     Raises:
-        BadRequest: for a longer one.
-        ShutDown: where the server ends before it is there.
+        BadRequest: for a body longer than allowed, and for one that does not arrive in time.
+        ShutDown: where the server ends before the body has arrived.
     """
     found = bytearray()
     try:

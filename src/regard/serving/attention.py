@@ -1,7 +1,7 @@
-"""Attention in answers, as it is asked for and as it is laid out: request fields, what the engine sends, pages kept for a while.
+"""Attention in answers: the fields of requests, what the engine sends, the layout in answers, and pages kept for a while.
 
-`attention` asks for weights next to any answer; `interventions` changes the model while it makes that answer. How the engine
-does both is in `regard.serving.looking`.
+`attention` asks for weights with any answer; `interventions` changes the model while it computes that answer. The engine's side
+of both is in `regard.serving.looking`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from regard.inspection import AttentionView
 
 MOST_NUMBERS = 2**20
-"""Weights of one answer as numbers of JSON, about 11 bytes each."""
+"""The most weights of one answer as JSON numbers, of about 11 bytes each."""
 
 MOST_BYTES = 2**24
-"""Weights of one answer in base64, or on a page: 64 MiB of float32. 12 layers of 12 heads have as many on 341 tokens."""
+"""The most weights of one answer in base64 or on a page: 64 MiB of float32, as 12 layers of 12 heads have for 341 tokens."""
 
 MOST_INTERVENTIONS = 64
 
 
 class Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """An object that holds these fields and no other."""
+    """An object that refuses unknown fields."""
 
 
 Place = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
@@ -37,15 +37,15 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class Attention(Strict):
-    """Which weights to send. What a layer is called, `GET /v1/models/NAME` lists.
+    """Which attention weights to send. `GET /v1/models/NAME` lists the addresses of the layers.
 
     Arguments:
-        layers: numbers, or addresses with `*` for any part; all where None.
-        heads: from 0; all where None.
-        rows: of queries, from 0, or from -1 backwards; `all`; or `written`, of a language model the rows from which the tokens of
-            its answer were chosen. None for `written` of a language model and `all` of any other.
-        encoding_format: `float` for lists of numbers; `base64` for float32 in little-endian order.
-        page: whether to send the address of a page that shows the weights, in place of them. It is kept for ten minutes.
+        layers: numbers from 0, or addresses in which `*` matches any part; None for all.
+        heads: numbers from 0; None for all.
+        rows: positions of queries, from 0, or counted backwards from -1; `all`; or `written`, in a language model the rows from
+            which the tokens of its answer were predicted. None for `written` in a language model and `all` in any other.
+        encoding_format: `float` for lists of numbers; `base64` for little-endian float32.
+        page: send the address of a page that shows the weights instead of the weights. It is kept for ten minutes.
     """
 
     layers: Annotated[list[Place | Name], Meta(min_length=1, max_length=512)] | None = None
@@ -56,7 +56,7 @@ class Attention(Strict):
 
     @property
     def most(self) -> int:
-        """Weights that may be asked for."""
+        """The most weights that one request may ask for."""
         return MOST_BYTES if self.page or self.encoding_format == "base64" else MOST_NUMBERS
 
 
@@ -65,12 +65,12 @@ EVERYTHING = Attention(rows="all", encoding_format="base64")
 
 
 class Scale(Strict, tag_field="kind", tag="scale"):
-    """Multiply what attention heads give out: by 0, which switches them off, or by any number.
+    """Multiply the outputs of attention heads by a factor; 0 ablates them.
 
     Arguments:
-        address: of attention layers, with `*` for any part.
-        heads: from 0; all where None.
-        factor: the number.
+        address: of attention layers; `*` matches any part.
+        heads: numbers from 0; None for all.
+        factor: the factor.
     """
 
     address: Name
@@ -79,13 +79,13 @@ class Scale(Strict, tag_field="kind", tag="scale"):
 
 
 class Patch(Strict, tag_field="kind", tag="patch"):
-    """Put what a module gives out for another text in place of what it gives out for this one.
+    """Activation patching: replace a module's output at some positions by its output on another text.
 
     Arguments:
         address: of one module, such as `layers.3`.
-        source: `from`: the other text or its token ids, without a chat template; for a task, what its `inputs` may be.
-        positions: tokens of this text, or of the prompt, from 0 or from -1 backwards.
-        source_positions: `from_positions`, those of the other text; the same numbers where None.
+        source: `from` in JSON: the other text or its token ids, without a chat template; for a task, as its `inputs`.
+        positions: of tokens in this text, or in the prompt, from 0, or counted backwards from -1.
+        source_positions: `from_positions` in JSON: positions in the other text; None for the same numbers.
     """
 
     address: Name
@@ -97,13 +97,13 @@ class Patch(Strict, tag_field="kind", tag="patch"):
 
 
 class Weigh(Strict, tag_field="kind", tag="weights"):
-    """Put given weights in place of those of one query of one attention head.
+    """Replace the attention weights of one query in one head by given ones.
 
     Arguments:
         address: of one attention layer.
-        head: from 0.
-        row: of the query: a token of this text, or of the prompt, from 0 or from -1 backwards.
-        weights: a number for each key; of a language model for each token up to the query.
+        head: number from 0.
+        row: position of the query in this text, or in the prompt, from 0, or counted backwards from -1.
+        weights: one number for each key; in a language model, for each token up to and including the query.
     """
 
     address: Name
@@ -116,7 +116,7 @@ Interventions = Annotated[list[Scale | Patch | Weigh], Meta(max_length=MOST_INTE
 
 
 class Grid(msgspec.Struct, frozen=True, array_like=True):
-    """Which tokens are patches of an image: see `regard.inspection.patches.Patches`."""
+    """Which tokens are patches of an image; see `regard.inspection.patches.Patches`."""
 
     rows: int
     columns: int
@@ -124,18 +124,18 @@ class Grid(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Map(msgspec.Struct, frozen=True, array_like=True):
-    """The weights of one layer on one example, as `regard.inspection.AttentionMap` has them.
+    """The attention weights of one layer on one example, as in `regard.inspection.AttentionMap`.
 
     Arguments:
-        address, kind, example: of the map.
-        heads: their numbers.
-        rows: the numbers of the queries.
-        query_tokens: of these rows.
-        key_tokens: of the columns.
-        weights: float32 in little-endian order, (heads, rows, keys).
-        query_patches, key_patches: where tokens are patches of the image, and all rows are there.
-        query_words, key_words: as of the map, where all rows are there.
-        marks: as `Marks.to_json` gives them, where all rows and heads are there.
+        address, kind, example: as in the map.
+        heads: the heads' numbers.
+        rows: the queries' positions.
+        query_tokens: one for each row.
+        key_tokens: one for each column.
+        weights: little-endian float32, (heads, rows, keys).
+        query_patches, key_patches: which tokens are patches of the image; None where some rows are left out.
+        query_words, key_words: as in the map; None where some rows are left out.
+        marks: as `Marks.to_json` returns them; None where some rows or heads are left out.
     """
 
     address: str
@@ -154,14 +154,14 @@ class Map(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True):
-    """What was looked at.
+    """The attention of one request.
 
     Arguments:
-        maps: a layer of an example each.
-        examples: what each is called.
-        images: PNG bytes of each; none where no image was read.
-        note: a sentence where maps are not queries by keys.
-        tracks: what else is known of each step, as `Track.to_json` gives it; for pages alone.
+        maps: one for each layer and example.
+        examples: the name of each example.
+        images: PNG bytes for each example; None where it has no image.
+        note: a sentence where the maps are not queries by keys.
+        tracks: further values for each step, as `Track.to_json` returns them; only pages show them.
     """
 
     maps: list[Map]
@@ -172,11 +172,11 @@ class Seen(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pages:
-    """Pages that were made for answers, by a name that nobody can guess; the oldest are forgotten first.
+    """HTML pages made for answers, each under a random name that cannot be guessed; the oldest are removed first.
 
     Arguments:
-        seconds: how long each is kept.
-        most: bytes of all together.
+        seconds: how long each page is kept.
+        most: bytes of all pages together.
     """
 
     def __init__(self, *, seconds: float = 600, most: int = 2**28) -> None:
@@ -185,7 +185,7 @@ class Pages:
         self._pages: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
 
     def add(self, page: bytes) -> str:
-        """Keep a page; its name is returned."""
+        """Keep a page and return its name."""
         name = secrets.token_urlsafe(18)
         self._pages[name] = (time.monotonic() + self.seconds, page)
         self._forget()
@@ -194,7 +194,7 @@ class Pages:
         return name
 
     def get(self, name: str) -> bytes | None:
-        """The page of a name; None where it is kept no longer, or never was."""
+        """The page with a name; None where there is none, or it is no longer kept."""
         self._forget()
         return self._pages[name][1] if name in self._pages else None
 
@@ -205,7 +205,7 @@ class Pages:
 
 
 def laid_out(seen: Seen, asked: Attention) -> list[dict[str, Any]]:
-    """Weights as an answer has them.
+    """Attention weights in the layout of an answer.
 
     >>> weights = np.array([[[0.9, 0.1]]], dtype="<f4").tobytes()
     >>> row = Map("layers.0.attention", "self", 0, [2], [1], ["b"], ["a", "b"], weights)
@@ -234,12 +234,12 @@ def _array(each: Map) -> np.ndarray:
 
 
 def _numbers(weights: np.ndarray) -> Any:
-    """Nested lists of the shortest numbers that are these float32 again."""
+    """Nested lists of the shortest decimal numbers that round to these float32 values."""
     return weights.astype(str).astype(np.float64).tolist()
 
 
 def view_of(seen: Seen) -> AttentionView:
-    """The view that a page shows."""
+    """The view of the attention, which pages show."""
     from regard.inspection.marks import Marks
     from regard.inspection.patches import Patches
     from regard.inspection.tracks import Track

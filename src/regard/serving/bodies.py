@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON read strictly into a class, and what is wrong with one as a sentence that begins with the field."""
+"""Bodies of requests: JSON decoded strictly into a class; errors are sentences that begin with the field."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from regard.reading import as_object, parse_json
 
 
 class WrongBody(InputError):
-    """A body is not what a route reads.
+    """A body that a route cannot use.
 
     Arguments:
         message: a sentence.
-        field: that it is about, by its whole path; None for the body.
+        field: the path of the field it is about; None for the whole body.
     """
 
     def __init__(self, message: str, field: str | None = None) -> None:
@@ -26,10 +26,14 @@ class WrongBody(InputError):
 
 
 def read_body(body: bytes, wanted: type[Any]) -> Any:
-    """A JSON object as a struct.
+    """Decode a JSON object into a struct.
+
+    Arguments:
+        body: JSON in UTF-8.
+        wanted: the class of the struct.
 
     Raises:
-        WrongBody: for what is no JSON object, has a field that there is not, or one twice, or a value that there may not be.
+        WrongBody: for a body that is no JSON object, or that has an unknown field, a field twice, or a value of a wrong kind.
 
     >>> class Sum(msgspec.Struct, forbid_unknown_fields=True):
     ...     terms: list[int]
@@ -51,7 +55,7 @@ def read_body(body: bytes, wanted: type[Any]) -> Any:
     except msgspec.ValidationError as error:
         if "got `float`" not in str(error):
             raise _wrong(wanted, str(error)) from None
-        value = _whole(value)  # 2.0 is a whole number in JSON, as 2 is
+        value = _whole(value)  # JSON does not distinguish 2.0 from 2
         try:
             found = msgspec.convert(value, wanted)
         except msgspec.ValidationError as other:
@@ -65,7 +69,7 @@ def read_body(body: bytes, wanted: type[Any]) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """The same with whole numbers for floats that are some."""
+    """The same value, with floats that are whole numbers as integers."""
     if isinstance(value, dict):
         return {name: _whole(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -74,7 +78,7 @@ def _whole(value: Any) -> Any:
 
 
 def _too_large(value: Any, place: str) -> Iterator[str]:
-    """Where a number is of more than 64 bits."""
+    """The paths of numbers with more than 64 bits."""
     if isinstance(value, dict):
         for name, part in value.items():
             yield from _too_large(part, f"{place}.{name}".lstrip("."))
@@ -86,7 +90,7 @@ def _too_large(value: Any, place: str) -> Iterator[str]:
 
 
 def _wrong(wanted: type[Any], message: str) -> WrongBody:
-    """A message of msgspec's as a sentence that begins with the field."""
+    """A message of msgspec as a sentence that begins with the field."""
     what, _, path = message.partition(" - at ")
     place = path.rpartition("`$")[2].rstrip("`").lstrip(".")
     where = place or "the body"
@@ -99,12 +103,12 @@ def _wrong(wanted: type[Any], message: str) -> WrongBody:
         return WrongBody(f"{where}: the field {name[1]!r} is missing; add it", ".".join(filter(None, (place, name[1]))))
     if "matching regex" in what:
         return WrongBody(f"{where}: is empty; give a text", place or None)
-    what = " ".join(what.replace("`", "").split())  # it may quote what was sent
+    what = " ".join(what.replace("`", "").split())  # the message may quote the value sent
     return WrongBody(f"{where}: {what[:1].lower()}{what[1:]}; change it", place or None)
 
 
 def field_names(hint: Any, place: str) -> list[str]:
-    """The names of the fields of the object at a place, or of all that it may be."""
+    """The names of the fields of the object at a path, or of all objects that may be there."""
     structs = list(_structs(hint))
     for name in re.findall(r"[^.\[\]]+(?![^\[]*\])", place):
         fields = [each for struct in structs for each in msgspec.structs.fields(struct) if each.encode_name == name]
@@ -113,7 +117,7 @@ def field_names(hint: Any, place: str) -> list[str]:
 
 
 def _structs(hint: Any) -> Iterator[type[msgspec.Struct]]:
-    """The objects that a value may be, or a part of a list."""
+    """The structs that a value may be, or may contain."""
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         yield hint
     else:

@@ -2,7 +2,7 @@
 
     ~/.cache/regard/demo/   chat-DIGEST/, dates-DIGEST/
 
-The digest is of all that a model is trained by, so that a changed recipe is trained again.
+The digest covers everything that a model is trained from, so that a changed recipe is trained again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EXCHANGES = (
     *((f"who lives in {town}?", f"{name} does.") for name, town in TOWNS.items()),
     *((f"does {name} have a pet?", f"Yes, {name} has {PETS[at % 4]}.") for at, name in enumerate(TOWNS)),
 )
-"""All that the chat model knows."""
+"""All exchanges that the chat model is trained on."""
 
 TEMPLATE = (
     "{% for message in messages %}{% if message.role not in ('user', 'assistant') %}"
@@ -73,7 +73,7 @@ CHAT: Mapping[str, Any] = {
     },
 }
 NAMES = ("chat", "dates", "vectors")
-"""What its models are called, the one that the studio opens on first; the last is there where a package has it."""
+"""The models' names; the studio opens with the first. The last exists only where the package that carries it is installed."""
 
 DATES = (
     "data.dates.size=20000",
@@ -83,11 +83,11 @@ DATES = (
     "training.evaluate_every=350",
     "training.save_every=350",
 )
-"""What is other than in `recipes/dates.yaml`, so that it takes half a minute."""
+"""The settings that differ from `recipes/dates.yaml`, so that training takes half a minute."""
 
 
 def conversations(count: int = 3000) -> list[str]:
-    r"""Conversations of one or two exchanges, as the chat template writes them.
+    r"""Conversations of one or two exchanges, in the format of the chat template.
 
     >>> conversations(1)
     ['<user>\ndoes Ada have a pet?\n<assistant>\nYes, Ada has a cat.']
@@ -103,18 +103,18 @@ def conversations(count: int = 3000) -> list[str]:
 
 
 def models(say: Callable[[str], None], callbacks: Sequence[Callback] = ()) -> dict[str, str]:
-    """The folders of the demonstration's models by their names; those that are not in the cache are trained.
+    """The folders of the demonstration's models by name; models that are not in the cache are trained.
 
-    They are `chat`, a language model that knows a few lines, `dates`, which translates dates as people write them, and `vectors`,
-    a published encoder of sentences, where the package that carries it is installed.
+    They are `chat`, a language model trained on a few lines; `dates`, which translates dates as people write them into ISO dates;
+    and `vectors`, a published sentence encoder, where the package that carries it is installed.
 
     Arguments:
-        say: receives what is done, in sentences.
-        callbacks: of training, such as its progress bar.
+        say: called with sentences that report progress.
+        callbacks: for training, such as its progress bar.
 
     Raises:
-        InputError: where there is no cache that is this user's alone, no `babel`, or a full disk.
-        Stopped: by SIGINT or SIGTERM while a model is trained; nothing of it is kept.
+        InputError: without a cache folder that belongs to this user alone, without `babel`, and where the disk is full.
+        Stopped: on SIGINT or SIGTERM while a model is trained; an unfinished model is removed.
     """
     cache = own_cache("demo")
     if cache is None:
@@ -143,7 +143,7 @@ def models(say: Callable[[str], None], callbacks: Sequence[Callback] = ()) -> di
     try:
         folders["vectors"] = str(packaged())
     except InputError as error:
-        say(f"there is no encoder to show: {error}")
+        say(f"no sentence encoder: {error}")
     return folders
 
 
@@ -153,13 +153,13 @@ def _train_chat(run: Path, texts: Sequence[str], callbacks: Sequence[Callback]) 
 
 
 def calls(url: str, names: Sequence[str], *, key: str = "", trusted: bool = True) -> list[str]:
-    """Lines for a shell that ask the models something.
+    """Shell commands that send a request to each model.
 
     Arguments:
         url: of the server.
-        names: of the models that it has.
-        key: what stands for the API key in a shell, such as `$REGARD_API_KEY`; empty where none is asked for.
-        trusted: whether curl trusts its certificate; a demonstration's is mostly the user's own.
+        names: of the models that it serves.
+        key: the API key as the shell is to see it, such as `$REGARD_API_KEY`; empty without a key.
+        trusted: whether curl trusts the server's certificate; a demonstration's is usually self-signed.
 
     >>> print(*calls("http://127.0.0.1:8000", ["dates"]))
     curl http://127.0.0.1:8000/models/dates -H 'Content-Type: application/json' -d '{"inputs": "May 9th, 2017"}'

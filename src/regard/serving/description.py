@@ -1,4 +1,4 @@
-"""The routes of a server as OpenAPI 3.1 describes them, made of the classes of requests and of the shapes of answers."""
+"""The routes of a server in OpenAPI 3.1, described from the classes of requests and the shapes of answers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ EVENTS = "text/event-stream"
 
 ALWAYS: dict[int, str] = {
     400: "The request cannot be followed; the message names the field.",
-    403: "A web page of another origin, or a name of this machine that is none.",
+    403: "The request comes from a web page of another origin, or names a host that is not this machine's.",
     500: "The server failed; its log says why.",
 }
 WITH_KEY: dict[int, str] = {401: "The API key is missing or wrong."}
-OF_MODELS: dict[int, str] = {404: "There is no such model, or it is not served so."}
+OF_MODELS: dict[int, str] = {404: "There is no such model, or it is not served at this route."}
 OF_WORK: dict[int, str] = {
     408: "The body did not arrive in time.",
     413: "The body is too long.",
@@ -43,21 +43,21 @@ def every_model(card: Card) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A route: what answers it, and what is said of it. Requests of the method POST are work, and limited as such.
+    """A route: its handler and its description. Requests with the method POST count as work, and are limited.
 
     Arguments:
         method: of HTTP.
-        path: as Starlette has it.
-        handler: answers it.
+        path: in Starlette's syntax.
+        handler: answers requests.
         summary: a sentence.
         answer: the shape of the answer, or a tuple of several.
-        request: the class of the body, or several.
-        event: the shape of an event of a stream, where the answer may be one.
-        media: the type of the answer.
-        otherwise: shapes of answers of other statuses than 200 that are no errors, by status.
-        key: whether it needs the server's key.
-        models: which models it is for.
-        tasks: whether it stands for the tasks of models; each of them is described by itself.
+        request: the class of the body, or a tuple of several.
+        event: the shape of an event, where the answer may be streamed.
+        media: the media type of the answer.
+        otherwise: shapes of answers that are no errors but have another status than 200, by status.
+        key: whether the server's API key is needed.
+        models: whether a model is served at this route.
+        tasks: whether the route stands for the tasks of models; each task is then described separately.
     """
 
     method: str
@@ -76,17 +76,17 @@ class Call:
 
     @property
     def works(self) -> bool:
-        """Whether it is work."""
+        """Whether a request counts as work."""
         return self.method == "POST"
 
 
 def described(calls: Sequence[Call], cards: Sequence[Card], *, keys: bool) -> dict[str, Any]:
-    """A server's routes, the tasks of its models among them.
+    """The description of a server's routes, including the tasks of its models.
 
     Arguments:
         calls: all routes.
-        cards: the models that are served.
-        keys: whether the server asks for one.
+        cards: the served models.
+        keys: whether the server asks for an API key.
     """
     schemas = _Schemas()
     paths: dict[str, dict[str, Any]] = {}
@@ -97,7 +97,7 @@ def described(calls: Sequence[Call], cards: Sequence[Card], *, keys: bool) -> di
             paths.setdefault(path, {})[each.method.lower()] = _operation(each, path, served, schemas, keys=keys)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "regard serve", "version": __version__, "description": "docs/serving.md says more."},
+        "info": {"title": "regard serve", "version": __version__, "description": "See docs/serving.md."},
         "security": [{"key": []}] if keys else [],
         "paths": paths,
         "components": {
@@ -108,19 +108,19 @@ def described(calls: Sequence[Call], cards: Sequence[Card], *, keys: bool) -> di
 
 
 def _of_tasks(call: Call, cards: Sequence[Card]) -> Iterator[Call]:
-    """A route of all tasks as one for each model, and for each of its tasks where the path names that."""
+    """One route for each model in place of a route of all tasks; one for each of its tasks where the path names the task."""
     for card in cards:
         routes = [ROUTES[name] for name in card.routes]
-        for told in [[route] for route in routes] if "{task}" in call.path else [routes] if routes else []:
-            names = " or ".join(route.name for route in told)
+        for group in [[route] for route in routes] if "{task}" in call.path else [routes] if routes else []:
+            names = " or ".join(route.name for route in group)
             path = re.sub(r"{name(:path)?}", quote(card.name), call.path).replace("{task}", names)
-            event = next((route.event for route in told if route.event is not None and card.writes), None)
+            event = next((route.event for route in group if route.event is not None and card.writes), None)
             yield replace(
                 call,
                 path=path,
                 summary=f"{names} by {card.name}",
-                request=tuple(dict.fromkeys(route.request for route in told)),
-                answer=tuple(route.shape for route in told),
+                request=tuple(dict.fromkeys(route.request for route in group)),
+                answer=tuple(route.shape for route in group),
                 event=event,
             )
 
@@ -152,7 +152,7 @@ def _operation(call: Call, path: str, served: Sequence[Card], schemas: _Schemas,
     refusal = {JSON: {"schema": schemas.of(TaskRefusal if call.tasks else Refusal)}}
     made["responses"] = {
         "200": {"description": description or call.summary, "content": answers},
-        **{str(status): {"description": said, "content": refusal} for status, said in sorted(refusals.items())},
+        **{str(status): {"description": text, "content": refusal} for status, text in sorted(refusals.items())},
         **{
             str(status): {"description": call.summary, "content": {JSON: {"schema": schemas.of(shape)}}}
             for status, shape in call.otherwise.items()
@@ -162,13 +162,13 @@ def _operation(call: Call, path: str, served: Sequence[Card], schemas: _Schemas,
 
 
 def _any(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What fits one of several schemas, each of them once."""
-    told = [schema for place, schema in enumerate(schemas) if schema not in schemas[:place]]
-    return told[0] if len(told) == 1 else {"anyOf": told}
+    """The schema of a value that matches one of several schemas; duplicates are left out."""
+    unique = [schema for place, schema in enumerate(schemas) if schema not in schemas[:place]]
+    return unique[0] if len(unique) == 1 else {"anyOf": unique}
 
 
 class _Schemas:
-    """Schemas of classes, those of structs under their names."""
+    """JSON schemas of classes; those of structs are kept by name."""
 
     def __init__(self) -> None:
         self.components: dict[str, Any] = {}
@@ -183,7 +183,7 @@ class _Schemas:
         return schema
 
     def of_request(self, request: type[msgspec.Struct], served: Sequence[Card]) -> dict[str, Any]:
-        """The schema of a body; where it names a model, of one of those that are served so."""
+        """The schema of a body; its field `model` lists the served models that have this route."""
         schema = self.of(request)
         properties = self.components[request.__name__]["properties"]
         if "model" in properties and served:

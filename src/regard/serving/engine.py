@@ -1,8 +1,8 @@
-"""The engine: loaded models and what they are asked, in a process of their own that nothing on the web can block.
+"""The engine: the process that holds the loaded models and answers requests, so that the web process is never blocked.
 
-`Engine` takes requests and gives replies, step by step; `main` runs one behind a pipe. Language models write by continuous
-batching (`regard.generation.ContinuousBatch`); whatever else is asked is answered between two steps, and they continue writing
-between the steps of its search.
+`Engine` takes requests and returns replies, step by step; `main` runs one behind a pipe. Language models generate with continuous
+batching (`regard.generation.ContinuousBatch`). Other requests are answered between two of its steps, and generation goes on
+between the steps of their searches.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """Models by name, and what is asked of them.
+    """Loaded models and the queue of requests.
 
     Arguments:
-        predictors: loaded models by the names they are served under; one may have several.
-        rows: texts that a language model writes together.
-        kept_bytes: memory of each language model for the beginnings of prompts.
-        exchange: sends replies and returns the requests that came meanwhile; called between the steps of searches, so that a long
-            translation or caption keeps nobody waiting, and ends where it is cancelled.
+        predictors: models by the names they are served under; a model may have several names.
+        rows: the most texts that one language model generates at the same time.
+        kept_bytes: memory of each language model for the KV caches of prompt prefixes.
+        exchange: sends replies and returns the requests that have arrived; called between the steps of searches, so that a long
+            translation or caption delays no other request, and stops when it is cancelled.
     """
 
     def __init__(
@@ -95,16 +95,16 @@ class Engine:
         self._asked: Turns[Ask] = Turns()
         self._exchange = exchange
         self._answering: int | None = None
-        """The key of the request whose search continues; None where none does, or it was cancelled."""
+        """The key of the request whose search is running; None without one, and after it was cancelled."""
         self._changed: Turns[tuple[Write, WritingModel]] = Turns()
 
     @property
     def busy(self) -> bool:
-        """Whether `turn` has something to do."""
+        """Whether `turn` has work to do."""
         return bool(self._asked or self._changed) or any(model.busy for model in (*self._batches, *self._encoders))
 
     def take(self, request: Request) -> list[Reply]:
-        """Take a request; what can be said at once is returned."""
+        """Queue or cancel a request; returns the replies that are known at once, such as an error."""
         if isinstance(request, Cancel):
             for model in (*self._batches, *self._encoders):
                 model.cancel(request.key)
@@ -118,16 +118,18 @@ class Engine:
                 raise InputError(f"there is no model {request.model!r}")
             if isinstance(request, Ask) and request.what == "embed":
                 if request.model not in self.encoding:
-                    raise InputError(f"model: {request.model!r} makes no vectors of texts; serve an encoder for that")
+                    raise InputError(
+                        f"model: {request.model!r} computes no text embeddings; serve a sentence encoder for that"
+                    )
                 self.encoding[request.model].add(request)
                 return []
             if isinstance(request, Ask):
                 self._asked.add(request, request.client)
                 return []
             if request.model not in self.writing:
-                raise InputError(f"model: {request.model!r} is no language model and continues no texts")
+                raise InputError(f"model: {request.model!r} is no language model and generates no text")
             model = self.writing[request.model]
-            if request.interventions:  # written by itself: what it changes, nobody else's text may see
+            if request.interventions:  # generated alone: its changes must not reach other texts
                 changed = model.changed(request)
                 changed.add(request)
                 self._changed.add((request, changed), request.client)
@@ -138,7 +140,7 @@ class Engine:
         return []
 
     def turn(self) -> list[Reply]:
-        """One step of every model that writes or makes vectors, and one of whatever else is asked."""
+        """Answer one queued request, and run one step of every model that generates text or computes embeddings."""
         replies: list[Reply] = []
         if self._asked:
             request = self._asked.take()
@@ -147,7 +149,7 @@ class Engine:
                 replies.append(Answer(request.key, self._answer(request)))
             except _Cancelled:
                 pass
-            except EOFError:  # nobody is there any more who could be answered
+            except EOFError:  # the web process has ended
                 raise
             except Exception as error:
                 replies.append(failure(request.key, error))
@@ -155,7 +157,7 @@ class Engine:
         return replies + self._step()
 
     def _step(self) -> list[Reply]:
-        """One step of every model that writes or makes vectors."""
+        """One step of every model that generates text or computes embeddings."""
         replies: list[Reply] = []
         for model in self._encoders:
             if model.busy:
@@ -164,17 +166,17 @@ class Engine:
             if model.busy:
                 replies += model.turn()
         if self._changed:
-            asked, model = self._changed.take()  # one step of one of them; they take turns
+            asked, model = self._changed.take()  # one step of one request; they take turns
             replies += model.turn()
             if model.busy:
                 self._changed.add((asked, model), asked.client)
         return replies
 
     def _pause(self) -> None:
-        """Between two steps of a search: the others continue, and what came meanwhile is taken.
+        """Called between two steps of a search: runs a step of the other requests and takes those that have arrived.
 
         Raises:
-            _Cancelled: where the answer that is searched for is not wanted any more.
+            _Cancelled: where the request that is being answered was cancelled.
         """
         if self._exchange is None:
             return
@@ -185,7 +187,7 @@ class Engine:
             raise _Cancelled
 
     def load(self) -> Load:
-        """How full it is."""
+        """The numbers of texts being generated and of requests waiting, by model."""
         return Load(
             writing={name: model.batch.writing for name, model in self.writing.items()},
             waiting={name: model.batch.waiting for name, model in self.writing.items()},
@@ -229,42 +231,40 @@ class Engine:
 
 
 class _Cancelled(Exception):
-    """The answer that is searched for is not wanted any more."""
+    """The request that is being answered was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pauses:
-    """Calls after every step of a prediction's search (`regard.tasks.PredictionObserver`)."""
+    """Calls a function after every step of a prediction's search (`regard.tasks.PredictionObserver`)."""
 
     search_paused: Callable[[], None]
 
     def search_started(self, source: Any) -> None:
-        """Nothing is to be done yet."""
+        """Do nothing."""
 
     def search_finished(self, hypotheses: Any) -> None:
-        """The answer follows."""
+        """Do nothing."""
 
     def read(self, tokens: Any) -> None:
-        """Nothing is looked at."""
+        """Do nothing."""
 
     def predicted(self, predictions: Any, hypotheses: Any) -> None:
-        """The answer follows."""
+        """Do nothing."""
 
 
 def _tokenizer(predictor: Any, name: str, side: str | None) -> Tokenizer:
-    """The tokenizer of a model; of a translator that has two, the one of a side. A model of images has none.
+    """The tokenizer of a model; `side` names one of a translator's two.
 
     Raises:
-        InputError: where there is none, or two and no side is named, or one and a side is.
+        InputError: for a model without a tokenizer, one with two where `side` is None, and one with one where `side` is given.
     """
     from regard.tasks.translation import TranslationTask
 
     task = predictor.task
     if isinstance(task, TranslationTask):
         if side is None and not task.shared:
-            raise InputError(
-                f"side: {name} has a tokenizer for each side; give source for what it reads, target for what it writes"
-            )
+            raise InputError(f"side: {name} has a tokenizer for each side; give 'source' or 'target'")
         return task.target_tokenizer if side == "target" else task.source_tokenizer
     if not hasattr(task, "tokenizer"):
         raise InputError(f"model: {name} reads no text, so it has no tokens; ask another model")
@@ -274,13 +274,15 @@ def _tokenizer(predictor: Any, name: str, side: str | None) -> Tokenizer:
 
 
 def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path], rows: int) -> list[Card]:
-    """What is served, by name.
+    """The descriptions of the served models.
 
     Arguments:
-        rows: texts that a language model writes together.
+        predictors: models by name.
+        folders: of the models, by name.
+        rows: the most texts that one language model generates at the same time.
 
     Raises:
-        InputError: for a model that no route is for.
+        InputError: for a model that no route serves.
     """
     from regard.tasks.language_modelling import LanguageModel
     from regard.tasks.sentence_embedding import SentenceEncoder
@@ -308,7 +310,9 @@ def cards(predictors: Mapping[str, Any], folders: Mapping[str, Path], rows: int)
 
 
 def opened(folder: Path, dtype: str) -> Any:
-    """Load a model to serve. A decoder becomes an `InferenceDecoder` where it can: its rows do not depend on each other.
+    """Load a model to serve.
+
+    A decoder becomes an `InferenceDecoder` where it can, since the rows of a batch do not affect each other there.
 
     Raises:
         InputError: as `regard.load`.
@@ -327,14 +331,14 @@ def opened(folder: Path, dtype: str) -> Any:
 
 
 def main(pipe: Connection, options: EngineOptions) -> None:
-    """Run an engine behind a pipe until the other end is closed."""
+    """Run an engine until the other end of the pipe is closed."""
     for each in (
         signal.SIGINT,
         signal.SIGTERM,
-    ):  # they reach the whole group; the web process ends this one in its time
+    ):  # sent to the whole process group; the web process ends this one when it is time
         signal.signal(each, signal.SIG_IGN)
     keep_freed_memory()
-    warnings.simplefilter("ignore", UnknownCharacters)  # it names words of the text, and the log holds no texts
+    warnings.simplefilter("ignore", UnknownCharacters)  # the warning quotes the text, and texts are not logged
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
@@ -347,7 +351,7 @@ def _run(pipe: Connection, options: EngineOptions) -> None:
     except InputError as error:
         _send(pipe, [Broken(str(error))])
         return
-    told = engine.load()
+    sent = engine.load()
     while True:
         replies: list[Reply] = []
         if not engine.busy:
@@ -357,15 +361,15 @@ def _run(pipe: Connection, options: EngineOptions) -> None:
         if engine.busy:
             replies += engine.turn()
         load = engine.load()
-        if load != told:
+        if load != sent:
             replies.append(load)
-            told = load
+            sent = load
         if replies:
             _send(pipe, replies)
 
 
 def _exchanged(pipe: Connection, replies: Sequence[Reply]) -> list[Request]:
-    """The requests that are there, after replies were sent."""
+    """Send replies, and return the requests that have arrived."""
     if replies:
         _send(pipe, replies)
     found: list[Request] = []
@@ -382,7 +386,7 @@ def _loaded(pipe: Connection, options: EngineOptions) -> Engine:
         name: (str(place), options.dtypes.get(name) or _usual_dtype(place, options.dtype))
         for name, place in places.items()
     }
-    sizes = {each: weight_bytes(Path(each[0])) for each in wanted.values()}  # one that two names share is loaded once
+    sizes = {each: weight_bytes(Path(each[0])) for each in wanted.values()}  # a model under two names is loaded once
     for number, (name, each) in enumerate(wanted.items(), start=1):
         before = sum(sizes[loaded] for loaded in opened_once)
         size = 0 if each in opened_once else sizes[each]
@@ -398,7 +402,7 @@ def _loaded(pipe: Connection, options: EngineOptions) -> Engine:
 
 
 def _place(folder: str) -> Path:
-    """Where a model lies: the folder or file that is named, a checkpoint such as `runs/x@last`, or what the hub gave."""
+    """The folder or file of a model: a path, a checkpoint such as `runs/x@last`, or a model in the hub's cache."""
     from regard.tasks.loading import model_folder
 
     return Path(folder) if Path(folder).exists() else model_folder(folder)
@@ -413,7 +417,7 @@ def _usual_dtype(folder: Path, dtype: str) -> str:
 
 
 def weight_bytes(folder: Path) -> int:
-    """How large the weights of a model are on disk; 0 where its folder has none, or is none."""
+    """The size of a model's weights on disk, in bytes; 0 where there are none."""
     found = [folder] if folder.is_file() else folder.glob("*.safetensors")
     return sum(path.stat().st_size for path in found if not path.name.startswith("optimizer"))
 

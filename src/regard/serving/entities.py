@@ -1,4 +1,4 @@
-"""The entities of a text by the five ways of `transformers`' pipeline to aggregate tokens, where one of them is asked for."""
+"""The entities of a text, with the five strategies by which `transformers`' pipeline aggregates tokens."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class _Part:
     """A token, or the tokens of a word.
 
     Arguments:
-        text: as the vocabulary has the token.
+        text: the token as it is in the vocabulary, or the word.
         scores: (tags,) float32 probabilities.
-        start, end: in the text.
-        goes_on: whether it belongs to the word before it.
+        start, end: offsets in the text, in characters.
+        goes_on: whether it continues the word of the token before it.
     """
 
     text: str
@@ -38,19 +38,23 @@ class _Part:
 
     @property
     def score(self) -> np.float32:
-        """Of that."""
+        """The probability of the most probable tag."""
         return self.scores.max()
 
 
 def aggregated(predictor: Tagger, text: str, strategy: str) -> list[dict[str, Any]]:
-    """The tokens of a text with their tags (`none`), or entities.
+    """The tokens of a text with their tags (strategy `none`), or its entities.
 
-    As `TokenClassificationPipeline` has them: an entity is a run of tokens (`simple`), or of words, of one type, that no B-
-    interrupts. A word has the tag of its first token (`first`), of its surest (`max`), or the most probable one on average
-    (`average`). The score of an entity is the mean of those of its tokens or words. Words are what the tokenizer says they are.
+    As in `TokenClassificationPipeline`: an entity is a run of tokens (`simple`), or of words (other strategies), of one type, in
+    which no later one has a B- tag. A word has the tag of its first token (`first`), of its token with the highest probability
+    (`max`), or the tag whose probability averaged over its tokens is highest (`average`). The score of an entity is the mean
+    over its tokens or words. Words are those of the tokenizer.
+
+    Returns:
+        A mapping for each token or entity: `entity` or `entity_group`, `score`, `word`, `start` and `end` (in characters).
 
     Raises:
-        InputError: for a text longer than the model reads.
+        InputError: for a text longer than the model's maximum length.
     """
     parts, names = _tokens(predictor, text), predictor.task.tags
 
@@ -76,7 +80,7 @@ def aggregated(predictor: Tagger, text: str, strategy: str) -> list[dict[str, An
 
 
 def type_of(tag: str) -> str:
-    """The type that a tag marks: what is behind its first dash.
+    """The type in a tag: the part behind the first dash.
 
     >>> type_of("B-PER"), type_of("O")
     ('PER', 'O')
@@ -118,7 +122,7 @@ def _tokens(predictor: Tagger, text: str) -> list[_Part]:
 
 
 def _grouped(parts: Sequence[_Part], joins: Callable[[_Part, _Part], bool]) -> Iterator[list[_Part]]:
-    """Runs in which each part joins the one before it."""
+    """Split into runs; `joins` tells whether a part belongs to the run of the part before it."""
     group: list[_Part] = []
     for part in parts:
         if group and not joins(group[-1], part):

@@ -1,4 +1,4 @@
-"""What the studio asks of a model next to its answer: what each layer would say, what each head does."""
+"""Further requests of the studio: the logit lens, the tree of a beam search, the effect of each head on the answer."""
 
 from __future__ import annotations
 
@@ -27,30 +27,35 @@ if TYPE_CHECKING:
     from regard.tasks.captioning import Captioner
     from regard.tasks.copying import Copier
 
-MOST_SAID = 2**27
-"""Probabilities that a lens computes: layers by positions by tokens of the vocabulary."""
+MOST_PROBABILITIES = 2**27
+"""The most probabilities that a lens computes: layers times positions times the vocabulary's size."""
 
 
 def lens(predictor: Any, given: Mapping[str, Any], interventions: Any) -> dict[str, Any]:
-    """What a language model would say after each layer, from a place of a text on (`regard.inspection.analysis.LogitLens`).
+    """The logit lens of a language model on a text (`regard.inspection.analysis.LogitLens`).
 
     Arguments:
         predictor: the language model.
-        given: `ids`, the text; `first`, the place from which on to tell; `top`, how many tokens of each layer.
-        interventions: under which it reads.
+        given: `ids`, the text's tokens; `prompt`, how many of them are the prompt; `first`, the first position to return; `top`,
+            how many tokens to return for each layer and position.
+        interventions: how the model is changed meanwhile.
+
+    Returns:
+        `addresses` of the layers; `places`, for each position from `first` on a list over the layers, each with the `top` tokens
+        and their probabilities, the `rank` of the next token and the `entropy`.
 
     Raises:
-        InputError: for a text that is too long, and a model without such layers.
+        InputError: for a text that is too long, and for a model without such layers.
     """
     from regard.inspection.analysis import LogitLens
 
     if not isinstance(predictor, LanguageModel):
-        raise InputError("the lens is for language models; take one, or `regard lens` for others")
+        raise InputError("the lens is for language models; choose one, or use `regard lens` for other models")
     model, tokenizer, ids = predictor.model, predictor.task.tokenizer, list(given["ids"])
     check_ids(tokenizer, ids)
     layers = getattr(model.config, "layers", 1) + 1
-    if layers * len(ids) * model.config.vocabulary > MOST_SAID:
-        most = MOST_SAID // (layers * model.config.vocabulary)
+    if layers * len(ids) * model.config.vocabulary > MOST_PROBABILITIES:
+        most = MOST_PROBABILITIES // (layers * model.config.vocabulary)
         raise InputError(f"the lens reads {most} tokens of this model at most, and the text has {len(ids)}; shorten it")
     named = token_names(tokenizer)
     changes = language_model_changes(model, interventions, given["prompt"], lambda source: _ids(predictor, source))
@@ -78,15 +83,18 @@ def lens(predictor: Any, given: Mapping[str, Any], interventions: Any) -> dict[s
 
 
 def beam(predictor: Any, route: Any, request: Any) -> dict[str, Any]:
-    """What a beam search tried while it wrote, as `regard.generation.BeamTree` keeps it, with what its tokens are called.
+    """The tree of a beam search while the model answers (`regard.generation.BeamTree`), with the text of each token.
 
     Arguments:
         predictor: the model.
         route: of its task.
-        request: of the route.
+        request: to that route.
+
+    Returns:
+        `tried`, the tokens that were tried; `hypotheses`, the texts that were returned, with log-probabilities and scores.
 
     Raises:
-        InputError: for a model that writes nothing.
+        InputError: for a model that generates no text.
     """
     from regard.generation import BeamTree
 
@@ -99,7 +107,7 @@ def beam(predictor: Any, route: Any, request: Any) -> dict[str, Any]:
     ):
         route.answer(predictor, request)
     if tokenizer is None or not tree.hypotheses:
-        raise InputError("the model writes nothing, so it searches nothing; choose a translator or one that captions")
+        raise InputError("the model generates no text, so there is no search; choose a translator or a captioner")
     named = token_names(tokenizer)
     return {
         "tried": [
@@ -125,16 +133,19 @@ def beam(predictor: Any, route: Any, request: Any) -> dict[str, Any]:
 
 
 def effects(predictor: Any, route: Any, request: Any, address: str) -> dict[str, Any]:
-    """What the answer loses without each head of a layer, one at a time (`regard.inspection.ablate`).
+    """The effect of ablating each head of a layer on the score of the answer (`regard.inspection.ablate`).
 
     Arguments:
         predictor: the model.
         route: of its task; None for a language model.
-        request: of the route, or (token ids, interventions) of a language model's text.
+        request: to that route; for a language model (token ids, interventions).
         address: of the attention layer.
 
+    Returns:
+        `about`, what the score is; `baseline`, the score of the unchanged model; `rows`, a score and effect for each head.
+
     Raises:
-        InputError: for a layer that is not there, and an answer that has no score.
+        InputError: for an unknown layer, and for an answer without a score.
     """
     from regard.inspection import ablate
 
@@ -164,7 +175,7 @@ def effects(predictor: Any, route: Any, request: Any, address: str) -> dict[str,
 
 
 def _next_token(predictor: LanguageModel, ids: Sequence[int]) -> tuple[str, Callable[[], float]]:
-    """The log-probability of the token that is most probable after a text."""
+    """The most probable next token, and a function that computes its log-probability."""
     check_ids(predictor.task.tokenizer, ids)
     model, tokens = predictor.model, Tokens.pad([list(ids)])
 
@@ -177,7 +188,7 @@ def _next_token(predictor: LanguageModel, ids: Sequence[int]) -> tuple[str, Call
 
 
 def _answer(predictor: Any, request: Any) -> tuple[str, Callable[[], float]]:
-    """How sure a model is of its answer: the log-probability of it in most cases, natural log."""
+    """The name of the answer's score, and a function that computes it: a log-probability (natural log) for most tasks."""
     from regard.inspection.analysis import SCORES
 
     name, inputs = predictor.task.name, request.inputs
@@ -188,7 +199,7 @@ def _answer(predictor: Any, request: Any) -> tuple[str, Callable[[], float]]:
             now = predictor.embed([inputs])[0]
             return float(own @ now / (np.linalg.norm(own) * np.linalg.norm(now)))
 
-        return "cosine to the vector without it", likeness
+        return "cosine to the embedding without it", likeness
     if name == "image_classification":
         pixels = image_of(request, predictor.task.size.channels)
         shares = predictor.classify(pixels).probabilities
@@ -199,7 +210,7 @@ def _answer(predictor: Any, request: Any) -> tuple[str, Callable[[], float]]:
     if name == "copying":
         return _copy(predictor, inputs)
     if name not in SCORES:
-        raise InputError(f"there is no score of what a model for {name} answers; choose another model")
+        raise InputError(f"answers of a model for {name} have no score; choose another model")
     kind: Any = SCORES[name]
     if name == "question_answering":
         question = kind(question=inputs.question, context=inputs.context)
@@ -218,7 +229,7 @@ def _answer(predictor: Any, request: Any) -> tuple[str, Callable[[], float]]:
 
 
 def _caption(predictor: Captioner, pixels: np.ndarray) -> tuple[str, Callable[[], float]]:
-    """The log-probability of the caption that a model writes: it is given what it wrote, as in training, and writes no other."""
+    """The log-probability of the model's own caption, computed with teacher forcing, so that the caption stays the same."""
     model, tokenizer = predictor.model, predictor.task.tokenizer
     images = Images.of([frames_of(pixels, predictor.task.size)]).to(predictor.device)
     best = search(model, images, predictor.task.generation.with_ids(tokenizer))[0][0]
@@ -244,5 +255,5 @@ def _copy(predictor: Copier, text: str) -> tuple[str, Callable[[], float]]:
 
 
 def _ids(predictor: LanguageModel, source: Any) -> list[int]:
-    """The tokens of the `from` of a patch."""
+    """The token ids of a patch's `from`."""
     return list(predictor.task.prompted(predictor.task.tokenizer.encode(source))) if isinstance(source, str) else source

@@ -1,8 +1,8 @@
-"""What the studio shows of a model before anybody has typed: a text that the model is made for.
+"""The text that the studio shows for a model at first: one that suits the model.
 
-The first `widget` example of the folder's README.md (as model cards on Hugging Face have them) where there is one; else a
-date of the languages that a model of the builtin `dates` was trained on, a question as the chat template writes it, a sentence
-with the model's own mask token; else a sentence for its task.
+It is the first `widget` example in the folder's README.md (as model cards on Hugging Face have them). Without one it is: for a
+model trained on the builtin `dates`, a date in one of its languages; for a chat model, a question in the format of its chat
+template; for a masked language model, a sentence with its own mask token; for other models, a sentence for the task.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ OF_TASK: Mapping[str, tuple[str, ...]] = {
     "classification": ("I have never seen a better film.",),
     "multi_label_classification": ("I have never seen a better film.",),
 }
-"""By task: a text, and a second one where the model reads two."""
+"""By task: a text, and a second one for models that read two."""
 
 MOST = 65536
-"""Characters of a README.md that are read."""
+"""The most characters of a README.md that are read."""
 
 
 def first_texts(predictor: Any, folder: Path) -> list[str]:
-    """A text to begin with, and a second one where the model reads two; none where it reads no text.
+    """The first text for a model, and a second one where the model reads two; empty for models that read no text.
 
     Arguments:
         predictor: a loaded model.
-        folder: it was loaded from.
+        folder: that it was loaded from.
     """
     task = predictor.task
     if task.name in ("image_classification", "captioning"):
@@ -73,7 +73,7 @@ def _widget(folder: Path) -> list[str]:
     try:
         front = yaml_value(parts[1])
     except ValueError:
-        return []  # a broken card is no reason not to show the model
+        return []  # a broken card must not keep the model from being shown
     examples = front.get("widget") if isinstance(front, Mapping) else None
     first = examples[0] if isinstance(examples, list) and examples else None
     if isinstance(first, str):
@@ -85,7 +85,7 @@ def _widget(folder: Path) -> list[str]:
 
 
 def _date(settings: Mapping[str, Any]) -> str:
-    """A day of this century as the first of the languages writes it."""
+    """A date of this century in the longest form of the first language."""
     import datetime
 
     from regard.data.dates import written_forms
@@ -94,13 +94,13 @@ def _date(settings: Mapping[str, Any]) -> str:
     first = languages[0] if isinstance(languages, list | tuple) and languages else "en"
     try:
         forms = [form.source for form in written_forms(datetime.date(2017, 5, 9), str(first))]
-    except InputError:  # no such language, or no table of dates on this machine
+    except InputError:  # an unknown language, or Babel is not installed
         return "May 9, 2017"
     return max(forms, key=len)
 
 
 def _turn(predictor: Any) -> str | None:
-    """A question as the chat template writes it, where that is plain text: markers would not be read as such from a text."""
+    """A question in the chat template's format where that is plain text: typed special tokens are not encoded as such."""
     try:
         prompt = predictor.prompt_of([{"role": "user", "content": "Who are you?"}])
     except InputError:

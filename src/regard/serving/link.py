@@ -1,4 +1,4 @@
-"""The web process's end of the engine: starts its process, hands out replies, and starts it again when it dies."""
+"""The web process's side of the engine: starts its process, distributes its replies, and restarts it when it dies."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ NOT_READY = "the engine is being started; ask again in a moment"
 
 FAULTS = logging.getLogger("regard.serving")
 MOST_FAILURES = 3
-"""Times in a row that the engine may end before its models are loaded again."""
+"""How many times in a row the engine may end before its models are loaded, until it is no longer restarted."""
 
 UNDEALT = 64
-"""Messages of the engine that are read ahead of a web process which has no time for them; the engine then waits."""
+"""Messages of the engine that are read ahead of a busy web process; at this number the engine waits."""
 
 PATIENCE = 30
-"""Seconds that a request waits for an engine that is being started."""
+"""Seconds that a request waits for an engine that is starting."""
 
 
 class EngineLost(Exception):
-    """The engine cannot answer: its process ended, or is not there yet. Its message is a sentence."""
+    """The engine cannot answer: its process has ended, or has not started yet. The message is a sentence."""
 
 
 class EngineFault(Exception):
-    """The engine failed at this one request. Its message is a sentence."""
+    """The engine failed on this request. The message is a sentence."""
 
 
 class Rejected(Exception):
-    """What was asked for is wrong. Its message is a sentence.
+    """A request that is wrong. The message is a sentence.
 
     Arguments:
         message: the sentence.
-        code: OpenAI's word for it; empty where there is none.
-        parameter: the field that it is about, where that is known.
+        code: OpenAI's error code; empty where there is none.
+        parameter: the field it is about, where that is known.
     """
 
     def __init__(self, message: str, code: str = "", parameter: str | None = None) -> None:
@@ -74,11 +74,11 @@ class Rejected(Exception):
 
 @dataclass(slots=True, eq=False)
 class EngineLink:
-    """An engine in a process of its own.
+    """An engine in a separate process.
 
     Arguments:
-        options: what it is started with.
-        progress: told of each model that is being loaded.
+        options: of the engine.
+        progress: called before each model is loaded.
     """
 
     options: EngineOptions
@@ -96,9 +96,9 @@ class EngineLink:
     _failures: int = 0
     _restarting: asyncio.Task[None] | None = None
     closing: bool = False
-    """Whether an engine that ends is not started again."""
+    """Whether an engine that ends is left ended."""
     patience: float = 2.0
-    """Seconds that an engine has to end by itself."""
+    """Seconds that an engine has to end by itself before it is killed."""
 
     @property
     def ready(self) -> bool:
@@ -109,7 +109,7 @@ class EngineLink:
         """Start the process and wait until the models are loaded.
 
         Raises:
-            InputError: where they cannot be.
+            InputError: where a model cannot be loaded.
         """
         self._launch(asyncio.get_running_loop())
         await self._ready.wait()
@@ -125,14 +125,15 @@ class EngineLink:
         if self._pipe is not None:
             self._pipe.close()
         if self._process is not None:
-            # One that loads models hears nothing until it is done.
+            # An engine that is loading models does not read the pipe until it is done.
             await asyncio.to_thread(_end, self._process, self.patience if self._ready.is_set() else 0.0)
 
     async def ask(self, model: str, what: str, given: Any, *, client: Sequence[str] = ()) -> Any:
-        """The answer to an `Ask`.
+        """Send an `Ask` and return its answer.
 
         Raises:
-            Rejected: where what was asked for is wrong.
+            Rejected: where the request is wrong.
+            EngineFault: where the engine failed on it.
             EngineLost: where the engine cannot answer.
         """
         key = next(self._keys)
@@ -145,7 +146,7 @@ class EngineLink:
         raise EngineLost(LOST)
 
     async def write(self, **asked: Any) -> AsyncGenerator[Began | Piece]:
-        """What comes of a `Write`, whose arguments these are; it is cancelled where the iterator is closed early."""
+        """Send a `Write` with these fields and yield its replies; it is cancelled where the iterator is closed early."""
         request = Write(key=next(self._keys), **asked)
         left = request.copies
         async with contextlib.aclosing(self._replies(request)) as replies:
@@ -185,7 +186,7 @@ class EngineLink:
             self._outbox.put(encode(Cancel(request.key)))
 
     def _launch(self, loop: asyncio.AbstractEventLoop) -> None:
-        context = multiprocessing.get_context("spawn")  # a copy of this process would copy its threads' locks
+        context = multiprocessing.get_context("spawn")  # a forked process would inherit locks that threads hold
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_engine, args=(theirs, self.options), name="regard-engine", daemon=True)
         self._process.start()
@@ -195,7 +196,7 @@ class EngineLink:
         threading.Thread(target=self._listen, args=(self._pipe, loop), daemon=True, name="regard-replies").start()
 
     def _listen(self, pipe: Connection, loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread: what comes through the pipe, until it ends."""
+        """Thread: receive replies until the pipe ends."""
         room = threading.Semaphore(UNDEALT)
 
         def deal_out(replies: list[Reply]) -> None:
@@ -208,7 +209,7 @@ class EngineLink:
                     replies = decode_replies(pipe.recv_bytes())
                     room.acquire()
                     loop.call_soon_threadsafe(deal_out, replies)
-            except Exception:  # the pipe's end, or what no engine of ours says: either way it is of no use any more
+            except Exception:  # the pipe ended, or sent something that is no reply: the engine is lost
                 loop.call_soon_threadsafe(self._ended, pipe)
 
     def _dealt_out(self, replies: list[Reply]) -> None:
@@ -232,7 +233,7 @@ class EngineLink:
                     waiting.put_nowait(reply)
 
     def _ended(self, pipe: Connection) -> None:
-        """The engine is gone: who waits gets an error, and another one is started."""
+        """After the engine has ended: waiting requests fail, and another engine is started."""
         if pipe is not self._pipe or self._broken:
             return
         for key, waiting in self._waiting.items():
@@ -245,10 +246,10 @@ class EngineLink:
         self._restarting = asyncio.get_running_loop().create_task(self._restart(pipe, self._process))
 
     async def _restart(self, pipe: Connection, process: Any) -> None:
-        await asyncio.to_thread(_end, process, 0.0)  # others are answered while it is waited for
+        await asyncio.to_thread(_end, process, 0.0)  # in a thread, so that the web process answers meanwhile
         pipe.close()
         self._failures += 1
-        if not self.models or self._failures > MOST_FAILURES:  # starting it again would continue for ever
+        if not self.models or self._failures > MOST_FAILURES:  # restarting would never end
             self._broken = f"the engine's process ended while it loaded the models (exit status {process.exitcode})"
             FAULTS.error(self._broken)
             self._ready.set()
@@ -258,14 +259,14 @@ class EngineLink:
 
 
 def _engine(pipe: Connection, options: EngineOptions) -> None:
-    """In the engine's process, which imports PyTorch; the web process never does for its own answers."""
+    """The engine process's main function; only this process imports PyTorch."""
     from regard.serving.engine import main
 
     main(pipe, options)
 
 
 def field_of(message: str, request: Ask | Write) -> str | None:
-    """The field that a refusal of the engine's is about: that with which the sentence begins, else the text that was to be read.
+    """The field that an error of the engine is about: the one with which the sentence begins, else the field with the text.
 
     >>> field_of("attention.heads: layers.0.attention has heads 0 to 1", Write(key=1, model="a", prompt="b"))
     'attention.heads'
@@ -280,14 +281,14 @@ def field_of(message: str, request: Ask | Write) -> str | None:
         return found[1]
     if isinstance(request, Write):
         for number, each in enumerate(request.interventions):
-            if message.startswith(f"{each.address}:"):  # a fault that shows where the model runs
+            if message.startswith(f"{each.address}:"):  # an error found only when the model runs
                 return f"interventions[{number}]"
         return "prompt" if request.messages is None else "messages"
     return {"embed": "input", "tokenize": "prompt", "detokenize": "tokens", "task": "inputs"}.get(request.what)
 
 
 def _end(process: Any, patience: float) -> None:
-    """In a thread: wait so many seconds for a process to end by itself, then end it."""
+    """In a thread: wait `patience` seconds for a process to end by itself, then kill it."""
     process.join(patience)
     if process.is_alive():
         process.kill()
@@ -295,7 +296,7 @@ def _end(process: Any, patience: float) -> None:
 
 
 def _speak(pipe: Connection, outbox: queue.SimpleQueue[bytes | None]) -> None:
-    """In a thread, because a busy engine reads late: what is to be sent, until None or the engine's end."""
+    """Thread: send messages until None or the engine's end; in a thread, since a busy engine reads late."""
     with contextlib.suppress(OSError, ValueError):
         while (message := outbox.get()) is not None:
             pipe.send_bytes(message)

@@ -1,7 +1,7 @@
-"""Looking and changing in the engine: what a model attends to while it answers, and an answer under interventions.
+"""Attention and interventions in the engine: what a model attends to while it answers, and its answer when it is changed.
 
-A task's answer is recorded while it is made. A language model writes among others, by steps that nobody looks at, and reads its
-text again afterwards: `regard.serving.text_reading`.
+The attention of a task's answer is recorded while the answer is computed. A language model generates in a batch with other
+requests, without recording; its text is read once more afterwards (`regard.serving.text_reading`).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 def layers_asked(model: Any, asked: Attention) -> list[str]:
-    """The addresses of the attention layers that are asked for.
+    """The addresses of the attention layers that a request asks for.
 
     Raises:
-        InputError: for a layer that is not there, and a model without attention.
+        InputError: for an unknown layer, and for a model without attention.
     """
     known = list(attention_addresses(model))
     if not known:
-        raise InputError("attention: there is no attention in this model to look at")
+        raise InputError("attention: this model has no attention layers")
     if asked.layers is None:
         return known
     chosen: dict[str, None] = {}
@@ -52,17 +52,18 @@ def layers_asked(model: Any, asked: Attention) -> list[str]:
 
 
 class Changes:
-    """The interventions of one request. Calling it gives the block in which the model is changed.
+    """The interventions of one request. Calling the object returns the context manager within which the model is changed.
 
     Arguments:
-        model: what is changed.
-        interventions: in this order.
+        model: the model to change.
+        interventions: in order of application.
         act: runs the model on the `from` of a patch.
-        length: tokens of the prompt, where a language model reads it in parts; then `first` says before each call of the model
-            how many tokens were read. None where the model reads its text at once.
+        length: the number of tokens in the prompt, for a language model that reads it in parts; before each call of the model,
+            the attribute `first` must then be set to the number of tokens already read. None where the model reads its text at
+            once.
 
     Raises:
-        InputError: for an address, a head or a position that is not there.
+        InputError: for an unknown address, head or position.
     """
 
     def __init__(
@@ -86,15 +87,15 @@ class Changes:
                 self._edits.append(self._weigh(each, where))
             else:
                 self._edits.append(self._patch(each, act, where))
-        with change(model, *self._edits):  # edits that do not go together are refused here
+        with change(model, *self._edits):  # edits that conflict are refused here
             pass
 
     def __call__(self) -> AbstractContextManager[None]:
-        """A block in which the model is changed."""
+        """A context manager within which the model is changed."""
         return change(self.model, *self._edits)
 
     def restart(self) -> None:
-        """The model reads its text again: a module that is patched may be called once more."""
+        """Prepare for reading the same text again: patched modules may be called once more."""
         self._called.clear()
 
     def _scale(self, asked: Scale, where: str) -> Edit:
@@ -123,7 +124,7 @@ class Changes:
             if self._length is None:
                 if number in self._called:
                     raise InputError(
-                        f"{where}.address: {asked.address} is called for each token written; choose one that reads the text"
+                        f"{where}.address: {asked.address} is called for each generated token; choose a layer that reads the text"
                     )
                 self._called.add(number)
                 place, wanted = places_asked([row], queries, what)[0], keys
@@ -133,7 +134,7 @@ class Changes:
                     return weights
             if len(asked.weights) != wanted or keys < wanted:
                 raise InputError(
-                    f"{where}.weights: {len(asked.weights)} are given, and the query looks at {min(wanted, keys)} keys; "
+                    f"{where}.weights: {len(asked.weights)} are given, and the query attends to {min(wanted, keys)} keys; "
                     "give as many"
                 )
             changed = weights.clone()
@@ -155,11 +156,11 @@ class Changes:
         except InputError as error:
             raise type(error)(f"{where}.from: {error}") from None
         if not seen.runs or asked.address not in seen.runs[-1].hidden:
-            raise InputError(f"{where}.address: {asked.address} gave nothing out while the model read the other text")
+            raise InputError(f"{where}.address: {asked.address} was not called while the model read the other text")
         hidden = seen.hidden(asked.address)
         if hidden.dim() != 3 or hidden.shape[0] != 1:
             raise InputError(
-                f"{where}.address: {asked.address} gives out {tuple(hidden.shape)}, not a vector for each token of one text"
+                f"{where}.address: {asked.address} returns {tuple(hidden.shape)}, not a vector for each token of one text"
             )
         theirs = asked.positions if asked.source_positions is None else asked.source_positions
         if len(theirs) != len(asked.positions):
@@ -176,7 +177,7 @@ class Changes:
         def at_once(output: Tensor) -> Tensor:
             if number in self._called:
                 raise InputError(
-                    f"{where}.address: {asked.address} is called for each token that is written; choose one that reads the text"
+                    f"{where}.address: {asked.address} is called for each generated token; choose a module that reads the text"
                 )
             self._called.add(number)
             return self._put(output, vectors, places_asked(asked.positions, output.shape[1], what))
@@ -184,7 +185,7 @@ class Changes:
         return SetOutput(address=asked.address, to=at_once)
 
     def _put(self, output: Tensor, vectors: Tensor, places: Sequence[int]) -> Tensor:
-        """The output (B, L, D) with vectors (1, P, D) at those places that it has."""
+        """The output (B, L, D) with `vectors` (1, P, D) at those of the P positions that are in this part of the text."""
         here = [(place - self.first, number) for number, place in enumerate(places)]
         here = [(place, number) for place, number in here if 0 <= place < output.shape[1]]
         if not here:
@@ -196,15 +197,15 @@ class Changes:
 
 
 def places_asked(given: Sequence[int], count: int, what: str) -> list[int]:
-    """Places from 0, of those that may count from -1 backwards.
+    """Positions counted from 0, where some may be given as negative ones that count backwards from the end.
 
     Arguments:
-        given: the places.
-        count: how many there are.
-        what: begins the sentence where one is not there, with the place put in.
+        given: the positions.
+        count: the number of positions that there are.
+        what: begins the error message; `{}` in it is replaced by the position.
 
     Raises:
-        InputError: for a place that is not there.
+        InputError: for a position out of range.
     """
     for place in given:
         if not -count <= place < count:
@@ -215,13 +216,13 @@ def places_asked(given: Sequence[int], count: int, what: str) -> list[int]:
 def language_model_changes(
     model: Any, interventions: Sequence[Scale | Patch | Weigh], prompt: int, ids_of: Callable[[Any], Sequence[int]]
 ) -> Changes:
-    """Interventions while a language model writes after a prompt of so many tokens.
+    """The interventions in a language model that generates after a prompt.
 
     Arguments:
         model: the language model.
         interventions: of the request.
-        prompt: tokens of its prompt.
-        ids_of: tokens of the `from` of a patch, as of a prompt.
+        prompt: the number of tokens in the prompt.
+        ids_of: encodes the `from` of a patch, as a prompt is encoded.
 
     Raises:
         InputError: as `Changes`.
@@ -246,20 +247,23 @@ def task_changes(predictor: Predictor[Any], route: Any, request: Any) -> Changes
         try:
             other = msgspec.convert(plain, route.request)
         except msgspec.ValidationError as error:
-            raise InputError(f"it is not what inputs may be: {error}") from None
+            raise InputError(f"it is not allowed as inputs: {error}") from None
         route.answer(predictor, other)
 
     return Changes(predictor.model, request.interventions or (), act)
 
 
 def answered(predictor: Predictor[Any], route: Any, request: Any) -> Any:
-    """The answer of a task's route, changed by the request's interventions and with the attention that it asks for next to it.
+    """The answer of a task's route under the request's interventions, with the attention that the request asks for.
+
+    Returns:
+        What the route answers; where attention is asked for, a mapping with `answer` and `attention` (`Seen`).
 
     Raises:
-        InputError: for several inputs at once, and what is not there.
+        InputError: for several inputs at once, and for an unknown layer, head or position.
     """
     if isinstance(request.inputs, list) and len(request.inputs) != 1:
-        raise InputError("inputs: attention and interventions are for one at a time; give one")
+        raise InputError("inputs: attention and interventions are for one input at a time; give one")
     within: AbstractContextManager[object] = nullcontext()
     if request.interventions:
         within = task_changes(predictor, route, request)()
@@ -272,7 +276,7 @@ def answered(predictor: Predictor[Any], route: Any, request: Any) -> Any:
     addresses = layers_asked(predictor.model, asked)
     with within, look(predictor, addresses) as record:
         answer = route.answer(predictor, request)
-        if isinstance(predictor, Copier):  # its steps have names that a record does not know
+        if isinstance(predictor, Copier):  # it names its steps itself
             text = request.inputs[0] if isinstance(request.inputs, list) else request.inputs
             return {"answer": answer, "attention": _seen([copied_view(predictor, text, addresses)], asked)}
     views = [record.view(run=run) for run in range(len(record.runs))]
@@ -283,7 +287,7 @@ def answered(predictor: Predictor[Any], route: Any, request: Any) -> Any:
 
 
 def _seen(views: Sequence[AttentionView], asked: Attention) -> Seen:
-    """The examples of several views, one after another."""
+    """The attention of several views; their examples are numbered through."""
     maps: list[Map] = []
     examples: list[str] = []
     images: list[bytes | None] = []
@@ -301,10 +305,10 @@ def _seen(views: Sequence[AttentionView], asked: Attention) -> Seen:
 
 
 def check_size(asked: Attention, count: int) -> None:
-    """Refuse more weights than an answer holds.
+    """Refuse more weights than an answer may hold.
 
     Raises:
-        InputError: saying how many, and how to ask for fewer.
+        InputError: with both numbers, and how to ask for fewer.
     """
     if count > asked.most:
         raise InputError(
@@ -321,7 +325,7 @@ def _size(item: AttentionMap, asked: Attention) -> int:
 
 
 def heads_asked(asked: Attention, count: int, address: str) -> list[int]:
-    """The heads that are asked for, of a layer that has so many.
+    """The numbers of the heads that are asked for in a layer with `count` heads.
 
     Raises:
         InputError: for a head that the layer does not have.

@@ -1,6 +1,6 @@
-"""A map of texts in the studio: a model's vectors of them as points, on the page that `regard map` writes.
+"""A map of texts in the studio: their embeddings by a model as points, on the page that `regard map` writes.
 
-It is laid out by PCA, which takes no longer than a reader waits; UMAP and t-SNE are the command's.
+The layout is PCA, which is fast enough to wait for; UMAP and t-SNE are offered by `regard map`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MOST_TEXTS = 20_000
 
 
 class MapRequest(Strict):
-    """Texts to draw.
+    """Texts to show on a map.
 
     Arguments:
-        model: by the name it is served under; one that makes text embeddings.
+        model: the name of a served sentence encoder.
         texts: none of them empty.
-        classes: what the points are coloured by: a class or a number for each text; None for nothing.
-        neighbours: of each text, that are found by cosine.
+        classes: colours of the points: a class or a number for each text; None for one colour.
+        neighbours: how many nearest neighbours of each text are found, by cosine similarity.
     """
 
     model: str
@@ -43,26 +43,26 @@ class MapRequest(Strict):
 
 
 async def map_page(server: Server, request: Request) -> Response:
-    """The page. It holds nothing of a model: what it shows it asks for, with the key in its address."""
+    """The page. It contains no data: its script requests them, with the key in the page's address."""
     served = f"{request.scope.get('root_path', '')}/static"
     parts = {"title": "Map of texts", "about": "", "footer": FOOTER, "parts": []}
     return HTMLResponse(page("studio-map", parts, styles=("map.css",), served=served))
 
 
 async def points(link: EngineLink, wanted: MapRequest, client: list[str]) -> Response:
-    """The points of some texts.
+    """The map of some texts.
 
-    The body is the length of a JSON object (4 bytes, little-endian), that object, and the parts of the map
-    (`regard.embeddings.map_page.described`), whose lengths are in the object's `lengths`, one after another.
+    The body of the response is the length of a JSON object (4 bytes, little-endian), that object, and the parts of the map
+    (`regard.embeddings.map_page.described`) one after another, whose lengths in bytes are in the object's `lengths`.
     """
     if link.models[wanted.model].width is None:
-        raise BadRequest(f"the model {wanted.model!r} makes no vectors of texts", "model")
+        raise BadRequest(f"the model {wanted.model!r} computes no text embeddings", "model")
     if wanted.classes is not None and len(wanted.classes) != len(wanted.texts):
         raise BadRequest(
             f"there are {len(wanted.texts)} texts and {len(wanted.classes)} classes; give one for each", "classes"
         )
     found = await link.ask(wanted.model, "embed", {"texts": wanted.texts}, client=client)
-    # In a thread: that of many texts takes longer than somebody else may wait.
+    # In a thread, since a map of many texts takes long, and other requests are to be answered meanwhile.
     body = await asyncio.to_thread(_packed, wanted, found)
     return Response(body, media_type="application/octet-stream")
 

@@ -1,4 +1,4 @@
-"""What the web process and the engine's process say to each other, as msgpack: plain data, strictly read, never pickled."""
+"""The messages between the web process and the engine, in msgpack: plain data, strictly decoded, never pickled."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from regard.serving.attention import Attention, Patch, Scale, Seen, Weigh
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineOptions:
-    """What the engine's process is started with.
+    """How the engine process is started.
 
     Arguments:
         folders: of the models, by the names they are served under.
-        dtype: of those that have none of their own. 8 and 4 bits are for language models and translators; others next to them
-            are served in float32.
-        dtypes: of single ones, by name.
-        rows: texts that a language model writes together.
-        kept_bytes: memory of each language model for the beginnings of prompts.
-        threads: of the processor; PyTorch's own number where None.
+        dtype: of the weights, for models that are not in `dtypes`. int8 and int4 are for language models and translators;
+            with them, other models are served in float32.
+        dtypes: of single models, by name.
+        rows: the most texts that one language model generates at the same time.
+        kept_bytes: memory of each language model for the KV caches of prompt prefixes.
+        threads: of the processor; None for PyTorch's default.
     """
 
     folders: Mapping[str, str]
@@ -34,26 +34,26 @@ class EngineOptions:
 
 
 class Write(msgspec.Struct, tag="write", frozen=True, kw_only=True):
-    """Write texts after a prompt, with a language model.
+    """Generate texts after a prompt with a language model.
 
     Arguments:
-        key: names the request in every answer.
+        key: identifies the request in every reply.
         model: by the name it is served under.
-        client: whose request it is, as a path of names (`regard.generation.turns`).
-        prompt: a text, or its token ids; None where there are `messages`.
+        client: who sent the request, as a path of names (`regard.generation.turns`).
+        prompt: a text, or its token ids; None with `messages`.
         messages: a conversation, for the chat template.
         template: variables of the template.
-        settings: of `GenerationSettings`, but for lengths.
-        copies: how many texts.
-        maximum: the most tokens of each; None for as many as the model has positions for, but no more than `usual`.
-        usual: see there; None for any number.
-        kept: of a prompt that is a text, how many of its last tokens are read; all where None.
+        settings: fields of `GenerationSettings`, without lengths.
+        copies: the number of texts.
+        maximum: the most tokens of each text; None for as many as the model has positions for, but no more than `usual`.
+        usual: the limit where `maximum` is None; None for no limit.
+        kept: the number of tokens at the end of a text prompt that are read; None for all.
         stop: strings that end a text and are not part of it.
-        top: how many of the most probable tokens to tell of each place.
-        scored: whether to send the log-probabilities of the prompt's tokens.
-        stream: whether to send each piece of the text as it is written.
+        top: how many of the most probable tokens to return for each position.
+        scored: whether to return the log-probabilities of the prompt's tokens.
+        stream: whether to send each piece of the text as it is generated.
         attention: which weights to send with the end of each text.
-        interventions: what is changed in the model while it writes.
+        interventions: how the model is changed while it generates.
     """
 
     key: int
@@ -76,18 +76,18 @@ class Write(msgspec.Struct, tag="write", frozen=True, kw_only=True):
 
 
 class Cancel(msgspec.Struct, tag="cancel", frozen=True):
-    """Nobody waits for a request any more."""
+    """Cancel a request that nobody waits for any more."""
 
     key: int
 
 
 class Ask(msgspec.Struct, tag="ask", frozen=True, kw_only=True):
-    """Anything that is answered at once: text embeddings, tokens of a text, a task's answer.
+    """A request that has one answer, such as text embeddings, the tokens of a text or a task's prediction.
 
     Arguments:
         key, model, client: as for `Write`.
         what: `embed`, `tokenize`, `detokenize`, `task`, `expected`, `lens`, `effects`, or `beam`.
-        given: what is asked about.
+        given: its arguments.
     """
 
     key: int
@@ -101,11 +101,11 @@ Request = Write | Cancel | Ask
 
 
 class Likely(msgspec.Struct, frozen=True, array_like=True):
-    """A token that could be at a place.
+    """A probable token at a position.
 
     Arguments:
         id: in the vocabulary.
-        text: what it is called (`regard.serving.tokens`).
+        text: the token as text (`regard.serving.tokens`).
         added: the bytes that it adds to a text; None for nothing.
         log_probability: natural log.
     """
@@ -117,12 +117,12 @@ class Likely(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Token(msgspec.Struct, frozen=True, array_like=True):
-    """A token that is at a place.
+    """The token at a position.
 
     Arguments:
-        id, text, added: as of `Likely`.
-        log_probability: natural log; None for the first token of a prompt, before which nothing stands.
-        top: the most probable tokens at its place.
+        id, text, added: as for `Likely`.
+        log_probability: natural log; None for the first token of a prompt, which has no context.
+        top: the most probable tokens at its position.
     """
 
     id: int
@@ -133,12 +133,12 @@ class Token(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Began(msgspec.Struct, tag="began", frozen=True, kw_only=True):
-    """The prompt was read.
+    """The prompt has been read.
 
     Arguments:
         key: of the request.
-        prompt_tokens: how many tokens it has.
-        reused: how many of them were not read again.
+        prompt_tokens: the number of tokens in the prompt.
+        reused: the number of them whose keys and values came from the cache.
         text: the prompt.
         tokens: its tokens, where their log-probabilities were asked for.
     """
@@ -151,16 +151,16 @@ class Began(msgspec.Struct, tag="began", frozen=True, kw_only=True):
 
 
 class Piece(msgspec.Struct, tag="piece", frozen=True, kw_only=True):
-    """More of a text.
+    """A new part of a text.
 
     Arguments:
         key: of the request.
-        copy: which text.
-        text: what is new of it; all of it at the end where pieces were not asked for.
-        tokens: written since the last piece, an end token among them.
+        copy: which of the request's texts it belongs to.
+        text: the new part; the whole text, with its end, where streaming was not asked for.
+        tokens: generated since the last piece, including the end-of-sequence token.
         end: `stop` or `length` where the text is complete, else empty.
-        at_stop: whether it ended at one of the strings to stop at, and not by itself.
-        attention: what the model attended to, with the end where it was asked for.
+        at_stop: whether it ended at one of the stop strings rather than at the end-of-sequence token.
+        attention: what the model attended to, sent with the end where it was asked for.
     """
 
     key: int
@@ -173,7 +173,7 @@ class Piece(msgspec.Struct, tag="piece", frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, tag="answer", frozen=True):
-    """What an `Ask` asked for."""
+    """The answer to an `Ask`."""
 
     key: int
     value: Any
@@ -185,8 +185,8 @@ class Failure(msgspec.Struct, tag="failure", frozen=True):
     Arguments:
         key: of the request.
         message: a sentence.
-        blame: `request` where what was asked for is wrong, `engine` where the engine failed, `lost` where its process ended.
-        code: OpenAI's word for what is wrong, where it has one.
+        blame: `request` where the request is wrong, `engine` where the engine failed, `lost` where its process ended.
+        code: OpenAI's error code, where there is one.
     """
 
     key: int
@@ -196,21 +196,21 @@ class Failure(msgspec.Struct, tag="failure", frozen=True):
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that is served.
+    """A served model.
 
     Arguments:
-        name: it is served under.
-        task: of the package.
-        created: seconds since 1970, of the folder.
+        name: that it is served under.
+        task: its task in this package.
+        created: time of its folder, in seconds since 1970.
         positions: the most tokens of a text; None for any number.
         chats: whether it has a chat template.
-        width: of the vectors it makes; None where it makes none.
-        parameters: how many.
+        width: of the embeddings it computes; None for models that compute none.
+        parameters: the number of its parameters.
         attention: addresses of its attention layers.
-        routes: of the inference API that it is served at, the one it is served at by itself first.
-        rows: texts that it writes together; None where it writes none.
-        first_texts: what the studio shows of it at first (`regard.serving.first_texts`).
-        languages: those that it translates into, of which a request has to name one; none where there is no choice.
+        routes: names of the inference API's tasks that it is served for, its default first.
+        rows: the most texts that it generates at the same time; None for models that are no language model.
+        first_texts: the texts that the studio shows at first (`regard.serving.first_texts`).
+        languages: the target languages of a multilingual translator, of which a request must name one; empty for other models.
     """
 
     name: str
@@ -233,14 +233,14 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Loading(msgspec.Struct, tag="loading", frozen=True):
-    """A model is being loaded.
+    """A model is about to be loaded.
 
     Arguments:
-        name: it is served under.
-        number: of it, from 1.
-        count: of all.
-        size: bytes of its weights on disk; 0 where that is not known.
-        before: bytes of the models that were loaded before it.
+        name: that it is served under.
+        number: its number, from 1.
+        count: the number of models.
+        size: bytes of its weights on disk; 0 where unknown.
+        before: bytes of the models loaded before it.
         total: bytes of all models.
     """
 
@@ -259,17 +259,17 @@ class Ready(msgspec.Struct, tag="ready", frozen=True):
 
 
 class Broken(msgspec.Struct, tag="broken", frozen=True):
-    """The models could not be loaded."""
+    """The models could not be loaded; `message` says why."""
 
     message: str
 
 
 class Load(msgspec.Struct, tag="load", frozen=True, kw_only=True):
-    """How full the engine is, after each turn that changed it.
+    """The engine's load, sent after each turn that changed it.
 
     Arguments:
-        writing: texts that are being written, by model.
-        waiting: requests that wait or whose prompts are read, by model.
+        writing: the number of texts being generated, by model.
+        waiting: the number of requests that wait or whose prompts are being read, by model.
     """
 
     writing: dict[str, int]

@@ -1,4 +1,4 @@
-"""What is counted, for Prometheus; where vLLM counts the same, under its name with the prefix `regard:`."""
+"""Metrics for Prometheus; those that vLLM has too have its names, with the prefix `regard:`."""
 
 from __future__ import annotations
 
@@ -12,49 +12,54 @@ SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
 class Metrics:
-    """Counters of one server, in a registry of their own."""
+    """The metrics of one server, in their own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         model = ["model_name"]
         with_registry: dict[str, Any] = {"registry": self.registry}
         self.calls = Counter(
-            "regard:http_requests", "Answers, by route and status.", ["route", "status"], **with_registry
+            "regard:http_requests", "Responses, by route and status.", ["route", "status"], **with_registry
         )
-        self.asked = Counter("regard:request", "Requests to write texts.", model, **with_registry)
-        self.succeeded = Counter("regard:request_success", "Those answered to the end.", model, **with_registry)
-        self.read_tokens = Counter("regard:prompt_tokens", "Tokens of prompts.", model, **with_registry)
+        self.asked = Counter("regard:request", "Requests to generate text.", model, **with_registry)
+        self.succeeded = Counter("regard:request_success", "Those answered completely.", model, **with_registry)
+        self.read_tokens = Counter("regard:prompt_tokens", "Prompt tokens.", model, **with_registry)
         self.kept_tokens = Counter(
-            "regard:prompt_tokens_cached", "Those of them that were not read anew.", model, **with_registry
+            "regard:prompt_tokens_cached",
+            "Prompt tokens whose keys and values came from the cache.",
+            model,
+            **with_registry,
         )
-        self.written_tokens = Counter("regard:generation_tokens", "Tokens written.", model, **with_registry)
-        self.turned_away = Counter("regard:request_rejected", "Requests turned away by 429.", **with_registry)
+        self.written_tokens = Counter("regard:generation_tokens", "Generated tokens.", model, **with_registry)
+        self.turned_away = Counter("regard:request_rejected", "Requests refused with status 429.", **with_registry)
         self.seconds = Histogram(
-            "regard:e2e_request_latency_seconds", "Of whole requests.", model, buckets=SECONDS, **with_registry
+            "regard:e2e_request_latency_seconds", "Until the answer ends.", model, buckets=SECONDS, **with_registry
         )
         self.first_seconds = Histogram(
-            "regard:time_to_first_token_seconds", "Of streams.", model, buckets=SECONDS, **with_registry
+            "regard:time_to_first_token_seconds", "Until the first token.", model, buckets=SECONDS, **with_registry
         )
-        self.running = Gauge("regard:num_requests_running", "Texts being written.", model, **with_registry)
-        self.waiting = Gauge("regard:num_requests_waiting", "Requests that wait.", model, **with_registry)
-        self.open = Gauge("regard:num_requests_open", "Requests that are not answered yet.", **with_registry)
-        self.restarts = Gauge("regard:engine_restarts", "Times the engine was started again.", **with_registry)
+        self.running = Gauge("regard:num_requests_running", "Texts being generated.", model, **with_registry)
+        self.waiting = Gauge(
+            "regard:num_requests_waiting", "Requests that wait to be generated.", model, **with_registry
+        )
+        self.open = Gauge("regard:num_requests_open", "Requests that are not yet answered.", **with_registry)
+        self.restarts = Gauge("regard:engine_restarts", "Restarts of the engine.", **with_registry)
 
     def answered(self, route: str, status: int) -> None:
-        """A request was answered, or a stream begun."""
+        """Count a response, or the start of a stream."""
         self.calls.labels(route, str(status)).inc()
 
     def wrote(
         self, model: str, usage: dict[str, Any], seconds: float, *, first: float | None = None, done: bool = True
     ) -> None:
-        """A request ended.
+        """Count a request to generate text that has ended.
 
         Arguments:
-            model: whose.
-            usage: its tokens. Of a request that was given up those it was told of.
-            seconds: it took.
-            first: seconds until its first token, of a stream that came so far.
-            done: whether it was answered to its end.
+            model: the name of the model.
+            usage: numbers of tokens; of a cancelled request, those that had been sent.
+            seconds: that the request took.
+            first: seconds until the first token of a stream; None without one.
+            done: whether it was answered completely.
         """
         self.read_tokens.labels(model).inc(usage["prompt_tokens"])
         self.kept_tokens.labels(model).inc(usage["prompt_tokens_details"]["cached_tokens"])
@@ -66,7 +71,7 @@ class Metrics:
             self.seconds.labels(model).observe(seconds)
 
     def text(self, link: EngineLink, waiting: int) -> tuple[bytes, str]:
-        """All counts in Prometheus' format, and its media type."""
+        """All metrics in Prometheus' text format, and its media type."""
         for name, count in link.fullness.writing.items():
             self.running.labels(name).set(count)
         for name, count in link.fullness.waiting.items():

@@ -1,4 +1,4 @@
-"""OpenAI's API: completions, chat completions, embeddings and models, over an engine."""
+"""OpenAI's API: completions, chat completions, embeddings and models, answered by an engine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from regard.serving.requests import (
 MOST_PROMPTS = 64
 MOST_INPUTS = 2048
 USUAL_COMPLETION = 16
-"""Tokens of a completion where max_tokens is not given, as in OpenAI's API."""
+"""The most tokens of a completion without max_tokens, as in OpenAI's API."""
 
 
 Show = Callable[[Seen, Attention], Awaitable[dict[str, Any]]]
@@ -39,22 +39,22 @@ Show = Callable[[Seen, Attention], Awaitable[dict[str, Any]]]
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Asked:
-    """One call of completions or chat completions, as the engine is asked and as the answer is laid out.
+    """One call of completions or chat completions: the requests to the engine, and the layout of the answer.
 
     Arguments:
-        model: what it is served under.
-        chat: whether it is a conversation.
-        writes: arguments of `EngineLink.write`, one for each prompt.
-        kept: of the texts of each prompt, how many are told.
-        echo: whether the prompt is before the text.
-        top: how many of the most probable tokens are told of each place; None for no log-probabilities.
-        usage_at_end: whether a stream ends with the count of tokens.
-        ignored: fields that are there and not followed.
-        attention: which weights are told.
+        model: the name that it is served under.
+        chat: whether it is a chat completion.
+        writes: arguments of `EngineLink.write`, one mapping for each prompt.
+        kept: how many of the texts for each prompt are returned.
+        echo: whether the prompt is repeated before the text.
+        top: how many of the most probable tokens are returned for each position; None for no log-probabilities.
+        usage_at_end: whether a stream ends with the token counts.
+        ignored: fields of the request that have no effect.
+        attention: which weights are returned.
         show: lays them out.
-        began: of each prompt that was read, what the engine said of it.
-        written: tokens that the engine has told so far.
-        first_told: when the first of them came, on the clock of `time.perf_counter`; 0 before.
+        began: the engine's first reply for each prompt that has been read, by the prompt's number.
+        written: the number of tokens that the engine has sent so far.
+        first_sent: when the first of them arrived, in seconds of `time.perf_counter`; 0 before.
     """
 
     model: str
@@ -71,22 +71,22 @@ class Asked:
     name: str = ""
     began: dict[int, Began] = field(default_factory=dict)
     written: int = 0
-    first_told: float = 0.0
+    first_sent: float = 0.0
 
     def __post_init__(self) -> None:
         self.name = ("chatcmpl-" if self.chat else "cmpl-") + secrets.token_hex(12)
 
     def count(self, number: int, event: Began | Piece) -> None:
-        """Count what came of a prompt."""
+        """Count the tokens in a reply of the engine."""
         if isinstance(event, Began):
             self.began[number] = event
             return
         self.written += len(event.tokens)
-        self.first_told = self.first_told or time.perf_counter()
+        self.first_sent = self.first_sent or time.perf_counter()
 
     @property
     def usage(self) -> dict[str, Any]:
-        """Tokens so far."""
+        """The token counts so far, as `usage` in OpenAI's API."""
         read = sum(each.prompt_tokens for each in self.began.values())
         return {
             "prompt_tokens": read,
@@ -97,19 +97,21 @@ class Asked:
 
 
 def asked_to_complete(request: CompletionRequest, client: list[str]) -> Asked:
-    """What /v1/completions asks for.
+    """The engine's requests for a body of /v1/completions.
 
     Raises:
-        BadRequest: for what cannot be followed.
+        BadRequest: where the request cannot be served.
     """
     request.check()
     prompts = request.prompts()
     if len(prompts) > MOST_PROMPTS:
         raise BadRequest(f"prompt has {len(prompts)} texts; give at most {MOST_PROMPTS} at once", "prompt")
     if request.attention is not None and len(prompts) > 1:
-        raise BadRequest(f"attention is told of one prompt at a time, and prompt has {len(prompts)}", "attention")
-    if len(prompts) * request.drawn() > MOST_TEXTS:
-        raise BadRequest(f"{len(prompts)} prompts of {request.drawn()} texts each; ask for {MOST_TEXTS} at most", "n")
+        raise BadRequest(f"attention: is returned for one prompt at a time, and prompt has {len(prompts)}", "attention")
+    if len(prompts) * request.generated() > MOST_TEXTS:
+        raise BadRequest(
+            f"{len(prompts)} prompts of {request.generated()} texts each; ask for {MOST_TEXTS} at most", "n"
+        )
     usage, settings, stop = request.usage_at_end(), request.settings(), request.stops()
     writes = [
         {
@@ -117,7 +119,7 @@ def asked_to_complete(request: CompletionRequest, client: list[str]) -> Asked:
             "client": client,
             "prompt": prompt,
             "settings": settings,
-            "copies": request.drawn(),
+            "copies": request.generated(),
             "maximum": USUAL_COMPLETION if request.max_tokens is None else request.max_tokens,
             "stop": stop,
             "top": request.logprobs or 0,
@@ -142,10 +144,10 @@ def asked_to_complete(request: CompletionRequest, client: list[str]) -> Asked:
 
 
 def asked_to_chat(request: ChatRequest, client: list[str]) -> Asked:
-    """What /v1/chat/completions asks for.
+    """The engine's request for a body of /v1/chat/completions.
 
     Raises:
-        BadRequest: for what cannot be followed.
+        BadRequest: where the request cannot be served.
     """
     request.check()
     write = {
@@ -176,7 +178,7 @@ def asked_to_chat(request: ChatRequest, client: list[str]) -> Asked:
 
 
 async def replies(link: EngineLink, asked: Asked) -> AsyncGenerator[tuple[int, Began | Piece]]:
-    """What comes of all prompts, as it comes, each with the number of its prompt; it is counted."""
+    """The engine's replies for all prompts as they arrive, each with its prompt's number; their tokens are counted."""
     if len(asked.writes) == 1:
         async with contextlib.aclosing(link.write(**asked.writes[0])) as events:
             async for event in events:
@@ -214,7 +216,7 @@ async def replies(link: EngineLink, asked: Asked) -> AsyncGenerator[tuple[int, B
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Choice:
-    """One text of an answer, as far as it has come."""
+    """One generated text, as far as it has arrived."""
 
     text: str = ""
     tokens: list[Token] = field(default_factory=list)
@@ -224,12 +226,12 @@ class Choice:
 
     @property
     def mean(self) -> float:
-        """Log-probability per token, by which `best_of` chooses."""
+        """The mean log-probability of its tokens, by which `best_of` chooses."""
         return sum(token.log_probability or 0.0 for token in self.tokens) / max(len(self.tokens), 1)
 
 
 async def collected(link: EngineLink, asked: Asked) -> list[list[Choice]]:
-    """The texts after each prompt; where more are written than are told, the best first."""
+    """The texts generated after each prompt; where more are generated than returned, those with the highest mean first."""
     choices = [[Choice() for _ in range(write["copies"])] for write in asked.writes]
     async with contextlib.aclosing(replies(link, asked)) as events:
         async for number, event in events:
@@ -244,7 +246,7 @@ async def collected(link: EngineLink, asked: Asked) -> list[list[Choice]]:
 
 
 async def completed(link: EngineLink, asked: Asked) -> dict[str, Any]:
-    """The whole answer."""
+    """The complete answer."""
     made = []
     for number, own in enumerate(await collected(link, asked)):
         for choice in own[: asked.kept]:
@@ -256,7 +258,7 @@ async def completed(link: EngineLink, asked: Asked) -> dict[str, Any]:
 
 
 async def _attention(asked: Asked, seen: Seen | None) -> dict[str, Any]:
-    """The field that holds weights, where they were asked for."""
+    """The field with attention weights, where they were asked for."""
     if asked.show is None or asked.attention is None or seen is None:
         return {}
     return {"attention": await asked.show(seen, asked.attention)}
@@ -282,7 +284,7 @@ def _choice(asked: Asked, index: int, began: Began, choice: Choice) -> dict[str,
 
 
 async def chunks(link: EngineLink, asked: Asked) -> AsyncGenerator[dict[str, Any]]:
-    """The answer piece by piece, as a stream has it."""
+    """The answer as the events of a stream."""
     kind = "chat.completion.chunk" if asked.chat else "text_completion"
     places: defaultdict[int, _Place] = defaultdict(_Place)
     more = {"usage": None} if asked.usage_at_end else {}
@@ -295,7 +297,7 @@ async def chunks(link: EngineLink, asked: Asked) -> AsyncGenerator[dict[str, Any
                         delta = {"role": "assistant", "content": "", "refusal": None}
                         yield {**_head(asked, kind), "choices": [_delta(index, delta, None, None)], **more}
                     elif asked.echo:
-                        logs = _told(asked, event.tokens, places[index])
+                        logs = _logs(asked, event.tokens, places[index])
                         piece = {"index": index, "text": event.text, "logprobs": logs, "finish_reason": None}
                         yield {**_head(asked, kind), "choices": [piece], **more}
                 continue
@@ -305,7 +307,7 @@ async def chunks(link: EngineLink, asked: Asked) -> AsyncGenerator[dict[str, Any
                 logs = None if asked.top is None else _chat_log_probabilities(event.tokens)
                 made = _delta(index, {"content": event.text} if event.text or not end else {}, logs, end)
             else:
-                logs = _told(asked, event.tokens, places[index])
+                logs = _logs(asked, event.tokens, places[index])
                 made = {"index": index, "text": event.text, "logprobs": logs, "finish_reason": end}
             made |= await _attention(asked, event.attention)
             yield {**_head(asked, kind), "choices": [made], **more}
@@ -313,7 +315,7 @@ async def chunks(link: EngineLink, asked: Asked) -> AsyncGenerator[dict[str, Any
         yield {**_head(asked, kind), "choices": [], "usage": asked.usage}
 
 
-def _told(asked: Asked, tokens: Sequence[Token], place: _Place) -> dict[str, Any] | None:
+def _logs(asked: Asked, tokens: Sequence[Token], place: _Place) -> dict[str, Any] | None:
     return None if asked.top is None else _log_probabilities(tokens, place, asked.top)
 
 
@@ -327,7 +329,7 @@ def _head(asked: Asked, kind: str) -> dict[str, Any]:
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """Where in a text its next token begins, in characters. A character counts once all its bytes are there."""
+    """The offset at which the next token of a text begins, in characters. A character counts when all its bytes have arrived."""
 
     offset: int = 0
     _decoder: codecs.IncrementalDecoder = field(
@@ -335,14 +337,14 @@ class _Place:
     )
 
     def go_on(self, token: Token) -> int:
-        """Where a token begins; the next one begins after it."""
+        """The offset at which a token begins; moves on to the end of the token."""
         begin = self.offset
         self.offset += len(self._decoder.decode(token.added or b""))
         return begin
 
 
 def _log_probabilities(tokens: Sequence[Token], place: _Place, top: int) -> dict[str, Any]:
-    """As completions lay them out."""
+    """Log-probabilities in the layout of completions."""
     return {
         "tokens": [token.text for token in tokens],
         "token_logprobs": [token.log_probability for token in tokens],
@@ -352,10 +354,10 @@ def _log_probabilities(tokens: Sequence[Token], place: _Place, top: int) -> dict
 
 
 def _by_text(token: Token) -> dict[str, float] | None:
-    """The most probable tokens, and the token itself even where it is none of them.
+    """The log-probabilities of the most probable tokens and of the token itself, by the text of the token.
 
-    Several tokens may have one text. Then the token itself is called by it, else the most probable, and the others by their ids,
-    as vLLM calls tokens by them.
+    Where several tokens have the same text, the token itself has that key, else the most probable one; the others have the key
+    `token_id:ID`, as in vLLM.
     """
     if token.log_probability is None:
         return None
@@ -376,10 +378,10 @@ def _chat_log_probabilities(tokens: Sequence[Token]) -> dict[str, Any]:
 
 
 async def embeddings(link: EngineLink, request: EmbeddingRequest, client: list[str]) -> dict[str, Any]:
-    """Vectors of texts.
+    """Embeddings of texts, as /v1/embeddings answers.
 
     Raises:
-        BadRequest: for what cannot be followed.
+        BadRequest: where the request cannot be served.
     """
     texts = request.texts()
     if len(texts) > MOST_INPUTS:
@@ -405,17 +407,21 @@ async def embeddings(link: EngineLink, request: EmbeddingRequest, client: list[s
 
 
 def shortened(vectors: np.ndarray, dimensions: int) -> np.ndarray:
-    """The first numbers of each vector; one that had length one is brought back to it.
+    """The first components of each embedding; where the embeddings have length one, the shortened ones are normalized again.
+
+    Arguments:
+        vectors: (texts, width) float32.
+        dimensions: the number of components to keep.
 
     Raises:
-        BadRequest: for more than there are, or none.
+        BadRequest: for fewer than one, or more than the width.
 
     >>> shortened(np.array([[0.6, 0.8]], dtype=np.float32), 1).tolist()
     [[1.0]]
     """
     if not 1 <= dimensions <= vectors.shape[1]:
         raise BadRequest(
-            f"dimensions is {dimensions}; the model's vectors have {vectors.shape[1]}, give 1 to that", "dimensions"
+            f"dimensions is {dimensions}; the model's embeddings have {vectors.shape[1]}; give 1 to that", "dimensions"
         )
     cut = np.ascontiguousarray(vectors[:, :dimensions])
     lengths = np.linalg.norm(vectors, axis=1)
@@ -426,7 +432,7 @@ def shortened(vectors: np.ndarray, dimensions: int) -> np.ndarray:
 
 
 async def tokenize(link: EngineLink, request: TokenizeRequest, client: list[str]) -> dict[str, Any]:
-    """The tokens of a text."""
+    """The token ids of a text, as /tokenize answers."""
     given = {"text": request.prompt, "special": request.add_special_tokens, "side": request.side}
     answer = await link.ask(request.model, "tokenize", given, client=client)
     return {
@@ -438,13 +444,13 @@ async def tokenize(link: EngineLink, request: TokenizeRequest, client: list[str]
 
 
 async def detokenize(link: EngineLink, request: DetokenizeRequest, client: list[str]) -> dict[str, Any]:
-    """The text of tokens."""
+    """The text of token ids, as /detokenize answers."""
     given = {"ids": request.tokens, "side": request.side}
     return {"prompt": await link.ask(request.model, "detokenize", given, client=client)}
 
 
 def model_card(card: Card) -> dict[str, Any]:
-    """A model as /v1/models lists it, with what it is for."""
+    """The description of a model in /v1/models, with its task and routes."""
     return {
         "id": card.name,
         "object": "model",

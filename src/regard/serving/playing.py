@@ -1,4 +1,4 @@
-"""The studio's writing: a text token by token, what else might have was at each place, and what each layer would have said."""
+"""The studio's playground: generates a text with the most probable tokens at each position, and its logit lens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from regard.serving.messages import Likely
 
 TOP = 10
-"""Tokens that are told of a place where the page asks for no other number."""
+"""How many tokens are returned for each position where the page asks for no other number."""
 
 Top = Annotated[int, Meta(ge=1, le=100)]
 
@@ -28,18 +28,18 @@ Ids = Annotated[list[Annotated[int, Meta(ge=0, lt=2**31)]], Meta(max_length=6553
 
 
 class PlayRequest(Strict):
-    """A text that a language model continues.
+    """A text for a language model to continue.
 
     Arguments:
         model: by the name it is served under.
-        text: what it reads.
-        written: ids of the tokens that are after it already; the model continues after them.
-        tokens: the most tokens to write.
-        temperature: 0 for the most probable token each time; else tokens are drawn.
-        top_k, top_p: of which tokens; of all where None.
-        top: how many of the most probable tokens to tell of each place.
-        seed: of the draws.
-        interventions: what is changed in it; positions of patches count in the text and what is `written`.
+        text: the prompt.
+        written: ids of tokens that follow the text; the model continues after them.
+        tokens: the most tokens to generate.
+        temperature: 0 for greedy decoding; else tokens are sampled.
+        top_k, top_p: limit the tokens that are sampled; None for no limit.
+        top: how many of the most probable tokens to return for each position.
+        seed: of sampling.
+        interventions: how the model is changed; positions of patches count in the text and `written` together.
     """
 
     model: str
@@ -55,10 +55,10 @@ class PlayRequest(Strict):
 
 
 class LensRequest(Strict):
-    """A text of which the layers are asked what they would say next, from its end on.
+    """A text for the logit lens, which is returned from the text's last position on.
 
     Arguments:
-        model, text, written, interventions: as for `PlayRequest`; each of the tokens written is told of.
+        model, text, written, interventions: as for `PlayRequest`; the lens is returned for each token of `written`.
     """
 
     model: str
@@ -68,10 +68,10 @@ class LensRequest(Strict):
 
 
 async def write(link: EngineLink, wanted: PlayRequest, client: list[str]) -> Response:
-    """A text that a language model wrote, with the attention to all of it, laid out as that of /studio/look.
+    """Generate a text; the response has the attention over the whole text, in the format of /studio/look.
 
-    The JSON object has `prompt`, the tokens read before; `steps`, a token each with its log-probability and the most probable
-    ones at its place (of the model itself, for any temperature); `end`, `stop` or `length`.
+    Its JSON object has `prompt`, the number of tokens in the text; `steps`, each with a token, its log-probability and the most
+    probable tokens at its position (of the model's own distribution, at any temperature); `end`, which is `stop` or `length`.
     """
     prompt, card = [*await _ids(link, wanted, client), *wanted.written], link.models[wanted.model]
     room = wanted.tokens if card.positions is None else card.positions + 1 - len(prompt)
@@ -104,22 +104,22 @@ async def write(link: EngineLink, wanted: PlayRequest, client: list[str]) -> Res
                 tokens += event.tokens
                 last = event
     if last is None or last.attention is None:
-        raise BadRequest("the model wrote nothing")
+        raise BadRequest("the model generated nothing")
     seen = last.attention
-    told = {"prompt": len(prompt) - len(wanted.written), "steps": [_step(each) for each in tokens], "end": last.end}
-    body = await asyncio.to_thread(lambda: packed(view_of(seen), told))
+    details = {"prompt": len(prompt) - len(wanted.written), "steps": [_step(each) for each in tokens], "end": last.end}
+    body = await asyncio.to_thread(lambda: packed(view_of(seen), details))
     return Response(body, media_type="application/octet-stream")
 
 
 def _step(token: Token) -> dict[str, Any]:
-    def told(each: Token | Likely) -> dict[str, Any]:
+    def plain(each: Token | Likely) -> dict[str, Any]:
         return {"id": each.id, "label": each.text, "log_probability": each.log_probability}
 
-    return {**told(token), "top": [told(each) for each in token.top]}
+    return {**plain(token), "top": [plain(each) for each in token.top]}
 
 
 async def lens(link: EngineLink, wanted: LensRequest, client: list[str]) -> Any:
-    """What each layer of a language model would say at each place from the end of a text on."""
+    """The logit lens of a language model at each position from the end of a text on."""
     prompt = await _ids(link, wanted, client)
     given = {
         "ids": [*prompt, *wanted.written],
@@ -132,13 +132,13 @@ async def lens(link: EngineLink, wanted: LensRequest, client: list[str]) -> Any:
 
 
 async def _ids(link: EngineLink, wanted: PlayRequest | LensRequest, client: list[str]) -> list[int]:
-    """The tokens of the text.
+    """The token ids of the text.
 
     Raises:
-        BadRequest: for a model that is no language model, and an empty text.
+        BadRequest: for a model that is no language model, and for an empty text.
     """
     if not link.models[wanted.model].writes:
-        raise BadRequest(f"the model {wanted.model!r} is no language model and continues no texts", "model")
+        raise BadRequest(f"the model {wanted.model!r} is no language model and generates no text", "model")
     if not wanted.text.strip():
-        raise BadRequest("text is empty; there is nothing to continue", "text")
+        raise BadRequest("text: is empty; there is nothing to continue", "text")
     return (await link.ask(wanted.model, "tokenize", {"text": wanted.text, "special": True}, client=client))["ids"]

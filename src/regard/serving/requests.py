@@ -1,4 +1,4 @@
-"""Bodies of OpenAI's API, strictly read: what a field means here, and which fields are refused by name."""
+"""Bodies of OpenAI's API, strictly decoded: what each field means here, and which fields are refused by name."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from regard.serving.attention import Attention, Interventions
 from regard.serving.bodies import WrongBody, read_body
 
 MOST_TEXTS = 256
-"""Of one request, over all its prompts."""
+"""The most texts that one request may generate, over all its prompts."""
 
 MOST_STOPS = 16
 MOST_TOP = 20
 LEAST_TEMPERATURE = 1e-5
 DEEPEST = 32
-"""Levels of lists and objects in variables of a template and in tool calls."""
+"""The deepest nesting of lists and objects in template variables and in tool calls."""
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 OWN_VARIABLES = ("messages", "tools", "continues", "answer", "template", "tokenizer", "self", "add_generation_prompt")
-"""Names that `chat_template_kwargs` cannot give: what they stand for is set otherwise."""
+"""Names that `chat_template_kwargs` may not set, because other fields set them."""
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
@@ -35,27 +35,27 @@ Stop = Annotated[str, Meta(min_length=1)]
 Bias = Annotated[float, Meta(extra_json_schema={"minimum": -100, "maximum": 100})]
 Biases = Annotated[dict[str, Bias], Meta(extra_json_schema={"propertyNames": {"pattern": "^[0-9]{1,9}$"}})]
 Nothing = Annotated[Any, Meta(extra_json_schema={"type": "null"})]
-"""What is refused by its name unless it is null; the description says so, and the refusal is a sentence of its own."""
+"""A field that is refused by name unless it is null; the schema says null, and the error is its own sentence."""
 Text = Annotated[str, Meta(extra_json_schema={"const": "text"})]
-"""The only type of a part of a message, or of a format, that is followed."""
+"""The only supported type of a part of a message, or of a response format."""
 UNMIXED = {"minItems": 1, "anyOf": [{"items": {"type": "integer"}}, {"items": {"type": ["string", "array"]}}]}
-"""A list of token ids, or of texts; as a schema, since a class can say only that each may be either."""
+"""A list of token ids, or of texts or lists of ids; given as a schema, since the class allows any mixture."""
 Texts = str | Annotated[list[int | str | list[int]], Meta(extra_json_schema=UNMIXED)]
 """A text, its token ids, or several of either."""
 FilledText = Annotated[str, Meta(extra_json_schema={"minLength": 1})]
 FilledIds = Annotated[list[int], Meta(extra_json_schema={"minItems": 1})]
 FilledTexts = FilledText | Annotated[list[int | FilledText | FilledIds], Meta(extra_json_schema=UNMIXED)]
-"""The same, none of them empty."""
+"""A text, its token ids, or several of either, none of them empty."""
 
 
 class BadRequest(Exception):
-    """What a client sent cannot be followed.
+    """A request that cannot be served as the client sent it.
 
     Arguments:
         message: a sentence.
         parameter: the field it is about; None for the body as a whole.
         status: of HTTP.
-        code: OpenAI's word for it.
+        code: OpenAI's error code.
     """
 
     def __init__(self, message: str, parameter: str | None = None, *, status: int = 400, code: str | None = None):
@@ -67,18 +67,18 @@ class BadRequest(Exception):
 
 
 class StreamOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """`include_usage` puts the count of tokens at the end of a stream; streams are never obfuscated."""
+    """`include_usage` puts the token counts at the end of a stream. `include_obfuscation` has no effect."""
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
 
 
 class Sampling(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What completions and chat completions have in common.
+    """The fields that completions and chat completions share.
 
-    `temperature` 0 takes the most probable token each time; `top_p`, `top_k`, `min_p` then change nothing. `top_k`, `min_p` and
-    `repetition_penalty` are not of OpenAI's API. `user` names whose request it is: users take turns. `attention` asks for weights
-    beside each text, and `interventions` for texts of the model as they change it.
+    `temperature` 0 is greedy decoding, in which `top_p`, `top_k` and `min_p` have no effect. `top_k`, `min_p` and
+    `repetition_penalty` are additions to OpenAI's API. `user` names the user of a request: users take turns. `attention` asks
+    for attention weights with each text, and `interventions` changes the model while it generates.
     """
 
     model: str
@@ -101,7 +101,7 @@ class Sampling(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     interventions: Interventions | None = None
 
     def settings(self) -> dict[str, Any]:
-        """As fields of `GenerationSettings`."""
+        """The fields of `GenerationSettings`."""
         if self.temperature and self.temperature < LEAST_TEMPERATURE:
             raise BadRequest(
                 f"temperature is {self.temperature}; give 0 for the most probable token, or at least {LEAST_TEMPERATURE}",
@@ -128,20 +128,20 @@ class Sampling(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return made
 
     def stops(self) -> list[str]:
-        """Strings that end a text."""
+        """The strings that end a text."""
         return [self.stop] if isinstance(self.stop, str) else list(self.stop or ())
 
     def copies(self) -> int:
-        """How many texts of each prompt."""
+        """The number of texts to return for each prompt."""
         return 1 if self.n is None else self.n
 
     def ignored(self) -> list[str]:
-        """Fields that are there and not followed; no stream is padded, as this one wants."""
+        """The given fields that have no effect: streams are never padded, which `include_obfuscation` asks for."""
         obfuscated = self.stream_options is not None and self.stream_options.include_obfuscation
         return ["stream_options.include_obfuscation"] if obfuscated else []
 
     def usage_at_end(self) -> bool:
-        """Whether a stream ends with the count of tokens."""
+        """Whether a stream ends with the token counts."""
         if self.stream_options is None:
             return False
         if not self.stream:
@@ -159,29 +159,29 @@ class CompletionRequest(Sampling, kw_only=True):
     suffix: str | None = None
 
     def prompts(self) -> list[str | list[int]]:
-        """Each of them; an empty one begins a text."""
+        """Each prompt; an empty one starts a text."""
         return [""] if self.prompt is None else _texts("prompt", self.prompt)
 
     def check(self) -> None:
-        """Refuse what cannot be followed."""
+        """Refuse values that cannot be served."""
         if self.suffix:
-            raise BadRequest("suffix: texts are not written in between two others here; leave it out", "suffix")
+            raise BadRequest("suffix: text cannot be inserted before a suffix here; leave it out", "suffix")
         best = self.copies() if self.best_of is None else self.best_of
         if best < self.copies():
             raise BadRequest(
-                f"best_of is {best} and n is {self.copies()}; the best {self.copies()} are chosen among so many",
+                f"best_of is {best} and n is {self.copies()}; best_of must be at least n",
                 "best_of",
             )
         if best > self.copies() and self.stream:
             raise BadRequest("best_of: the best texts are only known at the end; leave out stream", "best_of")
 
-    def drawn(self) -> int:
-        """Texts that are written of each prompt."""
+    def generated(self) -> int:
+        """The number of texts to generate for each prompt."""
         return self.copies() if self.best_of is None else self.best_of
 
 
 class Part(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A part of a message; texts alone are read."""
+    """A part of a message; only text is supported."""
 
     type: Text
     text: str | None = None
@@ -192,7 +192,7 @@ class Part(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Message(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A message of a conversation. `developer` is read as `system`, which it replaces in OpenAI's API."""
+    """A message of a conversation. The role `developer`, which replaces `system` in OpenAI's API, is treated as `system`."""
 
     role: Annotated[str, Meta(extra_json_schema={"enum": list(ROLES)})]
     content: str | list[Part] | None = None
@@ -205,7 +205,7 @@ class Message(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     reasoning_content: str | None = None
 
     def plain(self, place: int) -> dict[str, Any]:
-        """As a chat template reads it."""
+        """The message as a chat template receives it."""
         where = f"messages[{place}]"
         if self.role not in ROLES:
             raise BadRequest(f"{where}.role is {self.role[:40]!r}; choose from {', '.join(ROLES)}", f"{where}.role")
@@ -218,7 +218,7 @@ class Message(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
                 others = (part.image_url, part.input_audio, part.file, part.refusal)
                 if part.type != "text" or part.text is None or any(other is not None for other in others):
                     here = f"{where}.content[{number}]"
-                    raise BadRequest(f"{here} is of the type {part.type!r}; models here read text alone", here)
+                    raise BadRequest(f"{here} is of the type {part.type!r}; models here read text only", here)
             content: str | None = "".join(part.text or "" for part in self.content)
         else:
             content = self.content
@@ -230,7 +230,7 @@ class Message(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ResponseFormat(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Only plain text is written."""
+    """The format of an answer; only plain text is supported."""
 
     type: Text
     json_schema: Nothing = None
@@ -246,8 +246,8 @@ HINTS = (
     "safety_identifier",
     "service_tier",
 )
-"""Fields of chat completions that change nothing of an answer: names for what is stored, bounds of caches, speed, and price. They
-are not followed, and the answer tells so."""
+"""Fields of chat completions that do not change an answer: labels for storage, cache limits, speed and price. They have no
+effect, and the header Regard-Ignored of the answer lists them."""
 
 UNSUPPORTED_IN_CHAT: Mapping[str, tuple[Any, ...]] = {
     "audio": (),
@@ -262,14 +262,14 @@ UNSUPPORTED_IN_CHAT: Mapping[str, tuple[Any, ...]] = {
     "verbosity": ("medium",),
     "web_search_options": (),
 }
-"""Fields of chat completions that nothing here follows, each with the values that ask for nothing."""
+"""Fields of chat completions that are not supported, each with the values that are accepted because they ask for nothing."""
 
 
 class ChatRequest(Sampling, kw_only=True):
     """The body of /v1/chat/completions.
 
-    `chat_template_kwargs`, not of OpenAI's API, are variables of the template. Fields of `HINTS` are not followed, and told in
-    the header Regard-Ignored; so are functions that may not be called, with `tool_choice` or `function_call` none.
+    `chat_template_kwargs`, an addition to OpenAI's API, are variables of the template. The fields in `HINTS` have no effect, and
+    the header Regard-Ignored lists them; so are functions that may not be called, with `tool_choice` or `function_call` none.
     """
 
     harmless: ClassVar[Mapping[str, tuple[Any, ...]]] = UNSUPPORTED_IN_CHAT
@@ -301,11 +301,11 @@ class ChatRequest(Sampling, kw_only=True):
     web_search_options: Any = None
 
     def check(self) -> None:
-        """Refuse what cannot be followed."""
+        """Refuse values that cannot be served."""
         uncalled = self._uncalled()
         for name, harmless in self.harmless.items():
             value = getattr(self, name)
-            # 0 == False, and yet it is another value
+            # types are compared too, since 0 == False
             if (
                 value is not None
                 and name not in uncalled
@@ -322,7 +322,9 @@ class ChatRequest(Sampling, kw_only=True):
             )
         wrong = next((name for name in self.chat_template_kwargs or {} if name in OWN_VARIABLES), None)
         if wrong is not None:
-            raise BadRequest(f"chat_template_kwargs: {wrong} is set otherwise; leave it out", "chat_template_kwargs")
+            raise BadRequest(
+                f"chat_template_kwargs: {wrong} is set by another field; leave it out", "chat_template_kwargs"
+            )
         _shallow("chat_template_kwargs", self.chat_template_kwargs)
         if self.top_logprobs is not None and not self.logprobs:
             raise BadRequest("top_logprobs needs logprobs to be true", "top_logprobs")
@@ -335,21 +337,21 @@ class ChatRequest(Sampling, kw_only=True):
                 raise BadRequest(f"{name} is {value}; give at least 1", name)
 
     def ignored(self) -> list[str]:
-        """Fields that are there and not followed."""
+        """The given fields that have no effect."""
         return super().ignored() + [name for name in HINTS if getattr(self, name) is not None] + self._uncalled()
 
     def _uncalled(self) -> list[str]:
-        """Descriptions of functions that may not be called."""
+        """Lists of functions that the choice `none` forbids to call."""
         pairs = (("tools", self.tool_choice, self.tools), ("functions", self.function_call, self.functions))
         return [name for name, choice, given in pairs if given and choice == "none"]
 
     def maximum(self) -> int | None:
-        """The most tokens of an answer; None for as many as there is room for."""
+        """The most tokens of an answer; None for as many as the model has positions for."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
 
 class EmbeddingRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The body of /v1/embeddings. With `dimensions` vectors are cut and, where they had length one, brought back to it."""
+    """The body of /v1/embeddings. `dimensions` shortens the embeddings, and normalizes them again where they had length one."""
 
     model: str
     input: FilledTexts
@@ -358,18 +360,18 @@ class EmbeddingRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
     user: str | None = None
 
     def texts(self) -> list[str | list[int]]:
-        """Each of them."""
+        """Each text or list of token ids."""
         return _texts("input", self.input)
 
 
 Side = Literal["source", "target"]
-"""Of a translator: what it reads, or what it writes."""
+"""Which tokenizer of a translator: that of the source or of the target language."""
 
 
 class TokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The body of /tokenize; `add_special_tokens` puts in front what a prompt has in front.
+    """The body of /tokenize. `add_special_tokens` adds the tokens that begin a prompt.
 
-    `side` says which tokenizer of a translator is meant; one that has two needs it.
+    `side` names one of a translator's tokenizers; it is required where the translator has two.
     """
 
     model: str
@@ -388,10 +390,10 @@ class DetokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
 
 
 def read(body: bytes, wanted: type[Any]) -> Any:
-    """A body as one of these requests.
+    """Decode a body into one of these requests.
 
     Raises:
-        BadRequest: for what `read_body` refuses.
+        BadRequest: where `read_body` refuses it.
     """
     try:
         return read_body(body, wanted)
@@ -400,7 +402,7 @@ def read(body: bytes, wanted: type[Any]) -> Any:
 
 
 def _texts(name: str, given: Texts) -> list[str | list[int]]:
-    """Each of them."""
+    """A text or several as a list."""
     if isinstance(given, str):
         return [given]
     if not given:

@@ -1,4 +1,4 @@
-"""How requests are answered: JSON, errors in OpenAI's shape, streams of events; and how they end before their time."""
+"""Responses: JSON, errors in OpenAI's shape, streams of events; and how they end before their time."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from regard.serving.link import EngineFault, EngineLost, Rejected
 FAULTS = logging.getLogger("regard.serving")
 
 RETRY_AFTER = "1"
-"""Seconds after which a client that was turned away may ask again."""
+"""Seconds after which a refused client may try again."""
 
 MOST_UNSENT = 2**20
-"""Bytes of a stream that may wait for a client which does not read."""
+"""The most bytes of a stream that wait for a client which does not read them."""
 
 READ_SECONDS = 5
-"""That it has to begin to read them once there are more, or there is nothing more to come."""
+"""Seconds within which such a client has to read, once more bytes wait, or the stream is complete."""
 
 
 class Json(JSONResponse):
-    """JSON as msgspec writes it."""
+    """JSON encoded by msgspec."""
 
     def render(self, content: Any) -> bytes:
-        """The bytes."""
+        """The encoded bytes."""
         return msgspec.json.encode(content)
 
 
@@ -40,7 +40,7 @@ class Refusal(Json):
     Arguments:
         message: a sentence.
         status: of HTTP.
-        parameter: the field that it is about.
+        parameter: the field it is about.
         code: one word.
         headers: of the response.
     """
@@ -59,7 +59,7 @@ class Refusal(Json):
         super().__init__(error_of(message, status, parameter, code), status_code=status, headers=headers)
 
     def of_a_task(self) -> Json:
-        """The same as Hugging Face's inference API has it."""
+        """The same error in the shape of Hugging Face's inference API."""
         return Json({"error": self.message}, status_code=self.status_code, headers=self.own_headers)
 
 
@@ -71,18 +71,18 @@ def error_of(message: str, status: int, parameter: str | None = None, code: str 
 
 
 class ShutDown(Exception):
-    """The server ends, and did not wait for the request."""
+    """The server shut down without waiting for the request."""
 
 
 class Deadlines:
-    """Ends of what is under way: each in its time, and all at once where the server ends."""
+    """The time limits of requests under way, which can all be ended at once when the server shuts down."""
 
     def __init__(self) -> None:
         self.over = False
         self._open: set[asyncio.Timeout] = set()
 
     def cut(self) -> None:
-        """End all that is under way, and what begins from now on."""
+        """End everything under way, and whatever begins from now on."""
         self.over = True
         now = asyncio.get_running_loop().time()
         for each in self._open:
@@ -91,11 +91,11 @@ class Deadlines:
 
     @contextlib.asynccontextmanager
     async def within(self, until: float) -> AsyncIterator[None]:
-        """Work that ends at a time of the loop's clock.
+        """Run the block until a time of the loop's clock.
 
         Raises:
-            TimeoutError: where it took longer.
-            ShutDown: where the server did not wait for it.
+            TimeoutError: where it takes longer.
+            ShutDown: where the server shuts down before.
         """
         limit = asyncio.timeout_at(0.0 if self.over else until)
         try:
@@ -112,14 +112,14 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why there is no answer.
+    """Why a request has no answer.
 
     Arguments:
         status: of HTTP.
         message: a sentence.
         code: one word.
-        how: it ended, as the log has it.
-        parameter: the field that it is about.
+        how: the word for it in the log.
+        parameter: the field it is about.
     """
 
     status: int
@@ -130,11 +130,11 @@ class Ending:
 
     @classmethod
     def of(cls, error: Exception, seconds: float) -> Ending | None:
-        """What an error of the work means; None for one that nobody foresaw.
+        """The ending for an exception; None for an unexpected one.
 
         Arguments:
-            error: it.
-            seconds: that the request could take.
+            error: the exception.
+            seconds: the time limit of the request.
         """
         if isinstance(error, Rejected):
             return cls(400, str(error), error.code or None, "refused", error.parameter)
@@ -149,12 +149,12 @@ class Ending:
         return None
 
     def response(self) -> Response:
-        """As an answer."""
+        """The response."""
         headers = {"retry-after": RETRY_AFTER} if self.status == 503 else None
         return Refusal(self.message, status=self.status, parameter=self.parameter, code=self.code, headers=headers)
 
     def body(self) -> dict[str, Any]:
-        """As an event of a stream."""
+        """The data of an event in a stream."""
         return error_of(self.message, self.status, self.parameter, self.code)
 
 
@@ -162,15 +162,15 @@ UNFORESEEN = Ending(500, "the server failed at this request; its log says why", 
 
 
 class Stream(StreamingResponse):
-    """Server-sent events. Who does not read them ends the stream, so what waits for one client is bounded.
+    """A stream of server-sent events. It ends where the client does not read, so that the memory for one client is bounded.
 
     Arguments:
-        first: the first piece, None where there is none.
+        first: the first piece; None where there is none.
         pieces: the others; closed where the stream ends early.
         deadlines: of the server.
         until: when it ends, on the loop's clock.
-        seconds: that the request could take.
-        error: how an event tells why there is no more.
+        seconds: the time limit of the request.
+        error: makes the data of the event that reports an error.
     """
 
     media_type = "text/event-stream"
@@ -191,9 +191,9 @@ class Stream(StreamingResponse):
         self.until = until
         self.seconds = seconds
         self.ended = ""
-        """How: `done`, `refused`, `error`, `timed_out`, `shut_down`, `slow_reader` or `disconnected`."""
+        """How it ended: `done`, `refused`, `error`, `timed_out`, `shut_down`, `slow_reader` or `disconnected`."""
         self.at_end: list[Callable[[], None]] = []
-        """Called however it ends."""
+        """Called when it ends, however it ends."""
         self._unsent = bytearray()
         self._some = asyncio.Event()
         self._room = asyncio.Event()
@@ -203,7 +203,7 @@ class Stream(StreamingResponse):
         super().__init__(pieces, headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send it."""
+        """Send the events."""
         filling = asyncio.create_task(self._fill())
         sending = asyncio.create_task(self._send(send))
         left = asyncio.create_task(_left(receive))
@@ -249,7 +249,7 @@ class Stream(StreamingResponse):
         self._some.set()
 
     async def _taken(self) -> bool:
-        """Whether the client takes in time what waits for it."""
+        """Whether the client reads in time."""
         self._room.clear()
         try:
             await asyncio.wait_for(self._room.wait(), READ_SECONDS)
@@ -273,6 +273,6 @@ class Stream(StreamingResponse):
 
 
 async def _left(receive: Any) -> None:
-    """Until the client is gone."""
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

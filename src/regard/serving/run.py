@@ -1,4 +1,4 @@
-"""Runs a server: its socket, its engine, its web application, and how it ends."""
+"""Runs a server: its socket, its engine, its web application, and its shutdown."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ from regard.serving.responses import READ_SECONDS
 from regard.serving.server import LOOPBACK, Limits, Server
 
 WRITABLE = re.compile(r"[!-~]+")
-"""What an API key may be: the characters of ASCII that are seen, without spaces."""
+"""An API key: printable ASCII characters without spaces."""
 
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://([a-z0-9._~-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", re.ASCII)
-"""An origin as browsers send it: a scheme, a name and a port that is not the usual one; or all of them."""
+"""An origin as browsers send it: a scheme, a name, and a port where it is not the default one; or `*` for all."""
 
 UNREAD_SECONDS = 60
-"""After which a connection is closed whose other end takes nothing of what was sent."""
+"""Seconds after which a connection is closed whose client does not acknowledge what was sent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WebOptions:
-    """Where a server listens, and to whom.
+    """Where a server listens, and who may call it.
 
     Arguments:
-        host, port: of its socket; port 0 for any that is free.
-        api_keys: of which a client must give one; needed where others than this machine can reach it.
+        host, port: of its socket; port 0 for any free one.
+        api_keys: clients must send one of them; required where other machines can reach the server.
         origins: web pages of these origins may call it (CORS); `*` for all.
         certificate, private_key: files, for TLS.
         limits: of requests.
         drain_seconds: that requests under way have to finish after SIGTERM.
-        studio: whether the studio's page is there too.
-        runs: folders of runs by name, that have no model yet, whose training the studio shows next to those of models.
-        access_log: whether each request is a line of JSON on standard error, without its texts.
+        studio: whether the studio is served too.
+        runs: folders of runs that have no model yet, by name; the studio shows their training like that of served models.
+        access_log: whether each request is logged to standard error as a line of JSON, without its texts.
 
     Raises:
-        InputError: for a host that others can reach without a key, a key that no client can send, what is no origin, and a
-            certificate without its key.
+        InputError: for a host that other machines can reach without a key, a key that HTTP cannot send, a wrong origin, and a
+            certificate without its private key.
     """
 
     host: str = "127.0.0.1"
@@ -77,17 +77,17 @@ class WebOptions:
                 "--api-key-file, or listen on 127.0.0.1"
             )
         if not all(self.api_keys):
-            raise InputError("an API key is empty; give a long random one, such as of: openssl rand -hex 32")
+            raise InputError("an API key is empty; give a long random one, such as the output of: openssl rand -hex 32")
         if not all(map(WRITABLE.fullmatch, self.api_keys)):
             raise InputError(
-                "an API key has characters that no header may have; give letters, digits and signs of ASCII alone"
+                "an API key has characters that an HTTP header cannot hold; use printable ASCII without spaces"
             )
         for origin in self.origins:
             usual = re.fullmatch(r"(http://.*:80|https://.*:443)", origin)
             if usual or not ORIGIN.fullmatch(origin):
                 raise InputError(
-                    f"--allow-origin {origin[:100]}: is no origin; give what a browser sends, such as https://example.org or "
-                    "http://localhost:3000: a scheme, a name in small letters, a port only where it is not the usual one, "
+                    f"--allow-origin {origin[:100]}: is no origin; give it as browsers send it, such as https://example.org or "
+                    "http://localhost:3000: a scheme, a name in lower case, a port only where it is not the default one, "
                     "and no path; or * for all"
                 )
         if (self.certificate is None) != (self.private_key is None):
@@ -98,13 +98,13 @@ class WebOptions:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Which tells the application that it ends, and its user where it listens.
+    """A uvicorn server that reports when it listens, and ends the application's requests when it shuts down.
 
     Arguments:
         config: of uvicorn.
-        server: the application's.
-        started: called once it listens.
-        drain_seconds: after which what is still under way is told that the server ends.
+        server: the application's state.
+        started: called when it listens.
+        drain_seconds: after which requests still under way are ended.
     """
 
     def __init__(
@@ -116,13 +116,13 @@ class _Uvicorn(uvicorn.Server):
         self.drain_seconds = drain_seconds
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen."""
+        """Start to listen."""
         await super().startup(sockets)
         tell_systemd("READY=1")
         self.started_call()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Wait for what is under way, but not for ever."""
+        """Wait for requests under way, for `drain_seconds` at most."""
         self.server.bodies.cut()
         patience = asyncio.get_running_loop().call_later(self.drain_seconds, self.server.deadlines.cut)
         try:
@@ -131,7 +131,7 @@ class _Uvicorn(uvicorn.Server):
             patience.cancel()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """New work is refused from now on; a second signal ends what is under way at once."""
+        """From now on new requests are refused; a second signal ends those under way at once."""
         self.force_exit = self.should_exit
         if self.force_exit:
             self.server.link.patience = 0.0
@@ -152,33 +152,33 @@ def serve(
     Arguments:
         options: of the engine.
         web: of the web application.
-        listener: where it listens, of `listening`; taken before the models are loaded where None.
-        progress: told of each model before it is loaded, also where the engine is started again.
-        started: told the address once the server listens, and the names of the models.
+        listener: a socket of `listening`; None to open it before the models are loaded.
+        progress: called before each model is loaded, also when the engine is restarted.
+        started: called when the server listens, with its URL and the names of the models.
 
     Raises:
-        InputError: for a model that cannot be loaded, and an address that cannot be listened on.
+        InputError: for a model that cannot be loaded, and for an address that cannot be listened on.
     """
     with contextlib.nullcontext(listener) if listener is not None else listening(web) as taken:
         try:
             asyncio.run(_serve(options, web, taken, progress, started))
-        except _Ended as ended:  # by its own handler, as where nothing was served yet
+        except _Ended as ended:  # raised again with the default handler
             signal.raise_signal(ended.number)
 
 
 def application(
     options: EngineOptions, web: WebOptions | None = None, *, progress: Callable[[Loading], None] = lambda loading: None
 ) -> Starlette:
-    """The server as an ASGI application, for a program that runs one, such as uvicorn, hypercorn or Ray Serve.
+    """The server as an ASGI application, to be run by uvicorn, hypercorn, Ray Serve or another ASGI server.
 
-    Its lifespan starts the engine, in a process of its own, and ends it: the program has to run the lifespan. Requests are logged
-    to the logger `regard.access`. It is for one process: each worker of a program with several has an engine of its own.
+    Its lifespan starts the engine, in a separate process, and ends it, so the ASGI server must run the lifespan. Requests are
+    logged to the logger `regard.access`. It is meant for one process: each worker of a server with several has its own engine.
 
     Arguments:
         options: of the engine.
-        web: who may call it, and limits. `host` says who can reach the program that runs it: this machine alone, as 127.0.0.1 is
-            the default. Where it listens, with which certificate and for how long it drains is that program's to say.
-        progress: told of each model before it is loaded.
+        web: who may call it, and limits. `host` states who can reach the ASGI server; the default 127.0.0.1 means this machine
+            alone. The ASGI server itself chooses where to listen, the certificate and the time to drain.
+        progress: called before each model is loaded.
 
     Raises:
         InputError: in the lifespan, for a model that cannot be loaded.
@@ -215,7 +215,7 @@ def application(
 
 
 def _studio() -> tuple[Call, ...]:
-    """The studio's routes. Its pages are made by what needs PyTorch, which no other server imports into its web process."""
+    """The studio's routes, imported only with the studio, since they import PyTorch into the web process."""
     from regard.serving.studio import CALLS
 
     return CALLS
@@ -239,12 +239,12 @@ async def _serve(
             app,
             log_level="warning",
             access_log=False,
-            lifespan="off",  # it runs already: what is wrong with a model is said before anything listens
+            lifespan="off",  # already running: errors in models are reported before the server listens
             timeout_graceful_shutdown=web.drain_seconds + READ_SECONDS + 1,
             ssl_certfile=web.certificate,
             ssl_keyfile=web.private_key,
         )
-        logging.getLogger("uvicorn.error").addFilter(_told_otherwise)
+        logging.getLogger("uvicorn.error").addFilter(_not_stream_end)
         scheme = "http" if web.certificate is None else "https"
         host = f"[{web.host}]" if ":" in web.host else web.host
         url = f"{scheme}://{host}:{listener.getsockname()[1]}"
@@ -253,7 +253,7 @@ async def _serve(
 
 
 class _Ended(Exception):
-    """A signal came before there was a server.
+    """A signal arrived before the server had started.
 
     Arguments:
         number: of the signal.
@@ -266,10 +266,10 @@ class _Ended(Exception):
 
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """While models are loaded, SIGTERM ends the wait and so the engine; afterwards it goes to whom it went before.
+    """While models are loaded, SIGTERM ends the wait and with it the engine; afterwards the previous handler is restored.
 
     Raises:
-        _Ended: where it came.
+        _Ended: where the signal arrived.
     """
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     came: list[int] = []
@@ -279,7 +279,7 @@ def _ended_by_sigterm() -> Iterator[None]:
         if task is not None:
             loop.call_soon_threadsafe(task.cancel)
 
-    if threading.current_thread() is not threading.main_thread():  # where signals cannot be heard
+    if threading.current_thread() is not threading.main_thread():  # other threads cannot set signal handlers
         yield
         return
     before = signal.signal(signal.SIGTERM, end)
@@ -293,25 +293,25 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _told_otherwise(record: logging.LogRecord) -> bool:
-    """Whether a line of uvicorn's is kept: a stream that ends early, as for a slow reader, has its own in the access log."""
+def _not_stream_end(record: logging.LogRecord) -> bool:
+    """Filter out uvicorn's line about a stream that ended early: the access log has its own line for it."""
     return "returned without completing response" not in record.getMessage()
 
 
 def listening(web: WebOptions) -> socket.socket:
-    """A socket, taken before models are loaded, so that nobody waits for what cannot be.
+    """A bound socket, opened before models are loaded, so that a wrong address is reported at once.
 
     Arguments:
-        web: of which it is host and port.
+        web: its host and port are used.
 
     Raises:
-        InputError: for an address that cannot be had.
+        InputError: for an address that cannot be bound.
     """
     host, port = web.host, web.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if sys.platform == "linux":  # every connection inherits it; without it one that nobody reads is never closed
+    if sys.platform == "linux":  # connections inherit it; without it, one that the client does not read is never closed
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
     try:
         listener.bind((host, port))
@@ -322,7 +322,7 @@ def listening(web: WebOptions) -> socket.socket:
 
 
 def tell_systemd(state: str) -> None:
-    """Say how far this process is, where systemd started it and waits to be told (`Type=notify`); else nothing.
+    """Report the state of this process to systemd, where systemd started it with `Type=notify`; else do nothing.
 
     Arguments:
         state: such as `READY=1`.

@@ -1,4 +1,4 @@
-"""What all routes of the server share: who may call them, what they are limited to, and how they wait for the engine."""
+"""What all routes of the server share: the check of callers, limits, and waiting for the engine."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from regard.serving.requests import BadRequest, read
 from regard.serving.responses import Deadlines, Json
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-"""Names of this machine that no other reaches."""
+"""Names of this machine that cannot be reached from others."""
 
 HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?", re.ASCII)
-"""A name or an address, and a port, as the header Host has them."""
+"""A host name or an address, with a port or without, as in the header Host."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What one request, and all together, may take.
+    """Limits of requests.
 
     Arguments:
-        body: bytes.
-        waiting: requests that are not answered yet; one more is turned away with 429.
-        seconds: that a request may take.
-        body_seconds: that its body may take to arrive.
+        body: the most bytes of a body.
+        waiting: the most unanswered requests; further ones are refused with status 429.
+        seconds: the most time for a request.
+        body_seconds: the most time for its body to arrive.
     """
 
     body: int = 2**23
@@ -45,19 +45,19 @@ class Limits:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Server:
-    """What all routes share.
+    """The state that all routes share.
 
     Arguments:
         link: to the engine.
         limits: of requests.
-        api_keys: of which a client must give one; none asked for where empty.
-        origins: of web pages that may call it, `*` for all; next to the server's own.
-        more: routes next to `CALLS`, such as the studio's.
-        runs: folders whose training the studio shows where it was a run, by name.
+        api_keys: clients must send one of them; empty for no check.
+        origins: of web pages that may call the server besides its own, `*` for all.
+        more: routes besides `CALLS`, such as the studio's.
+        runs: folders by name; the studio shows the training of those that are runs.
         deadlines: of answers.
-        bodies: of bodies that arrive; where the server ends they are not waited for.
-        loopback: whether it is for this machine alone, and then only called by the machine's own names. A page on the web may
-            give its address a name that leads here; what it asks under that name is refused.
+        bodies: deadlines of request bodies; at shutdown these are not waited for.
+        loopback: whether the server is for this machine alone. It then answers only requests to this machine's own names: a web
+            page may point its own host name at this address (DNS rebinding), and requests under that name are refused.
     """
 
     link: EngineLink
@@ -75,16 +75,16 @@ class Server:
     open: int = 0
 
     def key_of(self, request: Request) -> str:
-        """The key that a request came with; empty where it came with none."""
+        """The API key that a request has; empty without one."""
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         return key.strip() if scheme.lower() == "bearer" else ""
 
     def allowed(self, given: str) -> bool:
-        """Whether a key is one of them; each comparison takes as long whatever is given."""
+        """Whether a key is valid; compared in constant time."""
         return sum(hmac.compare_digest(given.encode(), key.encode()) for key in self.api_keys) > 0
 
     def check_caller(self, request: Request) -> None:
-        """Refuse a call under a name that is none, and a web page that may not call it.
+        """Refuse a request to a host name that is not the server's, and one from a web page that may not call it.
 
         Raises:
             BadRequest: with the reason.
@@ -115,9 +115,10 @@ Handler = Callable[[Server, Request], Awaitable[Response]]
 
 
 def client_of(server: Server, request: Request, user: str | None) -> list[str]:
-    """Whose request it is: clients take turns.
+    """Who sent a request, as a path of names: clients take turns.
 
-    The key, where the server has any, then the address. A client may say `user` as it likes: that shares out its own turns alone.
+    The API key's number where the server has keys, then the address, then `user`. `user` is the client's own choice: it divides
+    that client's turns only.
     """
     address = request.client.host if request.client else ""
     keys = [f"key {server.api_keys.index(server.key_of(request))}"] if server.api_keys else []
@@ -128,7 +129,7 @@ def check_model(server: Server, name: str) -> None:
     """Refuse a model that is not served.
 
     Raises:
-        BadRequest: naming those that are.
+        BadRequest: with the names of the served models.
     """
     if name not in server.link.models:
         known = ", ".join(sorted(server.link.models))
@@ -138,11 +139,11 @@ def check_model(server: Server, name: str) -> None:
 
 
 async def watched(server: Server, request: Request, work: Coroutine[Any, Any, Any]) -> Response:
-    """The answer that comes of some work, which ends where nobody waits for it any more.
+    """Await work and return its result as a response; the work is cancelled where the client disconnects.
 
     Raises:
         TimeoutError: where it takes too long.
-        ShutDown: where the server ends before.
+        ShutDown: where the server shuts down before.
     """
     doing = asyncio.create_task(work)
     gone = asyncio.create_task(_disconnected(request))
@@ -150,7 +151,7 @@ async def watched(server: Server, request: Request, work: Coroutine[Any, Any, An
         async with server.deadlines.within(request.state.until):
             await asyncio.wait({doing, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not doing.done():
-            return Response(status_code=499)  # nobody reads it
+            return Response(status_code=499)  # the client has gone
         found = doing.result()
         return found if isinstance(found, Response) else Json(found)
     finally:
@@ -160,11 +161,11 @@ async def watched(server: Server, request: Request, work: Coroutine[Any, Any, An
 
 
 def answer(kind: type[Any], respond: Callable[[EngineLink, Any, list[str]], Coroutine[Any, Any, Any]]) -> Handler:
-    """A route that reads one kind of body, whose `model` it checks, and answers at once.
+    """A route that decodes one kind of body, checks its `model`, and answers.
 
     Arguments:
-        kind: of the body.
-        respond: from the engine's link, what was read and whose request it is to a `Response`, or to what becomes JSON.
+        kind: the class of the body.
+        respond: from the engine's link, the decoded body and the client to a `Response`, or to data to encode as JSON.
     """
 
     async def route(server: Server, request: Request) -> Response:

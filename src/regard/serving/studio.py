@@ -1,7 +1,7 @@
-"""The studio: a page on which one types and sees what a model attends to, served next to its other answers.
+"""The studio: a page on which one types a text and sees what a model attends to, served with the other routes.
 
-The page is the viewer of offline pages (`regard.web`), fed by a server in place of a file. What it shows is what `attention` and
-`interventions` of any other request give: nothing is computed for it alone.
+The page is the viewer of offline pages (`regard.web`), which here gets its data from the server. It shows what `attention` and
+`interventions` return for any request: nothing is computed for the page alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ READS: Mapping[str, Literal["text", "image"]] = {
     "image-classification": "image",
     "image-to-text": "image",
 }
-"""Routes of which the page asks, and what their inputs are: a text, or two; or an image."""
+"""The routes that the page uses, and their inputs: a text (or two), or an image."""
 
 
 WRITES: Mapping[str, str] = {
@@ -52,23 +52,23 @@ WRITES: Mapping[str, str] = {
     "text2text-generation": "generate_parameters",
     "image-to-text": "generation_parameters",
 }
-"""Routes of models that write, and where their parameters say how."""
+"""Routes of models that generate text, and the field of their parameters that holds generation settings."""
 
-TELLS_TOP = ("fill-mask", "image-classification")
-"""Routes that tell of five candidates where they are not asked for more."""
+TOP_ROUTES = ("fill-mask", "image-classification")
+"""Routes that return five candidates unless more are asked for."""
 
 
 class LookRequest(Strict):
-    """What the page asks for.
+    """A request of the page for an answer and its attention.
 
     Arguments:
         model: by the name it is served under.
-        text: what it reads.
-        second: a second text, where it reads two; the text in which the answer is, where it answers questions.
-        image: the bytes of an image, in base64, of a model that reads one; then there is no text.
-        language: that is translated into, of a model of several languages.
-        top: how many candidates to tell of: next tokens, tokens at a mask, classes of an image.
-        interventions: what is changed in it; the answer without them is then told too.
+        text: the input.
+        second: a second text, for models that read two; for question answering, the context.
+        image: the bytes of an image, in base64, for models that read images; `text` is then empty.
+        language: the target language, for a multilingual translator.
+        top: how many candidates to return: next tokens, tokens at a mask, classes of an image.
+        interventions: how the model is changed; the answer without them is then returned too.
     """
 
     model: str
@@ -81,7 +81,7 @@ class LookRequest(Strict):
 
 
 class EffectsRequest(LookRequest, kw_only=True):
-    """A layer of which each head is switched off in turn.
+    """A layer whose heads are ablated one at a time.
 
     Arguments:
         address: of the attention layer.
@@ -91,17 +91,17 @@ class EffectsRequest(LookRequest, kw_only=True):
 
 
 class BeamRequest(LookRequest):
-    """A text or an image for which something is written by beam search.
+    """A text or an image for which beam search generates an answer.
 
     Arguments:
-        beam: texts that are followed at once.
+        beam: the beam size.
     """
 
     beam: Annotated[int, Meta(ge=2, le=16)] = 4
 
 
 async def studio(server: Server, request: Request) -> Response:
-    """The page. It holds nothing of a model: what it shows it asks for, with the key in its address."""
+    """The page. It contains no data: its script requests them, with the key in the page's address."""
     parts = {
         "title": "Studio",
         "note": "",
@@ -129,24 +129,24 @@ async def static(server: Server, request: Request) -> Response:
 
 
 async def look(link: EngineLink, wanted: LookRequest, client: list[str]) -> Response:
-    """The attention of a model to a text, and its answer.
+    """The attention of a model on a text, and its answer.
 
-    The body is the length of a JSON object (4 bytes, little-endian), that object, and the weights of its maps one after another,
-    as levels (`regard.inspection.viewer`).
+    The body of the response is the length of a JSON object (4 bytes, little-endian), that object, and the weights of its maps one
+    after another, quantized to levels (`regard.inspection.viewer`).
     """
     card = _card(link, wanted)
     ask = _of_language_model if card.writes else _of_task
     answer, seen = await ask(link, card, wanted, wanted.interventions or [], client, EVERYTHING)
     plain = None
-    if wanted.interventions:  # what is without them is told, not shown: nobody looks at its attention
+    if wanted.interventions:  # only the answer is shown without them, so attention is not asked for
         plain, _ = await ask(link, card, wanted, [], client, None)
-    # In a thread: the weights of a long text take longer than a keystroke of somebody else may wait.
+    # In a thread, since the weights of a long text take long, and other requests are to be answered meanwhile.
     body = await asyncio.to_thread(lambda: packed(view_of(seen), {"answer": answer, "plain": plain}))
     return Response(body, media_type="application/octet-stream")
 
 
 async def effects(link: EngineLink, wanted: EffectsRequest, client: list[str]) -> Any:
-    """What an answer loses without each head of one layer: `about` says what of the answer, `rows` have a score for each head."""
+    """The effect of ablating each head of a layer: `about` names the answer's score, `rows` have a score for each head."""
     card, interventions = _card(link, wanted), wanted.interventions or []
     if not card.writes:
         given = _asked(card, wanted, interventions, None)
@@ -157,18 +157,18 @@ async def effects(link: EngineLink, wanted: EffectsRequest, client: list[str]) -
 
 
 async def beam(link: EngineLink, wanted: BeamRequest, client: list[str]) -> Any:
-    """What a beam search tried: `tried`, each with its `parent` in that list and its `fate`; and the best `hypotheses`."""
+    """A beam search: `tried` tokens, each with its `parent` in that list and its `fate`; and the best `hypotheses`."""
     card = _card(link, wanted)
     route, _ = _inputs(card, wanted)
     if route not in WRITES:
-        raise BadRequest(f"the model {wanted.model!r} writes no text for another, so there is no beam", "model")
+        raise BadRequest(f"the model {wanted.model!r} does not generate text by search, so there is no beam", "model")
     given = _asked(card, wanted, wanted.interventions or [], None, **{WRITES[route]: {"num_beams": wanted.beam}})
     return await link.ask(card.name, "beam", given, client=client)
 
 
 def _card(link: EngineLink, wanted: LookRequest) -> Card:
     if not wanted.text.strip() and wanted.image is None:
-        raise BadRequest("text is empty; there is nothing to look at", "text")
+        raise BadRequest("text: is empty; give a text", "text")
     return link.models[wanted.model]
 
 
@@ -180,7 +180,7 @@ async def _of_language_model(
     client: list[str],
     attention: Attention | None,
 ) -> tuple[Any, Any]:
-    """What it expects after the text, and what each token of the text looked at where that is asked for."""
+    """The most probable next tokens after the text, and the text's attention where it is asked for."""
     given = {
         "text": wanted.text,
         "interventions": msgspec.to_builtins(interventions),
@@ -199,13 +199,13 @@ async def _of_task(
     client: list[str],
     attention: Attention | None,
 ) -> tuple[Any, Any]:
-    """A task's answer, and the attention it was made with where that is asked for."""
+    """A task's answer, and its attention where it is asked for."""
     given = _asked(card, wanted, interventions, attention)
     route = given["route"]
     found = await link.ask(card.name, "task", given, client=client)
     if attention is None:
-        return told(route, found), None
-    return told(route, found["answer"]), msgspec.convert(found["attention"], Seen)
+        return shown_answer(route, found), None
+    return shown_answer(route, found["answer"]), msgspec.convert(found["attention"], Seen)
 
 
 def _asked(
@@ -215,11 +215,11 @@ def _asked(
     attention: Attention | None,
     **parameters: Any,
 ) -> dict[str, Any]:
-    """What the engine is asked for a task's answer, with these parameters next to those that the page has fields for."""
+    """The engine's request for a task's answer; `parameters` are added to those that the page has fields for."""
     route, inputs = _inputs(card, wanted)
     if (language := _language(card, wanted)) is not None:
         parameters["tgt_lang"] = language
-    if route in TELLS_TOP:
+    if route in TOP_ROUTES:
         parameters["top_k"] = wanted.top
     body = {
         "inputs": inputs,
@@ -232,26 +232,28 @@ def _asked(
 
 
 def _language(card: Card, wanted: LookRequest) -> str | None:
-    """The language that is translated into; None for a model that has no choice.
+    """The target language; None for a model without a choice.
 
     Raises:
-        BadRequest: where it is missing, or is none that the model writes.
+        BadRequest: where it is missing, or the model does not translate into it.
     """
     if not card.languages:
         if wanted.language is not None:
-            raise BadRequest(f"language: the model {card.name!r} is not told a language; leave it out", "language")
+            raise BadRequest(f"language: the model {card.name!r} has no choice of languages; leave it out", "language")
         return None
     if wanted.language not in card.languages:
-        said = "is missing" if wanted.language is None else f"the model does not write {wanted.language!r:.60}"
-        raise BadRequest(f"language: {said}; give one of {', '.join(card.languages)}", "language")
+        problem = (
+            "is missing" if wanted.language is None else f"the model does not translate into {wanted.language!r:.60}"
+        )
+        raise BadRequest(f"language: {problem}; give one of {', '.join(card.languages)}", "language")
     return wanted.language
 
 
 def _inputs(card: Card, wanted: LookRequest) -> tuple[str, Any]:
-    """The route that is asked, and what it is given.
+    """The route to use, and its inputs.
 
     Raises:
-        BadRequest: for what the model does not read.
+        BadRequest: for inputs that the model does not read.
     """
     route = next((name for name in card.routes if name in READS), None)
     if route is None:
@@ -266,7 +268,7 @@ def _inputs(card: Card, wanted: LookRequest) -> tuple[str, Any]:
         raise BadRequest(f"image: the model {card.name!r} reads no images; leave it out", "image")
     if route == "question-answering":
         if not (wanted.second or "").strip():
-            raise BadRequest("second is empty; give the text in which the answer is", "second")
+            raise BadRequest("second: is empty; give the context in which the answer is", "second")
         return route, {"question": wanted.text, "context": wanted.second}
     if wanted.second is not None:
         if route != "text-classification":
@@ -275,10 +277,10 @@ def _inputs(card: Card, wanted: LookRequest) -> tuple[str, Any]:
     return route, wanted.text
 
 
-def told(route: str, answer: Any) -> dict[str, Any]:
-    """A task's answer as the page shows it: bars of probabilities, or a text.
+def shown_answer(route: str, answer: Any) -> dict[str, Any]:
+    """A task's answer in the form that the page shows: bars of probabilities, or a text.
 
-    >>> told("text-classification", [[{"label": "yes", "score": 0.9}, {"label": "no", "score": 0.1}]])["bars"][0]
+    >>> shown_answer("text-classification", [[{"label": "yes", "score": 0.9}, {"label": "no", "score": 0.1}]])["bars"][0]
     {'label': 'yes', 'probability': 0.9}
     """
     while isinstance(answer, list) and len(answer) == 1:
@@ -294,7 +296,7 @@ def told(route: str, answer: Any) -> dict[str, Any]:
 
 
 def _name(row: dict[str, Any]) -> str:
-    """What a score is of."""
+    """The label of a score."""
     word, kind = row.get("word"), row.get("entity_group") or row.get("entity")
     if word is not None:
         return f"{word}: {kind}"
@@ -304,26 +306,26 @@ def _name(row: dict[str, Any]) -> str:
 CALLS = (
     Call("GET", "/studio", studio, "The studio's page.", str, media="text/html", key=False),
     Call("GET", "/studio/map", maps.map_page, "The page of a map of texts.", str, media="text/html", key=False),
-    Call("GET", "/studio/training", training, "The page of a training.", str, media="text/html", key=False),
+    Call("GET", "/studio/training", training, "The page of a run's training.", str, media="text/html", key=False),
     Call("GET", "/static/{path:path}", static, "A file of the studio's page.", str, media="text/javascript", key=False),
-    Call("POST", "/studio/training/log", training_log, "What a run's log got, for that page.", dict, LogRequest),
+    Call("POST", "/studio/training/log", training_log, "New lines of a run's log, for that page.", dict, LogRequest),
     Call(
         "POST",
         "/studio/training/attention",
         training_attention,
-        "What was attended to at a step of a training, for that page.",
+        "Attention on the watched examples at a step, for that page.",
         bytes,
         WatchedRequest,
     ),
     *(
         Call("POST", f"/studio/{name}", answer(kind, respond), summary, shape, kind)
         for name, kind, respond, shape, summary in (
-            ("look", LookRequest, look, bytes, "Attention and an answer, for the page."),
-            ("effects", EffectsRequest, effects, dict, "What each head of a layer does, for the page."),
-            ("beam", BeamRequest, beam, dict, "What a beam search tried, for the page."),
-            ("write", playing.PlayRequest, playing.write, bytes, "A text token by token, for the page."),
-            ("lens", playing.LensRequest, playing.lens, dict, "What layers would say, for the page."),
-            ("map/points", maps.MapRequest, maps.points, bytes, "Texts as points, for that page."),
+            ("look", LookRequest, look, bytes, "An answer and its attention, for the page."),
+            ("effects", EffectsRequest, effects, dict, "The effect of ablating each head of a layer, for the page."),
+            ("beam", BeamRequest, beam, dict, "The tree of a beam search, for the page."),
+            ("write", playing.PlayRequest, playing.write, bytes, "A generated text, for the page."),
+            ("lens", playing.LensRequest, playing.lens, dict, "The logit lens, for the page."),
+            ("map/points", maps.MapRequest, maps.points, bytes, "Texts as points of a map, for that page."),
         )
     ),
 )

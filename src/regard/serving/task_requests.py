@@ -1,7 +1,7 @@
-"""The requests that `huggingface_hub.InferenceClient` sends for a task, read strictly.
+"""The requests that `huggingface_hub.InferenceClient` sends for a task, strictly decoded.
 
-Every parameter that it can send is a field. One that no model here follows is a `NotFollowed`, and refused by its name; what some
-models do not follow is refused where they answer. Nothing here needs torch, or a model.
+Every parameter that it can send is a field. One that no model here supports is a `NotFollowed`, and refused by name; one that
+only some models support is refused where those that do not would answer. This module needs neither torch nor a model.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ Text = Annotated[str, Meta(pattern=r"\S")]
 Whole = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
 MOST_LENGTH = 1024
-"""Tokens that a search writes: some models have no limit of their own, and while one request is searched for, those of other
-tasks wait."""
+"""The most tokens that a search generates: some models have no limit of their own, and while one request is searched, those of
+other tasks wait."""
 Length = Annotated[int, Meta(ge=0, le=MOST_LENGTH)]
 NotFollowed = Annotated[Any, Meta(extra={"followed": False}, extra_json_schema={"type": "null"})]
-"""A parameter that no model here follows; `decode` refuses it unless it is null."""
+"""A parameter that no model here supports; `decode` refuses it unless it is null."""
 Never = Annotated[bool | None, Meta(extra_json_schema={"enum": [False, None]})]
-"""A switch that no model here follows; `decode` refuses it where it is true."""
+"""A switch that no model here supports; `decode` refuses it where it is true."""
 Transform = Literal["softmax", "sigmoid", "none"]
 Truncation = Literal["do_not_truncate", "longest_first", "only_first", "only_second"]
 
 
 class NoParameters(Strict):
-    """Of a task that has none."""
+    """The parameters of a task that has none."""
 
 
 class TextPair(Strict):
-    """Two texts that are read together, or one."""
+    """One text, or two that are read together."""
 
     text: Text
     text_pair: Text | None = None
 
 
 class ScoreParameters(Strict):
-    """Of classifiers: how many classes are told, and how scores are made, which has to be the model's own way."""
+    """Classifiers: how many classes to return, and the function from logits to scores, which must be the model's own."""
 
     function_to_apply: Transform | None = None
     top_k: Count | None = None
 
 
 class TaskRequest(Strict):
-    """What may be next to the inputs of every task.
+    """Fields that every task has besides its inputs.
 
-    `attention` asks for weights: the answer is then an object of both. `interventions` asks for the answer of a changed model.
+    `attention` asks for weights: the response is then an object with `answer` and `attention`. `interventions` changes the model.
     """
 
     attention: Attention | None = None
@@ -71,10 +71,10 @@ MOST_LABELS = 256
 
 
 class ZeroShotParameters(Strict):
-    """Labels, and the sentence that says of a text that one of them fits it.
+    """Candidate labels, and the hypothesis: a sentence that states that a label fits the text.
 
-    In `hypothesis_template` the braces `{}` stand for the label. With `multi_label` each label is judged by itself, else they are
-    weighed against each other.
+    `{}` in `hypothesis_template` stands for the label. With `multi_label` each label is scored independently; without it, the
+    scores are a softmax over the labels.
     """
 
     candidate_labels: Annotated[
@@ -92,9 +92,9 @@ class ZeroShotRequest(TaskRequest, kw_only=True):
 
 
 class TagParameters(Strict):
-    """Of taggers: how tokens become entities, by the model's own rules where it is not said; and types that are left out.
+    """Taggers: how tokens are aggregated to entities, by default with the model's own tag scheme; and the types to leave out.
 
-    Without `aggregation_strategy`, `ignore_labels` names `O` too where the tags mark spans.
+    Without `aggregation_strategy`, `ignore_labels` must contain `O` where the tags mark spans.
     """
 
     aggregation_strategy: Literal["none", "simple", "first", "average", "max"] | None = None
@@ -109,20 +109,20 @@ class TextsRequest(TaskRequest, kw_only=True):
 
 
 class TagRequest(TextsRequest):
-    """What is to be tagged."""
+    """A text to tag, or several."""
 
     parameters: TagParameters | None = None
 
 
 class Asked(Strict):
-    """A question, and the text in which the answer is."""
+    """A question, and the context in which the answer is."""
 
     question: Text
     context: Text
 
 
 class AnswerParameters(Strict):
-    """Of question answering: answers wanted, the most tokens of one, and whether there may be none."""
+    """Question answering: the number of answers, the most tokens of an answer, and whether "no answer" is allowed."""
 
     top_k: Count | None = None
     max_answer_len: Count | None = None
@@ -141,20 +141,20 @@ class AnswerRequest(TaskRequest, kw_only=True):
 
 
 class FillParameters(Strict):
-    """Of masks: how many candidates are told (5), and which words are candidates."""
+    """Mask filling: how many candidates to return (5), and the words to choose them from."""
 
     top_k: Count | None = None
     targets: Annotated[list[Text], Meta(min_length=1)] | None = None
 
 
 class FillRequest(TextsRequest):
-    """What holds masks."""
+    """A text with masks, or several."""
 
     parameters: FillParameters | None = None
 
 
 class GenerateParameters(Strict):
-    """How to write: the fields of a generation_config.json that can be followed, and `seed`, which draws start from."""
+    """Generation settings: the supported fields of a generation_config.json, and `seed`, for sampling."""
 
     max_new_tokens: Length | None = None
     min_new_tokens: Length | None = None
@@ -181,7 +181,7 @@ class GenerateParameters(Strict):
 
 
 class WriteParameters(Strict):
-    """Of models that write: what becomes of a text that is too long, and how to write."""
+    """Text generation: whether a text that is too long is truncated, and generation settings."""
 
     truncation: Truncation | None = None
     generate_parameters: GenerateParameters | None = None
@@ -189,15 +189,15 @@ class WriteParameters(Strict):
 
 
 class WriteRequest(TextsRequest):
-    """What is read for something to be written."""
+    """A text, or several, for which text is generated."""
 
     parameters: WriteParameters | None = None
 
 
 class TextGenerationParameters(Strict):
-    """How a text continues: what text-generation-inference calls settings means here what it means there.
+    """Generation settings with the names and meanings of text-generation-inference.
 
-    The most probable tokens are taken, unless `do_sample` is true, or is left out and `temperature`, `top_k` or `top_p` is there.
+    Decoding is greedy, unless `do_sample` is true, or it is left out and `temperature`, `top_k` or `top_p` is given.
     """
 
     adapter_id: NotFollowed = None
@@ -222,10 +222,10 @@ class TextGenerationParameters(Strict):
 
     @property
     def samples(self) -> bool:
-        """Whether tokens are drawn.
+        """Whether tokens are sampled.
 
         Raises:
-            InputError: for what changes nothing where none are.
+            InputError: for a setting of sampling with `do_sample` false.
         """
         given = [name for name in ("temperature", "top_k", "top_p") if getattr(self, name) is not None]
         if self.do_sample is False and given:
@@ -242,34 +242,34 @@ class TextGenerationRequest(TaskRequest, kw_only=True):
 
 
 class TranslationParameters(WriteParameters):
-    """The same, and the languages: the client sends both or none."""
+    """Generation settings and the languages; the client sends both languages or none."""
 
     src_lang: str | None = None
     tgt_lang: Text | None = None
 
 
 class TranslationRequest(TextsRequest):
-    """What is to be translated."""
+    """A text to translate, or several."""
 
     parameters: TranslationParameters | None = None
 
 
 class Compared(Strict):
-    """A text, and others that it is compared with."""
+    """A text, and the texts that it is compared with."""
 
     source_sentence: Text
     sentences: Annotated[list[Text], Meta(min_length=1)]
 
 
 class SimilarityRequest(TaskRequest, kw_only=True):
-    """Texts to compare."""
+    """Texts to compare by the cosine similarity of their embeddings."""
 
     inputs: Compared
     parameters: NoParameters | None = None
 
 
 class VectorRequest(TextsRequest):
-    """What vectors are made of. The parameters are next to the inputs."""
+    """Texts to embed. The parameters are next to the inputs."""
 
     parameters: NoParameters | None = None
     normalize: bool | None = None
@@ -285,7 +285,7 @@ class VectorRequest(TextsRequest):
 
 
 class ImageRequest(TaskRequest, kw_only=True):
-    """The bytes of an image: the body itself, or in base64."""
+    """An image: its bytes as the body, or in base64."""
 
     inputs: Annotated[bytes, Meta(min_length=1)]
 
@@ -297,7 +297,7 @@ class ImageClassRequest(ImageRequest):
 
 
 class CaptionParameters(Strict):
-    """How to write a caption."""
+    """Settings of captioning."""
 
     max_new_tokens: Length | None = None
     generation_parameters: GenerateParameters | None = None
@@ -313,7 +313,7 @@ JSON, BYTES = "application/json", "application/octet-stream"
 
 
 def has_fields(request: type[Strict], body: Mapping[str, Any]) -> bool:
-    """Whether a kind of request has all fields of a body, of its inputs and of its parameters.
+    """Whether a kind of request has all fields of a body, including those of its inputs and its parameters.
 
     >>> has_fields(FillRequest, {"inputs": "a [MASK]", "parameters": {"top_k": 3}})
     True
@@ -325,15 +325,15 @@ def has_fields(request: type[Strict], body: Mapping[str, Any]) -> bool:
 
 
 def read_request(request: type[Strict], body: bytes, content_type: str) -> Any:
-    """The request in a body.
+    """Decode the request in a body.
 
     Arguments:
         request: its class.
-        body: a JSON object; or, where an image is asked for, an image, if the content type says so or says nothing.
+        body: a JSON object; for a task on images, also an image, unless the content type is JSON.
         content_type: of the body; empty where none was sent.
 
     Raises:
-        InputError: for what is no such request: a sentence that names the field.
+        InputError: for a body that is no such request; the sentence names the field.
 
     >>> read_request(FillRequest, b'{"inputs": "a [MASK]", "parameters": {"topk": 3}}', "application/json")
     Traceback (most recent call last):
@@ -360,4 +360,4 @@ def _refuse_not_followed(given: Strict, where: str) -> None:
         if isinstance(value, Strict):
             _refuse_not_followed(value, f"{name}.")
         elif (field.type == NotFollowed and value is not None) or (field.type == Never and value):
-            raise InputError(f"{name}: is {value!r:.60}, and is not followed here; leave it out")
+            raise InputError(f"{name}: is {value!r:.60}, and is not supported here; leave it out")

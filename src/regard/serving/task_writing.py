@@ -1,6 +1,6 @@
-"""The tasks that write texts, as Hugging Face's inference API has them: their settings, and what is answered.
+"""The tasks that generate text in Hugging Face's inference API: their settings and answers.
 
-What `transformers` calls a setting means here what it means there; one that changes nothing besides the others is refused.
+Settings have the names and meanings of `transformers`; one that has no effect together with the others is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def several(inputs: Any) -> list[Any]:
-    """What is to be answered, in a list."""
+    """The inputs as a list."""
     return inputs if isinstance(inputs, list) else [inputs]
 
 
@@ -46,14 +46,19 @@ SAME = {
     "num_beams": "beam",
     **{name: name for name in ("temperature", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size")},
 }
-"""What `transformers` calls settings, by our names."""
+"""The names of this package's settings, by their names in `transformers`."""
 
 
 def settings_of(own: GenerationSettings, asked: GenerateParameters | None, where: str) -> GenerationSettings:
-    """A model's own settings with what is asked for in their place; the words of `transformers` mean what they mean there.
+    """A model's own generation settings, changed by those of a request; names and meanings are those of `transformers`.
+
+    Arguments:
+        own: the model's settings.
+        asked: the request's; None for no changes.
+        where: the field that holds them, which begins error messages.
 
     Raises:
-        InputError: for values out of range, and for parameters that do not go together.
+        InputError: for values out of range, and for settings that exclude each other.
     """
     from regard.generation.settings import OF_SAMPLING
 
@@ -68,10 +73,10 @@ def settings_of(own: GenerationSettings, asked: GenerateParameters | None, where
     for total, new in (("max_length", "max_new_tokens"), ("min_length", "min_new_tokens")):
         if total in given and new in given:
             raise InputError(f"{where}.{total}: is the same limit as {new}; give one of them")
-        if total in given:  # there the start token is one of them
+        if total in given:  # in transformers, the start token counts
             changes[SAME[new]] = max(0, given[total] - 1)
     if "top_k" in given:
-        changes["top_k"] = given["top_k"] or None  # 0 means all of them there
+        changes["top_k"] = given["top_k"] or None  # in transformers, 0 means no limit
     sample = changes.get("sample", own.sample)
     if sample and not own.sample:
         changes = {"beam": 1, "coverage_penalty": 0.0} | changes
@@ -101,7 +106,9 @@ GENERATE = "parameters.generate_parameters"
 
 def _refuse_cutting(asked: WriteParameters) -> None:
     if asked.truncation not in (None, "do_not_truncate"):
-        raise InputError(f"parameters.truncation: is {asked.truncation!r}, and no text is cut; shorten it yourself")
+        raise InputError(
+            f"parameters.truncation: is {asked.truncation!r}, and texts are not truncated; shorten it yourself"
+        )
 
 
 def _other_texts(predictor: Translator, request: WriteRequest | TranslationRequest, to: str | None = None) -> list[str]:
@@ -112,7 +119,7 @@ def _other_texts(predictor: Translator, request: WriteRequest | TranslationReque
 
 
 def translated(predictor: Translator, request: TranslationRequest) -> list[dict[str, Any]]:
-    """Translations, into the language that is asked for where the model has several."""
+    """Translations; a multilingual translator requires a target language."""
     asked = request.parameters or TranslationParameters()
     if asked.src_lang:
         raise InputError(
@@ -145,7 +152,7 @@ def _copied(predictor: Copier, request: WriteRequest) -> list[dict[str, Any]]:
 
 
 def generated(predictor: TextToText | SpanFiller | Denoiser | Copier, request: WriteRequest) -> list[dict[str, Any]]:
-    """What the model writes; of one that fills gaps, the text with its gaps filled."""
+    """The generated text; for models that fill gaps, the text with its gaps filled."""
     if predictor.task.name == "copying":
         return _copied(cast("Copier", predictor), request)
     if predictor.task.name == "text_to_text":
@@ -159,12 +166,12 @@ def generated(predictor: TextToText | SpanFiller | Denoiser | Copier, request: W
 
 
 def summary_part(prefixes: Mapping[str, str]) -> str | None:
-    """The part of a text-to-text model whose prefix asks for a summary: "" for its only one; None where none does."""
+    """The name of the part of a text-to-text model whose prefix is for summaries: "" for its only part; None without one."""
     return next((part for part, prefix in prefixes.items() if prefix.lower().startswith("summari")), None)
 
 
 def summarized(predictor: TextToText | Translator, request: WriteRequest) -> list[dict[str, Any]]:
-    """Summaries, by the part of the model that is made for them."""
+    """Summaries, by the part of the model that is for summaries."""
     if predictor.task.name == "translation":
         return [{"summary_text": text} for text in _other_texts(cast("Translator", predictor), request)]
     predictor = cast("TextToText", predictor)
@@ -173,20 +180,20 @@ def summarized(predictor: TextToText | Translator, request: WriteRequest) -> lis
 
 
 def continued(predictor: TextToText, request: TextGenerationRequest) -> list[dict[str, Any]]:
-    """What a text-to-text model writes for a text, asked for as a language model is (`regard.serving.text_generation`)."""
+    """The output of a text-to-text model, requested like that of a language model (`regard.serving.text_generation`)."""
     asked = request.parameters or TextGenerationParameters()
     for name, refused, why in (
-        ("best_of", (asked.best_of or 1) > 1, "one text is written"),
+        ("best_of", (asked.best_of or 1) > 1, "one text is generated"),
         ("decoder_input_details", asked.decoder_input_details, "the text is not scored"),
         ("return_full_text", asked.return_full_text, "the output does not continue the text"),
-        ("top_n_tokens", asked.top_n_tokens, "other tokens are not told"),
-        ("truncate", asked.truncate, "no text is cut; shorten it yourself"),
-        ("max_new_tokens", (asked.max_new_tokens or 0) > MOST_LENGTH, f"at most {MOST_LENGTH:,} are written"),
+        ("top_n_tokens", asked.top_n_tokens, "other tokens are not returned"),
+        ("truncate", asked.truncate, "texts are not truncated; shorten it yourself"),
+        ("max_new_tokens", (asked.max_new_tokens or 0) > MOST_LENGTH, f"at most {MOST_LENGTH:,} are generated"),
     ):
         if refused:
             raise InputError(f"parameters.{name}: is {getattr(asked, name)!r}, and {why}; leave it out")
     if request.stream:
-        raise InputError("stream: is true, and the model writes whole texts; leave it out")
+        raise InputError("stream: is true, and the model returns whole texts; leave it out")
     samples, own = asked.samples, predictor.task.generation
     names = ("max_new_tokens", "repetition_penalty", "seed", "temperature", "top_k", "top_p")
     given = {name: getattr(asked, name) for name in names if samples or name != "seed"}
@@ -205,7 +212,7 @@ def continued(predictor: TextToText, request: TextGenerationRequest) -> list[dic
 
 
 def _details(predictor: TextToText, written: Written, settings: GenerationSettings) -> dict[str, Any]:
-    """How a text came about, token by token."""
+    """The details of a generated text: why it ended, and its tokens."""
     from regard.serving.tokens import token_names
 
     tokenizer = predictor.task.tokenizer

@@ -1,4 +1,4 @@
-"""The tasks of Hugging Face's inference API: what `huggingface_hub.InferenceClient` sends, and answers as it reads them.
+"""The tasks of Hugging Face's inference API: the requests of `huggingface_hub.InferenceClient`, and answers in its shapes.
 
 | task of the package | route |
 |---|---|
@@ -8,16 +8,16 @@
 | tagging | token-classification |
 | question_answering | question-answering |
 | masked_language_modelling | fill-mask |
-| translation | translation; summarization too, as a BART that summarizes is opened so, unless it has several languages |
-| text_to_text | text2text-generation, and summarization where one of its prefixes asks for that |
+| translation | translation; and summarization, unless it is multilingual: a BART for summaries opens as a translator |
+| text_to_text | text2text-generation, and summarization where one of its prefixes is for summaries |
 | span_corruption | text2text-generation |
 | denoising | text2text-generation |
-| copying | text2text-generation: vectors of zeros and ones with spaces between |
+| copying | text2text-generation: rows of zeros and ones, separated by spaces |
 | sentence_embedding | feature-extraction, sentence-similarity |
 | image_classification | image-classification |
 | captioning | image-to-text |
 
-A parameter is followed, or refused by name.
+A parameter has its effect, or is refused by name; none is ignored.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ if TYPE_CHECKING:
 
 
 def _as_asked(inputs: Any, answers: Sequence[Any]) -> Any:
-    """An answer for each of several inputs, or the one of one."""
+    """The answers as a list where several inputs were given, else the single answer."""
     return list(answers) if isinstance(inputs, list) else answers[0]
 
 
@@ -111,11 +111,11 @@ OWN_TRANSFORM: Mapping[str, Transform] = {
     "multi_output_regression": "none",
     "image_classification": "softmax",
 }
-"""By task, what makes scores of a model's outputs."""
+"""By task, the function from logits to scores."""
 
 
 def _scores(predictor: Predictor[Any], names: Iterable[str], scores: Iterable[float], asked: ScoreParameters) -> Any:
-    """Classes and their scores, the highest first."""
+    """Classes and their scores, highest first."""
     own = OWN_TRANSFORM[predictor.task.name]
     if asked.function_to_apply not in (None, own):
         raise InputError(
@@ -135,7 +135,7 @@ def _refuse_long(lengths: Iterable[int], maximum: int, cure: str) -> None:
 
 
 def _classified(predictor: LabelledPredictor[Any], request: ClassificationRequest) -> list[list[dict[str, Any]]]:
-    """A list of scores for each text, also of one alone."""
+    """A list of scores for each text, even for a single text."""
     from regard.tasks.labelled import joined
 
     task, texts = predictor.task, []
@@ -154,7 +154,7 @@ def _classified(predictor: LabelledPredictor[Any], request: ClassificationReques
 
 
 def _tagged(predictor: Tagger, request: TagRequest) -> Any:
-    """What the model says by its own rules, or the tokens aggregated as is asked for by name."""
+    """Tags or entities: by the model's own tag scheme, or by the aggregation strategy that is asked for."""
     asked, task = request.parameters or TagParameters(), predictor.task
     how = asked.aggregation_strategy
     by_tag = how == "none" if how is not None else task.scheme is None
@@ -167,7 +167,7 @@ def _tagged(predictor: Tagger, request: TagRequest) -> Any:
             raise InputError(f"parameters.ignore_labels: the model has no {label!r:.60}; {nearest(label, known)}")
     if how is None and not by_tag and "O" not in ignored:
         raise InputError(
-            "parameters.ignore_labels: words outside of spans are told where an aggregation_strategy is named; name 'O' too"
+            "parameters.ignore_labels: words outside of spans are only returned with an aggregation_strategy; add 'O'"
         )
     if how is not None:
         texts = several(request.inputs)
@@ -189,7 +189,7 @@ def _tagged(predictor: Tagger, request: TagRequest) -> Any:
 
 
 def _answered(predictor: QuestionAnswerer, request: AnswerRequest) -> Any:
-    """One answer, or a list where several are asked for; none is the empty text."""
+    """One answer, or a list where several are asked for; "no answer" is the empty text."""
     from regard.tasks.question_answering import QuestionAnswerer
 
     asked, may_be_none = request.parameters or AnswerParameters(), predictor.task.unanswerable
@@ -211,7 +211,7 @@ def _answered(predictor: QuestionAnswerer, request: AnswerRequest) -> Any:
 
 
 def _filled(predictor: MaskedLanguageModel, request: FillRequest) -> Any:
-    """The candidates of the mask, or of each of several masks."""
+    """The candidates for the mask, or for each of several masks."""
     asked, tokenizer = request.parameters or FillParameters(), predictor.task.tokenizer
     answers = []
     for found in predictor.fill_batch(several(request.inputs), asked.top_k or 5, targets=asked.targets):
@@ -240,13 +240,13 @@ def _refuse_long_sentences(predictor: SentenceEncoder, texts: Sequence[str], pro
 
 
 def _vectors(predictor: SentenceEncoder, request: VectorRequest) -> Any:
-    """The vector of a text, or a list of those of several."""
+    """The embedding of a text, or a list of embeddings."""
     from regard.embeddings.pooling import unit
 
     if request.truncation_direction == "left":
-        raise InputError("truncation_direction: is 'left', and the end of a text is cut; give 'right'")
+        raise InputError("truncation_direction: is 'left', and texts are truncated at their end; give 'right'")
     if request.encoding_format == "base64":
-        raise InputError("encoding_format: is 'base64', and vectors are lists of numbers; give 'float'")
+        raise InputError("encoding_format: is 'base64', and embeddings are returned as lists of numbers; give 'float'")
     prompts = list(predictor.task.prompts)
     if request.prompt_name is not None and request.prompt_name not in prompts:
         known = nearest(request.prompt_name, prompts) if prompts else "leave it out"
@@ -261,25 +261,25 @@ def _vectors(predictor: SentenceEncoder, request: VectorRequest) -> Any:
 
 
 def _similarities(predictor: SentenceEncoder, request: SimilarityRequest) -> list[float]:
-    """The cosine of the source's vector and each of the others'."""
+    """The cosine similarity of the source's embedding with each of the others."""
     first, others = [request.inputs.source_sentence], request.inputs.sentences
     _refuse_long_sentences(predictor, [*first, *others], None, "shorten it")
     return predictor.similarity(first, others)[0].tolist()
 
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
-"""Images that are read: no format for which Pillow starts another program, as it does for PostScript."""
+"""Image formats that are decoded: none for which Pillow starts another program, as it does for PostScript."""
 
 
 def image_of(request: ImageRequest, channels: int) -> np.ndarray:
-    """The image of a request, (height, width, channels) uint8."""
+    """The decoded image of a request, (height, width, channels) uint8."""
     from regard.data.images import decoded_image
 
     return decoded_image(request.inputs, "inputs", colour=channels == 3, formats=FORMATS)
 
 
 def _image_classified(predictor: ImageClassifierPredictor, request: ImageClassRequest) -> list[dict[str, Any]]:
-    """The classes of an image, five by default."""
+    """The classes of an image and their scores, five by default."""
     found = predictor.classify(image_of(request, predictor.task.size.channels))
     asked = request.parameters or ScoreParameters()
     rows = _scores(predictor, found.probabilities, found.probabilities.values(), asked)
@@ -291,7 +291,7 @@ def _captioned(predictor: Captioner, request: CaptionRequest) -> list[dict[str, 
     how = asked.generation_parameters or GenerateParameters()
     if asked.max_new_tokens is not None:
         if how.max_new_tokens is not None or how.max_length is not None:
-            raise InputError("parameters.max_new_tokens: is there twice; give it once")
+            raise InputError("parameters.max_new_tokens: is given twice; give it once")
         how = msgspec.structs.replace(how, max_new_tokens=asked.max_new_tokens)
     settings = settings_of(predictor.task.generation, how, where)
     return [{"generated_text": predictor.caption(image_of(request, predictor.task.size.channels), settings).text}]
@@ -305,11 +305,11 @@ class TaskRoute:
     """One task of the inference API.
 
     Arguments:
-        name: Hugging Face's, such as `text-classification`.
-        request: what `decode` makes of a body.
+        name: Hugging Face's name, such as `text-classification`.
+        request: the class that `decode` returns.
         shape: of the answer.
-        answer: from a loaded predictor and a request to lists, mappings, strings and numbers. Changes neither.
-        event: the shape of an event of a stream, where the answer may be one.
+        answer: from a loaded predictor and a request, neither of which it changes, to lists, mappings, strings and numbers.
+        event: the shape of an event, where the answer may be streamed.
     """
 
     name: str
@@ -337,7 +337,7 @@ ROUTES: Mapping[str, TaskRoute] = {
         TaskRoute("image-to-text", CaptionRequest, Writings, _captioned),
     )
 }
-"""By name."""
+"""The routes by name."""
 
 OF_TASK: Mapping[str, tuple[str, ...]] = {
     "classification": ("text-classification", "zero-shot-classification"),
@@ -357,23 +357,23 @@ OF_TASK: Mapping[str, tuple[str, ...]] = {
     "captioning": ("image-to-text",),
     "language_modelling": ("text-generation", "zero-shot-classification"),
 }
-"""The routes of each of the package's tasks, the one that a model is served at by itself first."""
+"""The routes of each of the package's tasks; the first is a model's default."""
 
 
 def decode(route: TaskRoute, body: bytes, content_type: str) -> Any:
-    """The request in a body, as `read_request`; it needs no model, so another process may read it.
+    """Decode the request in a body, as `read_request`; no model is needed, so another process may do it.
 
     Raises:
-        InputError: for what is no request of the route's: a sentence that names the field.
+        InputError: for a body that is no request of this route; the sentence names the field.
     """
     return read_request(route.request, body, content_type)
 
 
 def routes_of(predictor: Predictor[Any]) -> tuple[TaskRoute, ...]:
-    """All routes that a loaded predictor serves, by the name that its task is registered under.
+    """All routes that a loaded predictor is served at, its default first.
 
     Raises:
-        InputError: for a task that the inference API has no route for.
+        InputError: for a task without a route in the inference API.
     """
     task = predictor.task
     if task.name not in OF_TASK:
@@ -389,10 +389,10 @@ def routes_of(predictor: Predictor[Any]) -> tuple[TaskRoute, ...]:
 
 
 def chosen(names: Sequence[str], body: bytes) -> TaskRoute:
-    """Of the routes of a model the one that a body is for: the first that has all its fields; else the first, which refuses it.
+    """The route that a body is for: the first that has all fields of the body; else the model's first, which then refuses it.
 
     Arguments:
-        names: of the routes.
+        names: of the model's routes.
         body: as for `decode`.
     """
     first = ROUTES[names[0]]

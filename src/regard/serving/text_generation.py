@@ -1,6 +1,7 @@
 """Language models as text-generation-inference serves them: `text_generation` of `huggingface_hub.InferenceClient`.
 
-A text, or a stream with an event for each token. Nothing here needs torch: the engine is asked as for a completion.
+The answer is a text, or a stream with an event for each token. This module needs no torch: the engine is asked as for
+completions.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from regard.serving.responses import Ending
 from regard.serving.task_requests import TextGenerationParameters, TextGenerationRequest
 
 USUAL = 100
-"""Tokens where max_new_tokens is not given, as the client says of it; fewer where the model has no room for so many."""
+"""The most tokens without max_new_tokens, as the client documents it; fewer where the model has fewer positions left."""
 
 
 def asked_to_continue(card: Card, request: TextGenerationRequest, client: list[str]) -> Asked:
-    """What a request asks the engine for.
+    """The engine's request for a body of this route.
 
     Raises:
-        InputError: for what cannot be followed, or not together.
+        InputError: for parameters that cannot be served, or that exclude each other.
     """
     asked = request.parameters or TextGenerationParameters()
     copies, rows = asked.best_of or 1, card.rows or 1
@@ -67,7 +68,7 @@ def asked_to_continue(card: Card, request: TextGenerationRequest, client: list[s
 
 
 async def continuation(link: EngineLink, asked: Asked, request: TextGenerationRequest) -> Any:
-    """The whole answer; where attention is asked for, both in an object."""
+    """The complete answer; where attention is asked for, an object with both."""
     wanted = request.parameters or TextGenerationParameters()
     (choices,) = await collected(link, asked)
     best, *others = choices
@@ -88,9 +89,10 @@ async def continuation(link: EngineLink, asked: Asked, request: TextGenerationRe
 async def continuation_pieces(
     link: EngineLink, asked: Asked, request: TextGenerationRequest
 ) -> AsyncGenerator[dict[str, Any]]:
-    """An event for each token: `token.text` is what is new of the text with it, so that all of them together are the text.
+    """The events of a stream, one for each token; their `token.text` joined are the text.
 
-    One that adds nothing, such as an end token, is called by its name where details are asked for.
+    A token that adds nothing, such as the end-of-sequence token, has its name in the vocabulary as text where details are asked
+    for.
     """
     wanted = request.parameters or TextGenerationParameters()
     written, count = request.inputs if wanted.return_full_text else "", 0
@@ -115,7 +117,7 @@ async def continuation_pieces(
 
 
 def error_event(ending: Ending) -> Mapping[str, Any]:
-    """Why a stream ends early, as the client reads it."""
+    """The event that reports why a stream ended early, as the client expects it."""
     return {"error": ending.message, "error_type": "validation" if ending.status == 400 else "generation"}
 
 
@@ -124,7 +126,7 @@ def _seed(asked: Asked) -> int | None:
 
 
 def _shares(piece: Piece, *, named: bool) -> list[tuple[Token, str]]:
-    """The tokens of a piece, each with its share of the text: the last one that adds to a text has all of it."""
+    """The tokens of a piece, each with its part of the text: the last token that adds to the text has all of it."""
     adding = [place for place, each in enumerate(piece.tokens) if each.added is not None]
     owner = adding[-1] if adding else len(piece.tokens) - 1
     return [
@@ -142,7 +144,7 @@ def _token(token: Token | Likely) -> dict[str, Any]:
 
 
 def _details(wanted: TextGenerationParameters, began: Began, text: Choice, seed: int | None) -> dict[str, Any]:
-    """How a text came about. The tokens of the prompt are told where their log-probabilities were asked for."""
+    """The details of a generated text; they include the prompt's tokens where their log-probabilities were asked for."""
     made: dict[str, Any] = {
         "finish_reason": _finish(text),
         "generated_tokens": len(text.tokens),

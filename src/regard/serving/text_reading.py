@@ -1,8 +1,8 @@
-"""A language model reads a text and says what it looks at, between the steps of others.
+"""A language model reads a text and returns its attention, between the generation steps of other requests.
 
-A language model writes by steps that nobody looks at; afterwards it reads its text again, in the same chunks: the weights are
-those of `regard.look` on the text. The studio asks what comes after a text, and what the text looks at: that is one reading, in
-short chunks, of which those that the text before had too are not read again.
+Generation does not record attention; the complete text is read once more afterwards, in the same chunks, so that the weights are
+those of `regard.look` on the text. The studio asks for the next tokens after a text and for its attention: both come from one
+reading in short chunks, of which those that the previous text begins with too are not read again.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from regard.tasks.language_modelling import LanguageModel
 
 TYPED = 16
-"""Tokens of a chunk of a text that is being typed. More are read sooner at once; but a key at the end of a text reads the last
-chunk alone, and a GPT-2 of the small size reads 16 tokens in a fifth of the time of 64."""
+"""Tokens per chunk of a text that is being typed. Larger chunks are faster for a whole text; but after a keystroke at the end
+only the last chunk is read, and a GPT-2 of the small size reads 16 tokens in a fifth of the time of 64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """What came of a text that a language model read.
+    """The result of reading a text with a language model.
 
     Arguments:
-        hidden: (D,), the vector from which the token after it is predicted.
-        seen: the attention that was asked for; None where none was.
+        hidden: (D,), the last hidden state, from which the next token is predicted.
+        seen: the attention that was asked for; None without.
     """
 
     hidden: Tensor
@@ -45,13 +45,13 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """A part of a text that was read.
+    """A part of a text that has been read.
 
     Arguments:
         ids: its tokens.
-        state: the model's, after it.
-        hidden: (D,), the vector from which the token after it is predicted.
-        weights: of each layer that was asked for, float32 (heads, queries of this chunk, keys to its end).
+        state: the model's KV cache after it.
+        hidden: (D,), the last hidden state, from which the next token is predicted.
+        weights: for each layer that was asked for, float32 (heads, queries of this chunk, keys up to its end).
     """
 
     ids: tuple[int, ...]
@@ -62,17 +62,17 @@ class Chunk:
 
 @dataclass(slots=True)
 class LastText:
-    """The chunks of the text that was read last, whole rows of attention and all.
+    """The chunks of the text that was read last, with all rows of its attention.
 
-    A chunk that is the same after the same chunks gives the same bits: it is not read again. So what a text gives does not hang
-    on what was read before it.
+    A chunk with the same tokens after the same chunks gives bit for bit the same result, so it is not read again; and a text's
+    result does not depend on what was read before.
     """
 
     asked: Attention | None = None
     chunks: list[Chunk] = field(default_factory=list)
 
     def shared(self, asked: Attention | None, ids: Sequence[int], chunk: int) -> list[Chunk]:
-        """The chunks that a text begins with, where the same attention is asked for."""
+        """The leading chunks that a text shares with the last one, where the same attention is asked for."""
         if asked != self.asked:
             return []
         count = 0
@@ -84,17 +84,17 @@ class LastText:
 
 
 def check_written(predictor: LanguageModel, asked: Attention, prompt: int, most: int, texts: int) -> None:
-    """Refuse more weights than an answer holds before anything is written.
+    """Refuse more weights than an answer may hold, before anything is generated.
 
     Arguments:
         predictor: the language model.
-        asked: what is asked for.
-        prompt: its tokens.
-        most: tokens that may be written.
-        texts: how many texts are written after it.
+        asked: the attention that is asked for.
+        prompt: the number of tokens in the prompt.
+        most: the most tokens to generate.
+        texts: the number of texts to generate.
 
     Raises:
-        InputError: saying how many.
+        InputError: with the number of weights.
     """
     addresses = layers_asked(predictor.model, asked)
     keys = prompt + max(most - 1, 0)
@@ -114,19 +114,19 @@ def read_again(
     changes: Changes | None,
     last: LastText | None = None,
 ) -> Iterator[Reading | None]:
-    """Read a text, a chunk of it at a time, and look: None after each chunk but the last.
+    """Read a text chunk by chunk and record its attention: yields None after each chunk but the last, then a `Reading`.
 
-    Row i is where the token after token i is chosen: token i asks, and looks at those up to itself.
+    Row i holds the weights of query i on keys 0 to i, from which token i + 1 is predicted.
 
     Arguments:
         predictor: the language model.
-        asked: which weights; none where None.
-        ids: the tokens that it reads: the prompt's, and all written but the last.
-        prompt: how many of them are the prompt's.
-        chunk: tokens read at once.
-        changes: interventions, under which it reads.
-        last: the text before, if its chunks may be used; this one is there afterwards. Only without interventions, and
-            where all rows are asked for or none.
+        asked: which weights; None for none.
+        ids: the tokens to read: the prompt, and the generated tokens without the last.
+        prompt: how many of them are the prompt.
+        chunk: tokens per chunk.
+        changes: interventions to read under.
+        last: the last text, whose chunks may be reused; it is replaced by this text. Only without interventions, and where all
+            rows or none are asked for.
     """
     model, addresses = predictor.model, [] if asked is None else layers_asked(predictor.model, asked)
     count = len(ids)
@@ -157,7 +157,7 @@ def _read(
     queries: Sequence[int],
     changes: Changes | None,
 ) -> Chunk:
-    """Read one chunk, and keep what these of its queries look at."""
+    """Read one chunk, and keep the attention weights of the given queries."""
     read = torch.tensor([list(part)])
     with (
         torch.no_grad(),
@@ -183,7 +183,7 @@ def _seen(
     size: int,
     chunks: Sequence[Chunk],
 ) -> Seen:
-    """The rows that were asked for, in their order, over the whole text; of chunks of so many tokens."""
+    """The rows that were asked for, in their order, over the whole text; `size` is the number of tokens per chunk."""
     tokenizer, count = predictor.task.tokenizer, len(ids)
     names = [tokenizer.tokens([each])[0] if each < tokenizer.size else f"<{each}>" for each in ids]
     order = np.argsort(sorted(range(len(rows)), key=lambda place: rows[place] // size))
@@ -196,7 +196,7 @@ def _seen(
                 continue
             part = chunk.weights[address]
             whole = np.zeros((*part.shape[:2], count), dtype="<f4")
-            # A window's keys are the last of those so far; those of a text that is read at once begin with the first.
+            # With a sliding window, a later chunk's keys are the last ones so far; those of the first chunk begin with key 0.
             end = ends if ends > len(chunk.ids) else part.shape[2]
             whole[..., max(end - part.shape[2], 0) : end] = part[..., -end:]
             parts.append(whole)
@@ -219,7 +219,7 @@ def _seen(
 
 
 def _rows(asked: Attention, count: int, prompt: int) -> list[int]:
-    """The rows that are asked for, of so many."""
+    """The positions of the rows that are asked for, of `count`."""
     if isinstance(asked.rows, list):
         return places_asked(asked.rows, count, "attention.rows: row {}")
     return list(range(count)) if asked.rows == "all" else list(range(prompt - 1, count))

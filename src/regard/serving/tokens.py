@@ -1,4 +1,4 @@
-"""What a token is called in an answer, and which bytes it stands for."""
+"""The text of a single token in an answer, and the bytes that it stands for."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 _SHOWN = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _HIDDEN = [byte for byte in range(256) if byte not in _SHOWN]
 BYTE_OF = {chr(byte): byte for byte in _SHOWN} | {chr(256 + place): byte for place, byte in enumerate(_HIDDEN)}
-"""The letters that GPT-2's byte-level vocabulary writes bytes in: their own where it can be printed."""
+"""The characters that GPT-2's byte-level vocabulary uses for bytes: the byte itself where it is printable."""
 
 BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
-"""How SentencePiece calls the token of a single byte."""
+"""SentencePiece's name for the token of a single byte."""
 
 UNREADABLE = "�"
 
 
 def token_names(tokenizer: Tokenizer) -> Callable[[int], tuple[str, bytes | None]]:
-    r"""From the id of a token to what it is called, and its bytes; None for one that adds nothing to a text.
+    r"""A function from a token id to the token's text and its bytes; None for tokens that add nothing to a text.
 
-    A token is called by what it adds to a text. One whose bytes are no whole characters is called as OpenAI's API calls it, such
-    as `bytes:\xe2\x80`; one that adds nothing, such as an end token, by its name in the vocabulary.
+    The text is what the token adds to a text. A token whose bytes are no whole characters has the form of OpenAI's API, such as
+    `bytes:\xe2\x80`; one that adds nothing, such as the end-of-sequence token, has its name in the vocabulary.
     """
-    anchor = next(iter(tokenizer.encode("a")), None)  # a text's first token may lose a space in front
+    anchor = next(iter(tokenizer.encode("a")), None)  # decoding may strip a space before a text's first token
 
     @lru_cache(maxsize=65536)
     def named(index: int) -> tuple[str, bytes | None]:
-        if not 0 <= index < tokenizer.size:  # rows of the model's table that no token has
+        if not 0 <= index < tokenizer.size:  # rows of the embedding table without a token
             return f"<{index}>", None
         name, text = tokenizer.tokens([index])[0], tokenizer.decode([index])
         if anchor is not None:
@@ -50,7 +50,7 @@ def token_names(tokenizer: Tokenizer) -> Callable[[int], tuple[str, bytes | None
 
 
 def bytes_of(name: str) -> bytes | None:
-    r"""The bytes that a vocabulary of bytes has under a name; None where it is a name of another kind.
+    r"""The bytes that a token's name stands for in a byte-level vocabulary; None for a name of another kind.
 
     >>> bytes_of("<0xE2>"), bytes_of("âĢ"), bytes_of("—")
     (b'\xe2', b'\xe2\x80', None)
@@ -63,7 +63,7 @@ def bytes_of(name: str) -> bytes | None:
 
 
 def escaped(held: bytes) -> str:
-    r"""Bytes as text: letters of ASCII as they are, the others as `\x` and two digits.
+    r"""Bytes as text: printable ASCII as it is, other bytes as `\x` and two hexadecimal digits.
 
     >>> print(escaped(b" \xe2\x80"))
      \xe2\x80

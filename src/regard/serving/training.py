@@ -1,6 +1,6 @@
-"""The training of a run in the studio: its log, read as it grows, and the attention that was watched in its evaluations.
+"""The training of a run in the studio: its log, read while it grows, and the attention recorded at its evaluations.
 
-A run's folder is only read, without its lock: what the page costs a run is the reading of what its log has just got.
+The run's folder is only read, and its lock is not taken: the page costs a run no more than the reading of new log lines.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from regard.web import page
 LOG = "log.jsonl"
 
 MOST = 2**20
-"""Bytes of a log that one answer tells of."""
+"""The most bytes of a log in one answer."""
 
 MARKED = 512
-"""Bytes before a place in a log by which it is known again: a resumed run cuts its log back and writes on."""
+"""Bytes before a position in a log by which it is recognized: a resumed run truncates its log and appends to it."""
 
 
 class LogRequest(Strict):
-    """What the page of a training asks for, every second or so.
+    """A request of the training page for new log lines, sent about every second.
 
     Arguments:
-        run: by the name it is served under; the first where None.
-        since: how many bytes of its log are known; what was written since is told.
-        mark: what the answer called the place; where the log is another by now, it is told from its beginning.
+        run: by the name it is served under; None for the first.
+        since: the number of bytes of the log that are known; the lines after them are returned.
+        mark: from the previous answer; where the log before `since` has changed, it is returned from its beginning.
     """
 
     run: str | None = None
@@ -54,11 +54,11 @@ class LogRequest(Strict):
 
 
 class WatchedRequest(Strict):
-    """A step of which the page asks for the attention.
+    """A request for the attention recorded at a step.
 
     Arguments:
-        run: by the name it is served under; the first where None.
-        step: one of those that the answer about the log names.
+        run: by the name it is served under; None for the first.
+        step: one of the `watched` steps in the answer about the log.
     """
 
     step: Annotated[int, Meta(ge=0, lt=10**12)]
@@ -66,12 +66,12 @@ class WatchedRequest(Strict):
 
 
 class LogPart(msgspec.Struct, kw_only=True):
-    """What was written into a log.
+    """A part of a log.
 
     Arguments:
-        again: whether it is told from its beginning, and what is known of it is no more.
-        until, mark: the place to continue from.
-        more: whether there is more already.
+        again: whether it begins at the log's beginning, so that lines read before are outdated.
+        until, mark: where to continue: `since` and `mark` of the next request.
+        more: whether more lines are there already.
         events: its lines.
     """
 
@@ -83,25 +83,25 @@ class LogPart(msgspec.Struct, kw_only=True):
 
 
 async def training(server: Server, request: Request) -> Response:
-    """The page. It holds nothing of a run: what it shows it asks for, with the key in its address."""
+    """The page. It contains no data: its script requests them, with the key in the page's address."""
     parts = {"title": "Training", "models": bool(server.link.models), "note": "", "footer": "", "weights": []}
     served = f"{request.scope.get('root_path', '')}/static"
     return HTMLResponse(page("training", parts, styles=("viewer.css", "training.css"), served=served))
 
 
 async def training_log(server: Server, request: Request) -> Response:
-    """What the log of a run got since the page asked last, and where the run stands."""
+    """The new lines of a run's log, and the state of the run."""
     wanted: LogRequest = read(request.state.body, LogRequest)
     runs, name = _run_of(server, wanted.run)
     try:
-        found = await asyncio.to_thread(_told, runs[name], wanted)
+        found = await asyncio.to_thread(_log_state, runs[name], wanted)
     except (InputError, OSError) as error:
         raise BadRequest(str(error), "run") from error
     return Json({"runs": list(runs), "run": name, **found})
 
 
 async def training_attention(server: Server, request: Request) -> Response:
-    """What the model attended to on the watched examples at a step; the body is laid out as that of a look in the studio."""
+    """The attention on the watched examples at a step; the body has the format of /studio/look."""
     wanted: WatchedRequest = read(request.state.body, WatchedRequest)
     runs, name = _run_of(server, wanted.run)
     try:
@@ -112,10 +112,10 @@ async def training_attention(server: Server, request: Request) -> Response:
 
 
 def _run_of(server: Server, asked: str | None) -> tuple[dict[str, Path], str]:
-    """The runs there are, and the name of the one that is asked for.
+    """All runs, and the name of the one that is asked for.
 
     Raises:
-        BadRequest: where there is none, or none of that name.
+        BadRequest: where there is no run, or none of that name.
     """
     runs = runs_of(server.runs)
     if not runs:
@@ -127,22 +127,22 @@ def _run_of(server: Server, asked: str | None) -> tuple[dict[str, Path], str]:
 
 
 def runs_of(folders: Mapping[str, str]) -> dict[str, Path]:
-    """Those of the folders that runs were trained in."""
+    """The folders that are runs."""
     return {name: Path(folder) for name, folder in folders.items() if (Path(folder) / RECIPE).is_file()}
 
 
 def without_model(folder: Path) -> bool:
-    """Whether a run has begun there that has no checkpoint yet."""
+    """Whether a folder is a run without a checkpoint yet."""
     return (folder / RECIPE).is_file() and not any((folder / name).exists() for name in (POINTER, "config.json"))
 
 
 def read_log(path: Path, since: int = 0, mark: str = "", *, most: int = MOST) -> LogPart:
-    """The whole lines of a log after a place in it; none where it is not there yet.
+    """The complete lines of a log after a position; none where the log does not exist yet.
 
     Arguments:
-        path: of the file.
-        since, mark: a place in it, as an answer before has it. Where the log is shorter, or what is before that place is another,
-            it is told from its beginning.
+        path: of the log.
+        since, mark: the position, from a previous part. Where the log is shorter, or differs before that position, it is read
+            from its beginning.
         most: bytes to read.
 
     Raises:
@@ -161,7 +161,7 @@ def read_log(path: Path, since: int = 0, mark: str = "", *, most: int = MOST) ->
         start = 0 if again else since
         file.seek(start)
         piece = file.read(most)
-        lines = piece[: piece.rfind(b"\n") + 1]  # one that is just being written is for the next time
+        lines = piece[: piece.rfind(b"\n") + 1]  # an unfinished line is left for the next time
         until = start + len(lines)
         try:
             events = [msgspec.json.decode(line, type=dict[str, Any]) for line in lines.splitlines()]
@@ -172,13 +172,13 @@ def read_log(path: Path, since: int = 0, mark: str = "", *, most: int = MOST) ->
         return LogPart(again=again, until=until, mark=marked(until), more=len(piece) == most, events=events)
 
 
-def _told(folder: Path, wanted: LogRequest) -> dict[str, Any]:
+def _log_state(folder: Path, wanted: LogRequest) -> dict[str, Any]:
     path = folder / LOG
     part = read_log(path, wanted.since, wanted.mark)
     progress: dict[str, Any] = {}
     last = pointers_of(folder).get("last")
     file = folder / "checkpoints" / str(last) / PROGRESS
-    if last is not None and file.is_file():  # else it has just been replaced by the next
+    if last is not None and file.is_file():  # otherwise the next checkpoint has just replaced it
         progress = read_json_object(file, "the checkpoint is damaged").get("progress", {})
     scored = progress.get("best_value") is not None
     return {

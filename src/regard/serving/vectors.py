@@ -1,4 +1,4 @@
-"""An encoder that makes vectors for many: the texts of all who wait are read together, as many at a time as are read well."""
+"""A sentence encoder for many clients: the texts of all waiting requests are encoded together, in batches of a good size."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from regard.tasks.sentence_embedding import SentenceEncoder
 
 TEXTS_IN_TURN = 16
-"""Of one client, before the next one's; and all that are read where language models wait for the step to end."""
+"""The most texts of one client before the next client's; and the most in one step while language models wait for it."""
 
 TOKENS_AT_ONCE = 1024
-"""That each core reads of all clients' texts before answers are sent: more of them are read no faster, and come later."""
+"""Tokens per core, over all clients, that are encoded before answers are sent: more are no faster, and delay answers."""
 
 LEAST_TOKENS = 128
-"""That are worth a core of their own."""
+"""The fewest tokens for which another core is used."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Texts:
-    """A request, as far as it has come.
+    """A request, as far as it has been served.
 
     Arguments:
-        asked: by whom.
+        asked: the request.
         texts: strings, or token ids.
-        begun: how many of them are read or being read.
-        tokens: of these.
-        made: their vectors, as float32 bytes.
+        begun: how many texts have been or are being encoded.
+        tokens: the number of their tokens.
+        made: their embeddings, as float32 bytes.
     """
 
     asked: Ask
@@ -49,7 +49,7 @@ class _Texts:
         """The tokens of its next texts, `TEXTS_IN_TURN` at most.
 
         Raises:
-            InputError: for a text that is too long, and what is no token.
+            InputError: for a text that is too long, and for an id outside of the vocabulary.
         """
         tokenizer, most, texts = predictor.task.tokenizer, predictor.maximum_length, []
         for each in self.texts[self.begun : self.begun + TEXTS_IN_TURN]:
@@ -69,7 +69,7 @@ class _Texts:
 
 
 class EncodingModel:
-    """An encoder that makes vectors for many.
+    """A sentence encoder for many clients.
 
     Arguments:
         predictor: the model.
@@ -81,22 +81,22 @@ class EncodingModel:
 
     @property
     def busy(self) -> bool:
-        """Whether `turn` has something to do."""
+        """Whether `turn` has work to do."""
         return bool(self._waiting)
 
     def add(self, asked: Ask) -> None:
-        """Take a request."""
+        """Queue a request."""
         self._waiting.add(_Texts(asked=asked, texts=asked.given["texts"]), asked.client)
 
     def cancel(self, key: int) -> None:
-        """Forget a request."""
+        """Drop a request."""
         self._waiting.remove(lambda each: each.asked.key == key)
 
     def turn(self, *, brief: bool) -> list[Reply]:
-        """Read some texts of those whose turn it is; what is all read is answered.
+        """Encode texts of the clients whose turn it is; returns the answers of requests that are complete.
 
         Arguments:
-            brief: read no more than `TEXTS_IN_TURN`.
+            brief: encode `TEXTS_IN_TURN` texts at most.
         """
         parts, failures = self._parts(brief)
         try:
@@ -105,7 +105,7 @@ class EncodingModel:
         except Exception as error:
             if len(parts) == 1:
                 failures.append(self._failed(parts[0][0], error))
-            else:  # the fault is of one of them
+            else:  # one of them caused it: encode them singly
                 for part in parts:
                     try:
                         self._read([part])
@@ -120,7 +120,7 @@ class EncodingModel:
         return replies
 
     def _parts(self, brief: bool) -> tuple[list[tuple[_Texts, list[list[int]]]], list[Failure]]:
-        """Whose texts are read now, each with the tokens of these; and what came of requests that are wrong."""
+        """The requests whose texts are encoded now, each with their tokens; and failures of requests that are wrong."""
         chosen: dict[int, tuple[_Texts, list[list[int]]]] = {}
         failures: list[Failure] = []
         held, room = 0, TOKENS_AT_ONCE * torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""A language model that writes for many: what a request asks becomes rows of a continuous batch, and its events replies."""
+"""A language model for many clients: requests become rows of a continuous batch, and the batch's events become replies."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ FAILED = "the engine failed at this request; its log says why"
 
 
 class TooLong(InputError):
-    """A prompt, or it and what is to be written, has more tokens than the model has positions for."""
+    """The prompt, or prompt and completion together, have more tokens than the model has positions."""
 
 
 def failure(key: int, error: Exception) -> Failure:
-    """The reply to a request that failed: the error's sentence where the request is wrong, else that the engine's log has it."""
+    """The reply to a failed request: the error's sentence where the request is wrong, else a pointer to the engine's log."""
     if isinstance(error, InputError):
         return Failure(key, str(error), "request", "context_length_exceeded" if isinstance(error, TooLong) else "")
     traceback.print_exception(error)
@@ -58,12 +58,12 @@ def failure(key: int, error: Exception) -> Failure:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Text:
-    """A text that is being written."""
+    """A text that is being generated."""
 
     growing: GrowingText | None = None
-    """Of a text that is streamed."""
+    """Decodes a text that is streamed; None for others."""
     written: list[int] = field(default_factory=list)
-    untold: list[Token] = field(default_factory=list)
+    unsent: list[Token] = field(default_factory=list)
     shown: int = 0
 
 
@@ -75,18 +75,18 @@ class _Writing:
     writer: Writer
     prompt: Sequence[int]
     leading: int
-    """Tokens in front that the model reads before every prompt, and that are not of its text."""
+    """The number of tokens that the model puts before every prompt; they are not part of the text."""
     text: str
     texts: list[_Text]
 
 
 class WritingModel:
-    """A language model that writes for many.
+    """A language model for many clients.
 
     Arguments:
         predictor: the model.
-        rows: texts written together.
-        kept_bytes: memory for the beginnings of prompts.
+        rows: the most texts generated at the same time.
+        kept_bytes: memory for the KV caches of prompt prefixes.
     """
 
     def __init__(self, predictor: LanguageModel, *, rows: int, kept_bytes: int) -> None:
@@ -99,20 +99,20 @@ class WritingModel:
         self._named = token_names(predictor.task.tokenizer)
         tokenizer = predictor.task.tokenizer
         self._longest = max(map(len, tokenizer.tokens(range(tokenizer.size))), default=1)
-        usual = predictor.usual  # what the folder says of its tokens; how to choose among them, the request says
+        usual = predictor.usual  # special tokens come from the folder, the other settings from the request
         names = ("end_tokens", "forbidden_tokens", "forced_end", "forced_start")
         self._own = {name: getattr(usual, name) for name in names}
 
     @property
     def busy(self) -> bool:
-        """Whether `turn` has something to do."""
+        """Whether `turn` has work to do."""
         return self.batch.busy or bool(self._looking)
 
     def changed(self, asked: Write) -> WritingModel:
-        """The same model under the interventions of a request, for this request alone.
+        """A copy of this object with the model changed by a request's interventions, for this request alone.
 
         Raises:
-            InputError: for what the model does not have.
+            InputError: for an unknown address, head or position.
         """
         own = copy.copy(self)
         own.batch = ContinuousBatch(self.predictor.model, rows=self.batch.rows, kept_bytes=0)
@@ -123,10 +123,10 @@ class WritingModel:
         return own
 
     def add(self, asked: Write) -> None:
-        """Take a request.
+        """Queue a request.
 
         Raises:
-            InputError: for what the model cannot do.
+            InputError: for settings that the model does not support, and a prompt that is too long.
         """
         if asked.copies > self.batch.rows:
             raise InputError(
@@ -173,13 +173,13 @@ class WritingModel:
         )
 
     def cancel(self, key: int) -> None:
-        """Forget a request."""
+        """Drop a request."""
         self._looking = deque(each for each in self._looking if each[0].key != key)
         if self._requests.pop(key, None) is not None:
             self.batch.cancel(key)
 
     def turn(self) -> list[Reply]:
-        """One step on. What goes wrong with one request's text ends that request alone."""
+        """Run one step. An error in one request's text ends that request alone."""
         replies: list[Reply] = []
         for event in self._events() if self.batch.busy else ():
             try:
@@ -201,20 +201,21 @@ class WritingModel:
         top: int,
         pause: Callable[[], None],
     ) -> dict[str, Any]:
-        """The tokens that are most probable after a text, and what each of its tokens looks at, of one reading of it.
+        """The most probable next tokens after a text, and the text's attention, from one reading.
 
         Arguments:
-            text: without what is before every prompt.
-            interventions: under which it is read.
-            attention: which weights; none where None.
-            top: how many tokens to tell of.
-            pause: called between two chunks of a long text, so that others are answered meanwhile.
+            text: without the tokens that the model puts before every prompt.
+            interventions: how the model is changed meanwhile.
+            attention: which weights; None for none.
+            top: how many tokens to return.
+            pause: called between two chunks of a long text, so that other requests are answered meanwhile.
 
         Returns:
-            `next`, of each token its `label` and `log_probability` (natural log), the most probable first; `attention`, a `Seen`.
+            `next`, for each token its `label` and `log_probability` (natural log), the most probable first; `attention`, a
+            `Seen`.
 
         Raises:
-            InputError: for a text that is too long, and what the model does not have.
+            InputError: for a text that is too long, and for an unknown layer, head or position.
         """
         model, prompt = self.predictor.model, self.predictor.task.prompted(self._encoded(text))
         if model.maximum_length is not None and len(prompt) > model.maximum_length:
@@ -232,7 +233,7 @@ class WritingModel:
                 break
             pause()
         else:
-            raise InputError("the text is empty; there is nothing to read")
+            raise InputError("text: is empty; give a text")
         with torch.no_grad(), BatchInvariant():
             logs = model.logits(found.hidden[None]).float().log_softmax(dim=-1)[0]
         bars = [{"label": self._named(token)[0], "log_probability": value} for token, value in top_of(logs, top)]
@@ -251,7 +252,7 @@ class WritingModel:
             return [RequestFailed(key, error) for key in self._requests]
 
     def _look(self) -> Iterator[Reply]:
-        """One part more of the attention to a text that is complete; at its end the text's last piece."""
+        """Read one chunk more of a complete text whose attention is asked for; at its end, yield the text's last piece."""
         piece, reading = self._looking[0]
         try:
             found = next(reading)
@@ -286,7 +287,7 @@ class WritingModel:
                 yield from self._with_attention(writing, piece, text.written)
 
     def _with_attention(self, writing: _Writing, piece: Piece, written: Sequence[int]) -> Iterator[Piece]:
-        """The piece; or nothing yet, where it ends a text whose attention is asked for and has to be read first."""
+        """The piece; or none yet, where it completes a text whose attention is asked for, which must be read first."""
         asked = writing.asked.attention
         if asked is None or not piece.end:
             yield piece
@@ -312,7 +313,7 @@ class WritingModel:
         tokenizer = self.predictor.task.tokenizer
         added = [] if event.end == "stop" and event.token == tokenizer.end_id else [event.token]
         text.written += added
-        text.untold.append(self._token(event.token, event.log_probability, event.top))
+        text.unsent.append(self._token(event.token, event.log_probability, event.top))
         if event.end:
             whole = writing.writer.decoded(writing.prompt, text.written)
         elif text.growing is None:
@@ -327,11 +328,11 @@ class WritingModel:
             key=writing.asked.key,
             copy=event.copy,
             text=whole[text.shown : ready],
-            tokens=text.untold,
+            tokens=text.unsent,
             end=event.end,
             at_stop=event.end == "stop" and event.token not in own_ends,
         )
-        text.shown, text.untold = max(ready, text.shown), []
+        text.shown, text.unsent = max(ready, text.shown), []
         if event.end:
             writing.texts[event.copy] = _Text(shown=-1)
             if all(each.shown < 0 for each in writing.texts):
@@ -343,7 +344,7 @@ class WritingModel:
         return Token(index, *self._named(index), log_probability, likely)
 
     def _prompt(self, asked: Write) -> tuple[list[int], int, str]:
-        """Token ids, how many of them are in front of the text, and the text."""
+        """The token ids of the prompt, how many of them precede its text, and the text."""
         task = self.predictor.task
         if asked.messages is not None:
             prompt = self.predictor.prompt_of(asked.messages, **asked.template)
@@ -357,21 +358,21 @@ class WritingModel:
         return ids or task.prompted(()), 0, task.tokenizer.decode(ids)
 
     def _encoded(self, text: str) -> list[int]:
-        """The tokens of a text that is a prompt, or the `from` of a patch.
+        """The tokens of a prompt's text, or of a patch's `from`.
 
         Raises:
-            TooLong: where it has more characters than the model has positions for, for any tokens.
+            TooLong: where it has more characters than any tokens in the model's positions could hold.
         """
         positions = self.predictor.model.maximum_length
         if positions is not None and len(text) > positions * self._longest:
-            raise TooLong(  # it is not worth the time to count its tokens
+            raise TooLong(  # refused without tokenizing it
                 f"this model's maximum context length is {positions} tokens, and the prompt has {len(text):,} characters; "
                 "shorten it"
             )
         return self.predictor.task.tokenizer.encode(text)
 
     def _source(self, given: Any) -> Sequence[int]:
-        """The tokens of the `from` of a patch."""
+        """The token ids of a patch's `from`."""
         task, positions = self.predictor.task, self.predictor.model.maximum_length
         if isinstance(given, str):
             ids = task.prompted(self._encoded(given))
@@ -385,7 +386,7 @@ class WritingModel:
         return ids
 
     def _room(self, prompt: int) -> int | None:
-        """The most tokens after a prompt of so many: the last one that is written takes no position."""
+        """The most tokens after a prompt of `prompt` tokens; the last generated token takes no position. None for no limit."""
         limit = self.predictor.model.maximum_length
         return None if limit is None else limit + 1 - prompt
 
@@ -397,10 +398,10 @@ def _config(model: Any) -> Any:
 
 
 def check_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> None:
-    """Refuse what is no token.
+    """Refuse ids outside of the vocabulary.
 
     Raises:
-        InputError: naming the first.
+        InputError: with the first such id.
     """
     wrong = next((index for index in ids if not 0 <= index < tokenizer.size), None)
     if wrong is not None:

@@ -1,8 +1,8 @@
-"""Classes that a model was not trained for, by their names: `zero-shot-classification` of Hugging Face's inference API.
+"""Classification by labels that a model was not trained on: `zero-shot-classification` of Hugging Face's inference API.
 
-A classifier of pairs that tells whether one text follows from another (NLI) reads the text with a sentence for each label, "This
-example is ..." (Yin, Hay and Roth 2019), and is asked whether that follows. A language model tells how likely the label is where
-the sentence has it, after the text.
+A classifier for natural language inference (NLI) reads the text with a hypothesis for each label, such as "This example is ..."
+(Yin, Hay and Roth 2019), and predicts whether the text entails it. For a language model, the score of a label is the likelihood
+of the hypothesis' part from the label on, after the text.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 HYPOTHESIS = "This example is {}."
 TOGETHER = 16
-"""Labels that a language model reads at once."""
+"""Labels that a language model scores in one batch."""
 
 
 def entailment_of(classes: Sequence[str]) -> tuple[int, int] | None:
-    """The numbers of the classes that say that one text follows from another, and that it does not; None where there are none.
+    """The indices of the classes for entailment and for its opposite; None where there are none.
 
-    They are known by their names: `entailment`, and `contradiction` or, of two classes, the other.
+    They are recognized by name: `entailment`, and `contradiction` or, of two classes, the other one.
 
     >>> entailment_of(("CONTRADICTION", "NEUTRAL", "ENTAILMENT")), entailment_of(("entailment", "not_entailment"))
     ((2, 0), (0, 1))
@@ -42,10 +42,10 @@ def entailment_of(classes: Sequence[str]) -> tuple[int, int] | None:
 
 
 def zero_shot(predictor: Classifier | LanguageModel, request: ZeroShotRequest) -> list[dict[str, Any]]:
-    """Labels and their scores, the highest first.
+    """Labels and their scores, highest first.
 
     Raises:
-        InputError: for a template without a place for the label, labels that occur twice, and what the model cannot read.
+        InputError: for a template without `{}`, a label given twice, and a text that is too long.
     """
     asked = request.parameters
     template, labels = (
@@ -53,10 +53,12 @@ def zero_shot(predictor: Classifier | LanguageModel, request: ZeroShotRequest) -
         asked.candidate_labels,
     )
     if template.count("{}") != 1 or template.count("{") + template.count("}") != 2:
-        raise InputError(f"parameters.hypothesis_template: is {template!r:.80}; put {{}} once where the label stands")
+        raise InputError(
+            f"parameters.hypothesis_template: is {template!r:.80}; write {{}} once, in the place of the label"
+        )
     twice = next((label for place, label in enumerate(labels) if label in labels[:place]), None)
     if twice is not None:
-        raise InputError(f"parameters.candidate_labels: {twice!r:.60} is there twice; give it once")
+        raise InputError(f"parameters.candidate_labels: {twice!r:.60} is given twice; give it once")
     if predictor.task.name == "language_modelling":
         scores = _by_likelihood(predictor, request, template)  # type: ignore[arg-type]
     else:
@@ -66,10 +68,10 @@ def zero_shot(predictor: Classifier | LanguageModel, request: ZeroShotRequest) -
 
 
 def _by_entailment(predictor: Classifier, request: ZeroShotRequest, template: str) -> list[float]:
-    """The share of each label, by how much the sentence about it follows from the text.
+    """The score of each label, from the logits of entailment of its hypothesis.
 
-    As `transformers` has it: the softmax over labels of the logits of entailment; with `multi_label`, or for one label alone, for
-    each label that over contradiction and entailment.
+    As in `transformers`: the softmax over labels of the logits for entailment; with `multi_label`, or for a single label, for
+    each label the softmax over contradiction and entailment.
     """
     import torch
 
@@ -77,7 +79,7 @@ def _by_entailment(predictor: Classifier, request: ZeroShotRequest, template: st
 
     found, labels = entailment_of(predictor.task.classes), request.parameters.candidate_labels
     if found is None:
-        raise InputError("the model has no class called entailment; ask one that was trained on such pairs")
+        raise InputError("the model has no class called entailment; choose one trained on natural language inference")
     follows, against = found
     pairs = [(request.inputs, template.replace("{}", label)) for label in labels]
     inputs = joined(predictor.task, pairs, pairs=True, maximum=1 << 40)
@@ -93,19 +95,20 @@ def _by_entailment(predictor: Classifier, request: ZeroShotRequest, template: st
 
 
 def _by_likelihood(predictor: LanguageModel, request: ZeroShotRequest, template: str) -> list[float]:
-    """The share of each label: how likely it and what is after it in the sentence are, behind the text on a line of its own.
+    """The score of each label: the likelihood of the label and the rest of the hypothesis, on a new line after the text.
 
-    log p(label, rest | text, sentence so far), and of these the softmax over labels: the score `sum` of `regard.prompting`.
+    It is the softmax over labels of log p(label, rest | text, beginning of the hypothesis): the score `sum` of
+    `regard.prompting`.
     """
     from regard.prompting.evaluation import token_log_likelihoods
     from regard.prompting.template import continued
 
     for name in ("attention", "interventions"):
         if getattr(request, name):
-            raise InputError(f"{name}: is not told of labels here; ask at /v1/completions")
+            raise InputError(f"{name}: is not available with labels; use /v1/completions")
     if request.parameters.multi_label:
         raise InputError(
-            "parameters.multi_label: is true, and a language model weighs labels against each other; leave it out"
+            "parameters.multi_label: is true, and a language model compares the labels with each other; leave it out"
         )
     before, _, after = template.partition("{}")
     begun = f"{request.inputs}\n{before}"
@@ -116,8 +119,8 @@ def _by_likelihood(predictor: LanguageModel, request: ZeroShotRequest, template:
     if (positions := predictor.model.maximum_length) is not None:
         _refuse_long(len(texts[longest].ids) - 1, positions, labels[longest])
     groups = [texts[first : first + TOGETHER] for first in range(0, len(texts), TOGETHER)]
-    said = [each for group in token_log_likelihoods(predictor, groups) for each in group]
-    totals = [math.fsum(each.log_probabilities) for each in said]
+    scored = [each for group in token_log_likelihoods(predictor, groups) for each in group]
+    totals = [math.fsum(each.log_probabilities) for each in scored]
     shares = [math.exp(total - max(totals)) for total in totals]
     return [share / math.fsum(shares) for share in shares]
 
@@ -125,5 +128,5 @@ def _by_likelihood(predictor: LanguageModel, request: ZeroShotRequest, template:
 def _refuse_long(length: int, most: int, label: str) -> None:
     if length > most:
         raise InputError(
-            f"inputs: with the sentence about {label!r:.60} it has {length:,} tokens and the model reads {most:,}; shorten it"
+            f"inputs: with the hypothesis for {label!r:.60} it has {length:,} tokens and the model reads {most:,}; shorten it"
         )

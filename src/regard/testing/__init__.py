@@ -1,4 +1,4 @@
-"""Checks for models and mechanisms of your own: the contracts that the package's own pass."""
+"""Checks for your own models and mechanisms: the contracts that the package's own satisfy."""
 
 from regard.testing.inputs import CheckFailed
 from regard.testing.mechanism_inputs import MechanismTraits

@@ -1,4 +1,4 @@
-"""The contract of models that read padded tokens and go one token at a time: padding, later tokens, steps, states, alignment."""
+"""The contract of models of padded tokens that decode token by token: padding, causality, steps, states, alignment."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from regard.layers import Tokens
 from regard.testing.inputs import CheckFailed, ModelCase, Outputs, close, ensure, real, same
 
 
-def padding_is_never_looked_at(case: ModelCase) -> None:
-    """Other ids at padding move nothing."""
+def padding_is_never_attended(case: ModelCase) -> None:
+    """Other ids at padding change no output."""
     model = case.model()
     for side in case.inputs.sides:
         read = case.inputs.batch(side)
@@ -21,7 +21,7 @@ def padding_is_never_looked_at(case: ModelCase) -> None:
 
 
 def rows_without_tokens_stay_to_themselves(case: ModelCase) -> None:
-    """A row of padding alone gives finite numbers and gradients, and moves nothing of the other rows."""
+    """A row of padding alone has finite outputs and gradients, and does not change the outputs of other rows."""
     model, read = case.model(), case.inputs.batch()
     found = case.outputs(model, case.inputs.emptied(read, 1))
     for name, value in found[1].items():
@@ -36,11 +36,11 @@ def rows_without_tokens_stay_to_themselves(case: ModelCase) -> None:
 
 
 def the_longest_is_read_and_a_longer_one_refused(case: ModelCase) -> None:
-    """An input as long as the model announces is read; one token more is refused with the setting that raises the limit."""
+    """An input of the announced maximum length is read; one token more is refused, naming the setting of the limit."""
     model = case.model()
     limit: int | None = model.maximum_source_length if case.interface == "encoder_decoder" else model.maximum_length
     fields = {part.name for part in dataclasses.fields(case.config)}
-    # A limit that no setting raises is a bound of memory, far above what is read here.
+    # A limit that no setting raises is a bound of memory, far above the lengths used here.
     if limit is None or model.length_setting.removeprefix("model.") not in fields:
         longest, limit = 40, None
     else:
@@ -57,18 +57,18 @@ def the_longest_is_read_and_a_longer_one_refused(case: ModelCase) -> None:
     except InputError as error:
         ensure(str(limit) in str(error) and model.length_setting in str(error), f"refused as {str(error)!r}")
     else:
-        raise CheckFailed(f"an input of {limit + 1} tokens is read, where the limit is {limit}")
+        raise CheckFailed(f"an input of {limit + 1} tokens is accepted, where the limit is {limit}")
 
 
 OF_PADDED = (
-    padding_is_never_looked_at,
+    padding_is_never_attended,
     rows_without_tokens_stay_to_themselves,
     the_longest_is_read_and_a_longer_one_refused,
 )
 
 
 def later_tokens_change_nothing(case: ModelCase) -> None:
-    """Logits at t depend on every token up to t and on none after."""
+    """Logits at t depend on every token up to t and on none after it."""
     model = case.model()
     plain = case.outputs(model, case.inputs.batch())
     for row, place, changed in case.inputs.later_changes():
@@ -76,11 +76,11 @@ def later_tokens_change_nothing(case: ModelCase) -> None:
         before, after = plain[row]["logits"], found[row]["logits"]
         same(after[:place], before[:place], f"logits before token {place} of row {row}, which was changed")
         off = (real(after[place:]) - real(before[place:])).detach().abs().amax(dim=-1)
-        ensure((off > 0).all(), f"token {place} of row {row} moves not all logits from its own on")
+        ensure((off > 0).all(), f"token {place} of row {row} does not change all logits from its own on")
 
 
 def stepping_equals_reading(case: ModelCase) -> None:
-    """One token at a time, from a state to the next, gives what the whole sequence gives at once; a state counts its tokens."""
+    """Decoding step by step gives the outputs of the whole sequence at once; a state counts its tokens."""
     model = case.model()
     for side in case.inputs.step_sides:
         read = case.inputs.batch(side)
@@ -95,12 +95,12 @@ def stepping_equals_reading(case: ModelCase) -> None:
 
 
 def logits_alone(outputs: Outputs) -> Outputs:
-    """The outputs without all that is not logits."""
+    """The outputs reduced to logits."""
     return [{"logits": row["logits"]} for row in outputs]
 
 
 def states_are_values(case: ModelCase) -> None:
-    """A later step does not write into an earlier state, and two decodings side by side do not meet."""
+    """A later step does not change an earlier state, and two decodings in parallel do not affect each other."""
     model, read = case.model(), case.inputs.batch()
     ids = case.inputs.written(read)
     first, states = case.inputs.stepped(model, read)
@@ -117,7 +117,7 @@ def states_are_values(case: ModelCase) -> None:
 
 
 def states_can_be_selected(case: ModelCase) -> None:
-    """Rows of a state may leave, repeat and change places; each continues as before."""
+    """Rows of a state may be removed, repeated and reordered; each continues as before."""
     model, read = case.model(), case.inputs.batch()
     ids = case.inputs.written(read)
     logits, states = case.inputs.stepped(model, read)
@@ -130,16 +130,16 @@ def states_can_be_selected(case: ModelCase) -> None:
 
 
 def hypotheses_can_be_reordered(case: ModelCase) -> None:
-    """A state that branches, shuffles and loses sources gives what one gives in which each row has its source to itself."""
+    """A state whose hypotheses branch and are reordered gives the outputs of one in which each row has its own source."""
     model, read = case.model(), case.inputs.batch()
     ids = case.inputs.written(read)
     _, states = case.inputs.stepped(model, read)
     branched, apart = states[1], states[1]
     later = ids[:, 2:].flatten()
     moves: tuple[tuple[list[int], list[int] | None], ...] = (
-        ([0, 0, 1, 1, 2, 2], None),  # two about each
-        ([1, 0, 1, 3, 3, 2, 5, 5, 4], None),  # three, out of order
-        ([8, 6, 0, 2], [2, 0]),  # the middle one leaves, the others change places
+        ([0, 0, 1, 1, 2, 2], None),  # two hypotheses per source
+        ([1, 0, 1, 3, 3, 2, 5, 5, 4], None),  # three per source, out of order
+        ([8, 6, 0, 2], [2, 0]),  # the middle source is removed, the others swap
     )
     for number, (rows, sources) in enumerate(moves):
         branched = branched.reorder(torch.tensor(rows), None if sources is None else torch.tensor(sources))
@@ -150,7 +150,7 @@ def hypotheses_can_be_reordered(case: ModelCase) -> None:
         tokens = later[torch.arange(len(rows)) % len(later)] if number else later[: len(rows)]
         logits, branched = model.step(tokens, branched)
         expected, apart = model.step(tokens, apart)
-        same(logits, expected, f"{len(rows)} hypotheses about {3 if sources is None else len(sources)} sources")
+        same(logits, expected, f"{len(rows)} hypotheses for {3 if sources is None else len(sources)} sources")
     expected, _ = model.step(later[:2], apart.select(torch.tensor([3, 0])))
     same(model.step(later[:2], branched.select(torch.tensor([3, 0])))[0], expected, "two of the hypotheses")
     if hasattr(model, "alignment"):
@@ -158,7 +158,7 @@ def hypotheses_can_be_reordered(case: ModelCase) -> None:
 
 
 def states_can_be_cropped(case: ModelCase) -> None:
-    """A state cropped to fewer tokens continues from there; a recurrent one refuses."""
+    """A state cropped to fewer tokens continues from there; a recurrent model refuses to crop."""
     model, read = case.model(), case.inputs.batch()
     ids = case.inputs.written(read)
     logits, states = case.inputs.stepped(model, read)
@@ -182,8 +182,8 @@ OF_STEPS = (
 )
 
 
-def reading_goes_on_where_it_stopped(case: ModelCase) -> None:
-    """A text read in two parts, cut anywhere, equals the text read at once; prefilling is reading without the logits."""
+def reading_continues_where_it_stopped(case: ModelCase) -> None:
+    """A text read in two parts, split anywhere, gives the outputs of reading it at once; prefilling is reading without logits."""
     model, tokens = case.model(), case.inputs.batch()
     whole = model(tokens)
     rows, length = tokens.ids.shape
@@ -208,7 +208,7 @@ def reading_goes_on_where_it_stopped(case: ModelCase) -> None:
 
 
 def continuations_share_a_prompt(case: ModelCase) -> None:
-    """After a prompt, rows that branch, shuffle and lose texts, and read on, give what rows with a text each to itself give."""
+    """After a prompt, rows that branch, are reordered and read on give the outputs of rows with their own prompts."""
     model = case.model()
     for side, part in (("right", slice(1, 3)), ("left", slice(3, 5))):
         tokens = case.inputs.batch(side)
@@ -239,17 +239,17 @@ def continuations_share_a_prompt(case: ModelCase) -> None:
                 same(model.step(ids, state)[0], expected, "continuations that were cropped")
 
 
-OF_LANGUAGE_MODELS = (reading_goes_on_where_it_stopped, continuations_share_a_prompt)
+OF_LANGUAGE_MODELS = (reading_continues_where_it_stopped, continuations_share_a_prompt)
 
 
 def alignment_is_over_real_tokens(case: ModelCase) -> None:
-    """The last step's weights: float32, of the source's shape, 0 at padding and before the first step, at most 1 in sum."""
+    """The last step's alignment: float32, of the source's shape, 0 at padding and before the first step, at most 1 in sum."""
     model = case.model(torch.float32)
     for side in case.inputs.step_sides:
         read = case.inputs.batch(side)
         source = read[0]
         ensure(
-            not model.alignment(case.inputs.start(model, read)).any(), "before the first step something was looked at"
+            not model.alignment(case.inputs.start(model, read)).any(), "the alignment before the first step is not zero"
         )
         _, states = case.inputs.stepped(model, read)
         for state in states:
@@ -261,7 +261,7 @@ def alignment_is_over_real_tokens(case: ModelCase) -> None:
             ensure((found >= 0).all(), "an alignment is below 0")
             ensure((found[~source.valid] == 0).all(), "padding of the source is aligned to")
             ensure((found.sum(dim=1) < 1 + 1e-4).all(), "an alignment sums to more than 1")
-            ensure(bool(found.any()) == model.has_alignment, "has_alignment says otherwise than the alignment")
+            ensure(bool(found.any()) == model.has_alignment, "has_alignment contradicts the alignment")
         try:
             forgetful = states[3].crop(2)
         except ValueError:

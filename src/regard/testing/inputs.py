@@ -1,4 +1,4 @@
-"""What the checks give a model to read, one class for each interface, and how they compare what it gives back."""
+"""The inputs that the checks give to models, one class for each interface, and the comparison of outputs."""
 
 from __future__ import annotations
 
@@ -16,25 +16,30 @@ from regard.layers import NEVER, Encoded, Images, Tokens
 from regard.models import MODELS, Family
 
 Outputs = list[dict[str, Tensor]]
-"""What a model gives, row by row: tensors by name, of real tokens alone."""
+"""A model's outputs for each row: tensors by name, at real tokens only."""
 R = TypeVar("R")
 
 
 SEED = 20150519
 EXACT = 1e-10
-"""Relative tolerance in float64, and the hundredth of it absolute: another order of additions and no more."""
+"""Relative tolerance in float64; a hundredth of it is the absolute one. It allows for another order of additions only."""
 
 
 class CheckFailed(AssertionError):
-    """A model or a mechanism does not do what its interface promises."""
+    """A model or mechanism violates its interface's contract."""
 
 
 def run_checks(called: str, checks: dict[str, Callable[[], None]], without: Collection[str]) -> list[str]:
-    """Run all checks but some; the names of those that ran.
+    """Run all checks except some; returns the names of those that ran.
+
+    Arguments:
+        called: the name of the model or mechanism, for messages.
+        checks: functions that raise `CheckFailed`, by name.
+        without: names of checks to leave out.
 
     Raises:
-        CheckFailed: naming the first check that failed, and what it saw.
-        InputError: for a name in `without` that no check has.
+        CheckFailed: with the name of the first check that failed, and why.
+        InputError: for an unknown name in `without`.
     """
     unknown = [name for name in without if name not in checks]
     if unknown:
@@ -44,19 +49,19 @@ def run_checks(called: str, checks: dict[str, Callable[[], None]], without: Coll
         try:
             check()
         except AssertionError as error:
-            said = "; ".join([str(error), *getattr(error, "__notes__", [])])
-            raise CheckFailed(f"{called}, {name}: {said}") from error
+            why = "; ".join([str(error), *getattr(error, "__notes__", [])])
+            raise CheckFailed(f"{called}, {name}: {why}") from error
     return list(chosen)
 
 
 def ensure(condition: bool | Tensor, sentence: str) -> None:
-    """Fail with a sentence unless a condition holds."""
+    """Raise `CheckFailed` with a sentence unless a condition holds."""
     if not bool(condition):
         raise CheckFailed(sentence)
 
 
 def close(found: Outputs, expected: Outputs, what: str, *, exactly: bool = False, tolerance: float = EXACT) -> None:
-    """Fail unless two batches' outputs are the same: bit for bit, or up to rounding."""
+    """Fail unless the outputs of two batches are equal: bit for bit, or up to rounding."""
     ensure(len(found) == len(expected), f"{what}: {len(found)} rows for {len(expected)}")
     for row, (one, other) in enumerate(zip(found, expected, strict=True)):
         ensure(one.keys() == other.keys(), f"{what}: row {row} gives {', '.join(one)}, and {', '.join(other)} expected")
@@ -65,18 +70,18 @@ def close(found: Outputs, expected: Outputs, what: str, *, exactly: bool = False
 
 
 def same(found: Tensor, expected: Tensor, what: str, *, exactly: bool = False, tolerance: float = EXACT) -> None:
-    """Fail unless two tensors are the same: bit for bit, or up to rounding."""
+    """Fail unless two tensors are equal: bit for bit, or up to rounding."""
     rtol, atol = (0.0, 0.0) if exactly else (tolerance, tolerance / 100)
-    torch.testing.assert_close(found, expected, rtol=rtol, atol=atol, msg=lambda said: f"{what}: {said}")
+    torch.testing.assert_close(found, expected, rtol=rtol, atol=atol, msg=lambda message: f"{what}: {message}")
 
 
 def moved(found: dict[str, Tensor], other: dict[str, Tensor]) -> float:
-    """The largest difference of two rows' outputs."""
+    """The largest difference between two rows' outputs."""
     return max(float((found[name] - other[name]).detach().abs().max()) for name in found)
 
 
 def real(logits: Tensor) -> Tensor:
-    """Logits with 0 where a huge negative number rules a token out, which would hide the others."""
+    """Logits with 0 in place of the huge negative numbers of excluded tokens, which would mask other differences."""
     return logits.masked_fill(logits <= 0.9 * NEVER, 0.0)
 
 
@@ -98,7 +103,7 @@ class Inputs(ABC, Generic[R]):
 
     @property
     def vocabulary(self) -> int | None:
-        """How many tokens the logits are over; None where they are of something else."""
+        """The number of tokens that the logits are over; None for models without such logits."""
         return None
 
     @abstractmethod
@@ -115,7 +120,7 @@ class Inputs(ABC, Generic[R]):
 
     @abstractmethod
     def outputs(self, model: Any, read: R) -> Outputs:
-        """What the model gives of a batch."""
+        """The model's outputs for a batch."""
 
     @abstractmethod
     def changes(self) -> Iterator[tuple[int, R]]:
@@ -135,21 +140,21 @@ class PaddedInputs(Inputs[R]):
 
     @abstractmethod
     def of_length(self, length: int) -> R:
-        """One row of so many tokens."""
+        """One row of `length` tokens."""
 
 
 class StepInputs(Inputs[R]):
-    """What a model reads that gives logits of each next token, at once or one token at a time, from state to state."""
+    """Inputs of a model that predicts each next token, for a whole text at once or token by token."""
 
     step_sides: tuple[str, ...] = ("right",)
 
     @abstractmethod
     def later_changes(self) -> Iterator[tuple[int, int, R]]:
-        """The batch with one written token changed: its row, its place, and the batch."""
+        """The batch with one target token changed: the row, the position, and the batch."""
 
     @abstractmethod
     def written(self, read: R) -> Tensor:
-        """(N, L) the tokens that are fed one at a time."""
+        """(N, L) int64, the tokens that are fed one at a time."""
 
     @abstractmethod
     def start(self, model: Any, read: R) -> Any:
@@ -157,10 +162,10 @@ class StepInputs(Inputs[R]):
 
     @abstractmethod
     def by_row(self, logits: Tensor, read: R) -> Outputs:
-        """(N, L, V) logits of every step, row by row, of real tokens alone."""
+        """(N, L, V) logits of every step as outputs of each row, at real tokens only."""
 
     def stepped(self, model: Any, read: R) -> tuple[Tensor, list[Any]]:
-        """Logits (N, L, V) of feeding the written tokens one by one, and the state after each."""
+        """Logits (N, L, V) from feeding the tokens one at a time, and the state after each."""
         state = self.start(model, read)
         logits, states = [], []
         for tokens in self.written(read).unbind(dim=1):
@@ -170,15 +175,15 @@ class StepInputs(Inputs[R]):
         return torch.stack(logits, dim=1), states
 
 
-def drawn(lengths: tuple[int, ...], vocabulary: int, seed: int, start: int | None = None) -> list[list[int]]:
-    """Rows of random ids from 3 on, perhaps with a start token in the first place."""
+def random_rows(lengths: tuple[int, ...], vocabulary: int, seed: int, start: int | None = None) -> list[list[int]]:
+    """Rows of random ids from 3 on; with `start`, each begins with that token."""
     draw = torch.Generator().manual_seed(seed)
     rows = [torch.randint(3, vocabulary, (length,), generator=draw).tolist() for length in lengths]
     return rows if start is None else [[start, *row[1:]] for row in rows]
 
 
 def changed(tokens: Tokens, row: int, place: int, vocabulary: int) -> Tokens:
-    """The tokens with another id at a real place of a row."""
+    """The tokens with another id at a real position of a row."""
     ids = tokens.ids.clone()
     slot = int(tokens.valid[row].nonzero()[place])
     ids[row, slot] = 3 + (ids[row, slot] - 3 + 1) % (vocabulary - 3)
@@ -191,14 +196,14 @@ def filled(tokens: Tokens, other: int) -> Tokens:
 
 
 def emptied(tokens: Tokens, row: int) -> Tokens:
-    """The tokens with no real one in a row."""
+    """The tokens with no real token in a row."""
     valid = tokens.valid.clone()
     valid[row] = False
     return Tokens(tokens.ids, valid)
 
 
 def logits_by_row(logits: Tensor, valid: Tensor) -> Outputs:
-    """Of real tokens alone; what is ruled out by a huge number would hide the others, so 0 there."""
+    """Logits of each row at real tokens; 0 where a huge negative number excludes a token."""
     return [{"logits": row.masked_fill(row <= 0.9 * NEVER, 0.0)[real]} for row, real in zip(logits, valid, strict=True)]
 
 
@@ -213,7 +218,7 @@ class _Texts(PaddedInputs[Tokens], StepInputs[Tokens]):
         return self.config.vocabulary
 
     def _rows(self) -> list[list[int]]:
-        return drawn(self.lengths, self.config.vocabulary, 1, self.config.end_id)
+        return random_rows(self.lengths, self.config.vocabulary, 1, self.config.end_id)
 
     def batch(self, side: str = "right") -> Tokens:
         return Tokens.pad(self._rows(), side=side)  # type: ignore[arg-type]
@@ -257,7 +262,7 @@ Source = TypeVar("Source", Tokens, Images)
 
 
 class _Targets(StepInputs[tuple[Source, Tokens]]):
-    """A source and the target tokens that are written about it."""
+    """A source and the target tokens that are predicted from it."""
 
     @property
     def vocabulary(self) -> int:
@@ -280,15 +285,15 @@ Pair = tuple[Tokens, Tokens]
 
 
 class _Pairs(_Targets[Tokens], PaddedInputs[Pair]):
-    """Sources and targets for an encoder and decoder."""
+    """Sources and targets for an encoder-decoder."""
 
     sides = ("right", "left", "left of the source")
     step_sides = ("right", "left of the source")
     targets = (4, 5, 2)
 
     def _rows(self) -> tuple[list[list[int]], list[list[int]]]:
-        source = drawn(self.lengths, self.config.source_vocabulary, 1)
-        return source, drawn(self.targets, self.config.target_vocabulary, 2, self.config.start_id)
+        source = random_rows(self.lengths, self.config.source_vocabulary, 1)
+        return source, random_rows(self.targets, self.config.target_vocabulary, 2, self.config.start_id)
 
     def batch(self, side: str = "right") -> Pair:
         source, target = self._rows()
@@ -328,15 +333,15 @@ Parted = tuple[Tokens, Tensor]
 
 
 class _WholeTexts(PaddedInputs[Parted]):
-    """Texts, two of them of two parts, for an encoder, a classifier of whole texts, or a model of one vector for each text."""
+    """Texts, two of them with two segments, for an encoder, a classifier of whole texts, or a sentence encoder."""
 
     sides = ("right", "left")
     seconds = (4, 3, 2)
-    """Where the second part of each row begins."""
+    """Where the second segment of each row begins."""
 
     def _rows(self) -> list[list[int]]:
-        rows = drawn(self.lengths, self.config.vocabulary, 1, 1)
-        # A boundary of sentences in the middle, and at the end, of a text that is read by sentences.
+        rows = random_rows(self.lengths, self.config.vocabulary, 1, 1)
+        # For a model that reads by sentences: a sentence boundary in the middle and at the end of a text.
         for boundary in getattr(self.config, "boundary_ids", ())[-1:]:
             rows = [[*row[:2], boundary, *row[3:-1], boundary] if len(row) > 3 else row for row in rows]
         return rows
@@ -386,21 +391,21 @@ class _WholeTexts(PaddedInputs[Parted]):
 
 
 class _Images(Inputs[Images]):
-    """Images for a classifier: three, of the size of the model's config."""
+    """Three images for a classifier, of the size in the model's config."""
 
     lengths = (1, 1, 1)
     tolerance = 1e-6  # images are float32 before the first layer
 
-    def _drawn(self) -> list[np.ndarray]:
+    def _random_images(self) -> list[np.ndarray]:
         height, width = self.config.image_height, self.config.image_width
         rng = np.random.default_rng(0)
         return [rng.integers(0, 256, (1, height, width, self.config.image_channels), dtype=np.uint8) for _ in range(3)]
 
     def batch(self, side: str = "right") -> Images:
-        return Images.of(self._drawn())
+        return Images.of(self._random_images())
 
     def alone(self, row: int) -> Images:
-        return Images.of([self._drawn()[row]])
+        return Images.of([self._random_images()[row]])
 
     def select(self, read: Images, rows: Tensor) -> Images:
         return read.select(rows)
@@ -419,24 +424,24 @@ Captions = tuple[Images, Tokens]
 
 
 class _Captions(_Targets[Images]):
-    """Images of one to three frames and captions for a captioner."""
+    """Images of one to three frames, and captions, for a captioner."""
 
     lengths = (3, 5, 2)
     tolerance = 1e-5  # images are float32 before the first layer
     frames = (1, 3, 2)
 
-    def _drawn(self) -> tuple[list[np.ndarray], list[list[int]]]:
+    def _random_captions(self) -> tuple[list[np.ndarray], list[list[int]]]:
         rng, config = np.random.default_rng(0), self.config
         size = (config.image_height, config.image_width, config.image_channels)
         images = [rng.integers(0, 256, (count, *size), dtype=np.uint8) for count in self.frames]
-        return images, drawn(self.lengths, config.target_vocabulary, 1, config.start_id)
+        return images, random_rows(self.lengths, config.target_vocabulary, 1, config.start_id)
 
     def batch(self, side: str = "right") -> Captions:
-        images, rows = self._drawn()
+        images, rows = self._random_captions()
         return Images.of(images), Tokens.pad(rows)
 
     def alone(self, row: int) -> Captions:
-        images, rows = self._drawn()
+        images, rows = self._random_captions()
         return Images.of([images[row]]), Tokens.pad([rows[row]])
 
     def outputs(self, model: Any, read: Captions) -> Outputs:
@@ -471,21 +476,21 @@ KINDS: dict[str, type[Inputs[Any]]] = {
 
 
 def inputs_of(family: Family, config: Any) -> Inputs[Any]:
-    """What a family's models read.
+    """The inputs for a family's models.
 
     Raises:
         InputError: for an interface without checks.
     """
     if family.interface not in KINDS:
         raise InputError(
-            f"a {config.model_type} is called as a {family.interface}, for which there are no checks; there are for "
+            f"a {config.model_type} has the interface {family.interface}, which has no checks; checks exist for "
             + ", ".join(KINDS)
         )
     return KINDS[family.interface](config)
 
 
 class ModelCase:
-    """A config, what its interface reads, and models of it with parameters sampled so that none is at zero or one."""
+    """A config, inputs for its interface, and models of it with random parameters, of which none is zero or one."""
 
     def __init__(self, config: Any, idle: tuple[str, ...]) -> None:
         self.config, self.idle = config, idle
@@ -494,17 +499,17 @@ class ModelCase:
         self.inputs: Any = inputs_of(self.family, config)  # perhaps PaddedInputs, StepInputs or both
 
     def model(self, dtype: torch.dtype = torch.float64) -> Any:
-        """The model in evaluation, the same parameters each time."""
+        """The model in evaluation mode, with the same parameters each time."""
         model = self.family.model(self.config)
         draw = torch.Generator().manual_seed(SEED)
         with torch.no_grad():
             for parameter in model.parameters():
                 fan = parameter.shape[-1] if parameter.dim() > 1 else 4
-                drawn = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
-                parameter.copy_(0.8 * drawn / fan**0.5)
+                values = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
+                parameter.copy_(0.8 * values / fan**0.5)
         return model.to(dtype).eval()
 
     def outputs(self, model: Any, read: Any, rows: Sequence[int] | None = None) -> Outputs:
-        """What the model gives of a batch, row by row, of real tokens alone."""
+        """The model's outputs for a batch, by row, at real tokens only."""
         found = self.inputs.outputs(model, read)
         return found if rows is None else [found[row] for row in rows]

@@ -41,15 +41,15 @@ TOLERANCES = {
     torch.float32: (1.3e-6, 1e-5),
     torch.bfloat16: (1.6e-2, 1e-2),
     torch.float16: (1e-3, 1e-3),
-}  # rtol and atol of one operation against its equation
+}  # rtol and atol
 
 
-# What the checks give a mechanism to read.
+# Cases, and what is compared.
 
 
 @contextmanager
 def _in_case(*what: Any) -> Iterator[None]:
-    """Name one case of a check that goes through many where it fails."""
+    """Add the case to the message where a check of many cases fails."""
     try:
         yield
     except Exception as fault:
@@ -58,13 +58,13 @@ def _in_case(*what: Any) -> Iterator[None]:
 
 
 def _with_keys(case: Case, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
-    """The record where what it holds of each key, on its last axis, goes along with the keys."""
+    """The record, with the parts that hold a number for each key, on their last axis, changed like the keys."""
     axes = case.mechanism.declaration.reads
     return {name: change(part) if axes[name].endswith("S") else part for name, part in case.inputs.record.items()}
 
 
 def defined(case: Case) -> Tensor:
-    """What the output is by definition: weights @ value, plus the declared term."""
+    """The output by definition: weights @ value, plus the declared term."""
     weights = case.mechanism.weights(case.inputs)
     value = case.value.to(weights.dtype).repeat_interleave(HEADS // case.value.shape[1], dim=1)
     added = case.mechanism.extra_output(case.inputs, weights)
@@ -73,26 +73,26 @@ def defined(case: Case) -> Tensor:
 
 def _gradient(leaf: Tensor) -> Tensor:
     if leaf.grad is None:
-        raise CheckFailed(f"no gradient comes to a tensor of shape {tuple(leaf.shape)}")
+        raise CheckFailed(f"there is no gradient for a tensor of shape {tuple(leaf.shape)}")
     return leaf.grad
 
 
-def _refused(call: Callable[[], object], *said: str) -> None:
-    """Fail unless a call raises a ValueError whose message has all that is to be said."""
+def _refused(call: Callable[[], object], *words: str) -> None:
+    """Fail unless a call raises a ValueError whose message contains all the words."""
     try:
         call()
     except ValueError as error:
-        missing = [each for each in said if each not in str(error)]
+        missing = [each for each in words if each not in str(error)]
         ensure(not missing, f"refused as {str(error)!r}, without {', '.join(missing)}")
     else:
-        raise CheckFailed(f"what is to be refused for {' and '.join(said)} is taken")
+        raise CheckFailed(f"wrong inputs are accepted; the error should have named {' and '.join(words)}")
 
 
 # Of every mechanism.
 
 
 def weights_are_float32(held: Held) -> None:
-    """Weights have the announced shape, and are float32 for any inputs, but float64 for float64."""
+    """Weights have the announced shape, and are float32 for inputs of any dtype except float64, where they are float64."""
     for dtype in TOLERANCES:
         with _in_case(dtype):
             case = held.case(dtype=dtype)
@@ -107,16 +107,16 @@ def weights_are_float32(held: Held) -> None:
 
 
 def weights_stay_float32_under_autocast(held: Held) -> None:
-    """Under autocast the weights are the same bits."""
+    """Under autocast the weights are bit for bit the same."""
     case = held.case()
     with torch.autocast(held.device.type, dtype=torch.bfloat16):
         inside = case.mechanism.weights(case.inputs)
     ensure(inside.dtype == torch.float32, f"weights under autocast are {inside.dtype}")
-    ensure(torch.equal(inside, case.mechanism.weights(case.inputs)), "weights under autocast are others")
+    ensure(torch.equal(inside, case.mechanism.weights(case.inputs)), "weights under autocast differ")
 
 
 def output_is_weights_times_value(held: Held) -> None:
-    """In every dtype, under every mask and with grouped keys; with and without gradients, by which kernels may be chosen."""
+    """In every dtype, under every mask and with grouped keys; with and without gradients, which may select different kernels."""
     for dtype, (rtol, atol) in TOLERANCES.items():
         for (called, mask), key_heads in product(held.masks().items(), [HEADS, GROUPS, 1]):
             with _in_case(dtype, called, f"{key_heads} heads of keys"):
@@ -146,7 +146,7 @@ def gradients_are_those_of_the_definition(held: Held) -> None:
 
 
 def queries_without_keys_get_zeros(held: Held) -> None:
-    """A query that sees nothing gets exact zeros, and passes back zero gradients, in training and in evaluation."""
+    """A query that may attend to nothing has an output of exact zeros and zero gradients, in training and in evaluation."""
     blinding = {called: held.masks()[called] for called in ("blind query", "row without tokens", "composed")}
     for dtype, (called, mask), key_heads, training in product(
         TOLERANCES, blinding.items(), [HEADS, GROUPS], [False, True]
@@ -158,23 +158,23 @@ def queries_without_keys_get_zeros(held: Held) -> None:
             case = held.case(dtype=dtype, dropout=0.4, heads=(HEADS, key_heads), mask=mask)
             case.mechanism.train(training)
             blind = ~visible(case.inputs).any(dim=-1)
-            ensure(blind.any(), "the mask leaves no query without a key, so this would test nothing")
+            ensure(blind.any(), "the mask leaves every query a key, so nothing is tested")
             ensure(
                 (case.mechanism.weights(case.inputs)[blind] == 0).all(),
-                "the weights of a query that sees nothing are not zero",
+                "the weights of a query that may attend to nothing are not zero",
             )
             output = case.mechanism(case.inputs, case.value)
-            ensure((output[blind] == 0).all(), "the output of a query that sees nothing is not zero")
+            ensure((output[blind] == 0).all(), "the output of a query that may attend to nothing is not zero")
             output.float().square().sum().backward()
             for leaf in held.leaves(case):
                 ensure(_gradient(leaf).isfinite().all(), "a gradient is not finite")
             for leaf in () if held.traits.without_gradient else (case.inputs.query, *recorded(case)):
-                ensure((_gradient(leaf)[blind] == 0).all(), "a query that sees nothing passes back a gradient")
-            ensure(bool(output[~blind].abs().sum() > 0) or training, "queries that see keys get zeros too")
+                ensure((_gradient(leaf)[blind] == 0).all(), "a query that may attend to nothing has a gradient")
+            ensure(bool(output[~blind].abs().sum() > 0) or training, "queries that may attend to keys have zeros too")
 
 
 def masked_keys_never_influence(held: Held) -> None:
-    """Keys and values behind a mask change no bit and get no gradient, and those that are seen do."""
+    """Masked keys and values change no bit of the output and get no gradient; visible ones do."""
     traits, valid = held.traits, held.padding(slice(0, 3))
     for training in (False, True):
         with _in_case("training" if training else "evaluation"):
@@ -190,51 +190,51 @@ def masked_keys_never_influence(held: Held) -> None:
             through_values = traits.blind_to_keys or traits.without_gradient
             for leaf in (case.value,) if through_values else (case.inputs.key, case.value):
                 ensure((_gradient(leaf)[0, :, :3] == 0).all(), "a masked key or value gets a gradient")
-                ensure((_gradient(leaf)[1, :, :3] != 0).any(), "a key or value that is seen gets no gradient")
+                ensure((_gradient(leaf)[1, :, :3] != 0).any(), "a visible key or value gets no gradient")
             hidden = ~valid[:, None, :, None]
             other_key = torch.where(hidden, -7.0, case.inputs.key.detach())
             other_value = torch.where(hidden, 1e6, case.value.detach())
-            near(output(other_key, other_value), first, "other keys and values behind the mask")
+            near(output(other_key, other_value), first, "other masked keys and values")
             changed = replace(case.inputs, key=other_key)
             ensure(
                 torch.equal(case.mechanism.weights(changed), case.mechanism.weights(case.inputs)),
-                "keys behind the mask change weights",
+                "masked keys change weights",
             )
             seen_key = torch.where(hidden, case.inputs.key.detach(), -case.inputs.key.detach())
             influenced = not torch.allclose(output(seen_key, case.value), first)
             ensure(
                 influenced != traits.blind_to_keys,
-                "a visible key must influence, unless the mechanism looks at none",
+                "visible keys must influence the output unless blind_to_keys, and must not if blind_to_keys",
             )
 
 
 def grouped_keys_are_keys_repeated(held: Held) -> None:
-    """Query heads h*H/G and after share key head h."""
+    """Query heads h*H/G and following share key head h."""
     case = held.case(heads=(HEADS, GROUPS))
     repeated = replace(case.inputs, key=case.inputs.key.repeat_interleave(HEADS // GROUPS, dim=1))
     ensure(
         torch.equal(case.mechanism.weights(case.inputs), case.mechanism.weights(repeated)),
-        "weights over grouped keys are others than over the keys repeated",
+        "weights over grouped keys differ from those over repeated keys",
     )
     values = case.value.repeat_interleave(HEADS // GROUPS, dim=1)
     near(case.mechanism(case.inputs, case.value), case.mechanism(repeated, values), "grouped keys and values")
 
 
 def training_changes_no_weights(held: Held) -> None:
-    """Weights are before dropout, and sample no random number."""
+    """Weights are computed before dropout, and use no random number."""
     case = held.case(dropout=0.5)
     on_gpu = held.device.type == "cuda"
     quiet = case.mechanism.weights(case.inputs)
     before = torch.get_rng_state(), torch.cuda.get_rng_state(held.device) if on_gpu else None
     training = case.mechanism.train().weights(case.inputs)
-    ensure(torch.equal(training, quiet), "weights in training are others")
+    ensure(torch.equal(training, quiet), "weights in training differ")
     ensure(torch.equal(torch.get_rng_state(), before[0]), "weights use a random number")
     if before[1] is not None:
         ensure(torch.equal(torch.cuda.get_rng_state(held.device), before[1]), "weights use a random number")
 
 
 def dropout_acts_in_training_only(held: Held) -> None:
-    """In evaluation the output is the same twice; in training it is another."""
+    """In evaluation the output is the same each time; in training it differs."""
     case = held.case(dropout=0.5)
     quiet = case.mechanism(case.inputs, case.value)
     ensure(torch.equal(case.mechanism(case.inputs, case.value), quiet), "in evaluation the output changes")
@@ -243,7 +243,7 @@ def dropout_acts_in_training_only(held: Held) -> None:
 
 
 def dropout_keeps_the_output_on_average(held: Held) -> None:
-    """The mean over many samples is the output without dropout."""
+    """The mean over many samples equals the output without dropout."""
     case = held.case(dropout=0.3, mask=held.masks()["composed"])
     quiet = case.mechanism(case.inputs, case.value)
     case.mechanism.train()
@@ -251,23 +251,23 @@ def dropout_keeps_the_output_on_average(held: Held) -> None:
     def many(part: Tensor) -> Tensor:
         return part.detach().repeat(600, *[1] * (part.dim() - 1))
 
-    side_by_side = AttentionInputs(  # each row 600 times in one batch: dropout is sampled for each again
+    side_by_side = AttentionInputs(  # each row 600 times in one batch, each with its own dropout
         query=many(case.inputs.query),
         key=many(case.inputs.key),
         mask=held.masks(600)["composed"],
         query_positions=many(case.inputs.query_positions),
         key_positions=many(case.inputs.key_positions),
-        record={part: many(drawn) for part, drawn in case.inputs.record.items()},
+        record={part: many(values) for part, values in case.inputs.record.items()},
     )
     with torch.no_grad():
-        draws = case.mechanism(side_by_side, many(case.value)).unflatten(0, (600, BATCH))
-    # Six standard deviations of a mean of 600 samples, of which one weight without bound may make an output's large.
-    apart = (draws.mean(dim=0) - quiet.detach()).abs()
-    ensure((apart <= 6 * draws.std(dim=0) / 600**0.5 + 1e-4).all(), f"the mean is off by {float(apart.max()):.3g}")
+        samples = case.mechanism(side_by_side, many(case.value)).unflatten(0, (600, BATCH))
+    # Six standard deviations of a mean of 600 samples; an unbounded weight may make the deviation of an output large.
+    apart = (samples.mean(dim=0) - quiet.detach()).abs()
+    ensure((apart <= 6 * samples.std(dim=0) / 600**0.5 + 1e-4).all(), f"the mean is off by {float(apart.max()):.3g}")
 
 
 def long_sequences_with_masked_blocks(held: Held) -> None:
-    """Fused kernels walk the keys in blocks; a block with nothing visible must not poison the others."""
+    """Fused kernels process keys in blocks; a block that is masked completely must not affect the others."""
     for side, dtype in product(("left", "right"), (torch.float32, torch.bfloat16)):
         with _in_case(f"the {side} masked", dtype):
             valid = torch.ones(1, LONGEST, dtype=torch.bool, device=held.device)
@@ -276,7 +276,7 @@ def long_sequences_with_masked_blocks(held: Held) -> None:
             expected = defined(case)
             output = case.mechanism(case.inputs, case.value)
             rtol, atol = TOLERANCES[dtype]
-            # Rounding grows with what is added up: one, of a distribution.
+            # Rounding grows with the sum of absolute weights, which is 1 for a distribution.
             added_up = case.mechanism.weights(case.inputs).detach().abs().sum(dim=-1).max().item()
             near(output.to(expected.dtype), expected, "weights times value", rtol, atol * max(1.0, added_up))
             output.float().sum().backward()
@@ -285,7 +285,7 @@ def long_sequences_with_masked_blocks(held: Held) -> None:
 
 
 def masks_of_another_shape_are_refused(held: Held) -> None:
-    """Whatever the mask is made of, the message has both shapes."""
+    """Whatever the mask's kind, the message has both shapes."""
     b, h, queries, keys, device = BATCH, HEADS, QUERIES, KEYS, held.device
 
     def ones(*shape: int) -> Tensor:
@@ -311,7 +311,7 @@ def masks_of_another_shape_are_refused(held: Held) -> None:
 
 
 def values_that_do_not_fit_are_refused(held: Held) -> None:
-    """A value of other rows, heads or keys is refused with both shapes."""
+    """A value with other rows, heads or keys is refused, with both shapes."""
     case, (b, h, s, e) = held.case(), (BATCH, HEADS, KEYS, VALUE_WIDTH)
     for shape in [(b, h, s + 1, e), (b + 1, h, s, e), (b, h - 1, s, e), (h, s, e), (1, h, s, e)]:
         with _in_case(f"a value of shape {shape}"):
@@ -320,7 +320,7 @@ def values_that_do_not_fit_are_refused(held: Held) -> None:
 
 
 def nothing_undeclared_happens(held: Held) -> None:
-    """There is a further term, and something sampled, where that is declared and only there."""
+    """An additional output term and sampling exist exactly where they are declared."""
     case = held.case()
     declared = case.mechanism.declaration
     weights = case.mechanism.weights(case.inputs)
@@ -331,7 +331,7 @@ def nothing_undeclared_happens(held: Held) -> None:
 
 
 class _Watched(dict[str, Tensor]):
-    """A record that notes what it is asked for."""
+    """A record that notes which parts are read."""
 
     def __init__(self, record: Mapping[str, Tensor]) -> None:
         super().__init__(record)
@@ -347,10 +347,10 @@ class _Watched(dict[str, Tensor]):
 
 
 def only_declared_parts_of_the_record_are_read(held: Held) -> None:
-    """What is read of the record is declared, and refused by its shape where it does not fit."""
+    """Only declared parts of the record are read, and a part of a wrong shape is refused."""
     case = held.case()
     declared = case.mechanism.declaration.reads
-    ensure(set(case.inputs.record) <= set(declared), "the record holds what is not declared")
+    ensure(set(case.inputs.record) <= set(declared), "the record has parts that are not declared")
     record = _Watched(case.inputs.record)
     inputs = replace(case.inputs, record=record)
     weights = case.mechanism.weights(inputs)
@@ -388,23 +388,23 @@ OF_ALL = (
 
 
 def weights_are_a_distribution(held: Held) -> None:
-    """Non-negative, zero where nothing may be seen, one in sum over what is."""
+    """Weights are non-negative, zero where masked, and sum to one over the visible keys."""
     for called, mask in held.masks().items():
         with _in_case(called):
             case = held.case(mask=mask)
             weights = case.mechanism.weights(case.inputs)
             seen = visible(case.inputs)
             ensure((weights >= 0).all(), "a weight is below 0")
-            ensure((weights[~seen] == 0).all(), "a key that is not seen has a weight")
+            ensure((weights[~seen] == 0).all(), "a masked key has a weight")
             near(weights.sum(dim=-1), seen.any(dim=-1).float(), "the sum of weights")
 
 
 def one_key_gets_weight_one(held: Held) -> None:
-    """A query with one key gives it the weight 1, and its value as the output, bit for bit."""
+    """A query with a single key gives it weight 1, and has its value as output, bit for bit."""
     for dtype in TOLERANCES:
         with _in_case(dtype):
             case = held.case(dtype=dtype, sizes=(BATCH, 1, 1, VALUE_WIDTH), mask=Causal())
-            ensure((case.mechanism.weights(case.inputs) == 1.0).all(), "the only key has another weight than 1")
+            ensure((case.mechanism.weights(case.inputs) == 1.0).all(), "the only key does not have weight 1")
             if not case.mechanism.declaration.extra_output:
                 output = case.mechanism(case.inputs, case.value)
                 ensure(torch.equal(output, case.value), "the output is not the only value")
@@ -413,11 +413,11 @@ def one_key_gets_weight_one(held: Held) -> None:
 OF_DISTRIBUTIONS = (weights_are_a_distribution, one_key_gets_weight_one)
 
 
-# Of mechanisms whose keys can be moved without the queries.
+# Of mechanisms whose keys can be moved independently of the queries.
 
 
 def true_means_may_attend(held: Held) -> None:
-    """One padded row: the real keys within reach share all the weight, the padded ones get none."""
+    """In a padded row, the real keys within reach have all the weight, and padded ones none."""
     case = held.case(mask=Padding(held.padding(slice(4, None))))
     weights = case.mechanism.weights(case.inputs)
     ensure((weights[0, :, :, 4:] == 0).all(), "a key whose mask is False has a weight")
@@ -426,14 +426,14 @@ def true_means_may_attend(held: Held) -> None:
         within = within & held.traits.reach(case.inputs)
     if held.traits.one_key:
         ensure(not looked_at[~within].any(), "a key out of reach has a weight")
-        ensure((looked_at.any(dim=-1) == within.any(dim=-1)).all(), "a query looks at none of the keys it sees")
+        ensure((looked_at.any(dim=-1) == within.any(dim=-1)).all(), "a query attends to none of its visible keys")
     else:
-        ensure((looked_at == within).all(), "weights are not just where a key is seen and within reach")
+        ensure((looked_at == within).all(), "weights are not exactly where a key is visible and within reach")
     ensure(looked_at[0, :, :, :4].any(), "no key whose mask is True has a weight")
 
 
 def padding_and_batch_change_nothing(held: Held) -> None:
-    """Keys added on either side and masked away change nothing; a row alone equals the row in a batch."""
+    """Masked keys added on either side change nothing; a row alone equals the row in a batch."""
     case, extra = held.case(mask=Padding(held.padding(slice(0, 0)))), 3
     plain = case.mechanism(case.inputs, case.value)
     for side in ("left", "right"):
@@ -456,12 +456,12 @@ def padding_and_batch_change_nothing(held: Held) -> None:
 
 
 def permuting_keys_permutes_weights(held: Held) -> None:
-    """Keys in another order, with their positions, have the same weights, and the output is the same."""
+    """Keys in another order, with their positions, have the same weights, and the output stays the same."""
     generator = torch.Generator().manual_seed(SEED)
     valid = held.padding(slice(5, None))
     case = held.case(mask=Padding(valid), generator=generator)
     if held.traits.one_key:
-        # A lot falls on the keys in their order: what is permuted is the probability, and the most probable key.
+        # The sampled key depends on the order: the probabilities and the most probable key are compared.
         case = replace(case, inputs=replace(case.inputs, record={}))
     order = torch.randperm(KEYS, generator=generator).to(held.device)
     permuted = replace(
@@ -484,7 +484,7 @@ OF_FREE_KEYS = (true_means_may_attend, padding_and_batch_change_nothing, permuti
 
 
 def weights_without_keys_pass_back_zeros(held: Held) -> None:
-    """The weights themselves, of a query that sees nothing, pass back zero gradients, and others do not."""
+    """The weights of a query that may attend to nothing have zero gradients; those of other queries do not."""
     case = held.case(mask=held.masks()["blind query"])
     case.mechanism.weights(case.inputs).square().sum().backward()
     apart = {
@@ -496,8 +496,8 @@ def weights_without_keys_pass_back_zeros(held: Held) -> None:
         if leaf is not case.value and id(leaf) not in apart:
             ensure(_gradient(leaf).isfinite().all(), "a gradient is not finite")
     gradient = _gradient(case.inputs.query)
-    ensure((gradient[:, :, BLIND] == 0).all(), "the weights of a query that sees nothing pass back a gradient")
-    ensure((gradient[:, :, BLIND + 1] != 0).any(), "the weights of a query that sees keys pass back nothing")
+    ensure((gradient[:, :, BLIND] == 0).all(), "the weights of a query that may attend to nothing have a gradient")
+    ensure((gradient[:, :, BLIND + 1] != 0).any(), "the weights of a query with visible keys have no gradient")
 
 
 OF_DIFFERENTIABLE = (weights_without_keys_pass_back_zeros,)
@@ -507,17 +507,17 @@ OF_DIFFERENTIABLE = (weights_without_keys_pass_back_zeros,)
 
 
 def consistent_in_an_encoder(held: Held) -> None:
-    """In a BERT's blocks padding changes no answer."""
+    """In a BERT's blocks, padding changes no output."""
     check_in_blocks("encoder", partial(fitted, held), held.traits.ways)
 
 
 def consistent_in_a_decoder(held: Held) -> None:
-    """In a Transformer's blocks neither padding nor going step by step, in a beam, changes an answer."""
+    """In a Transformer's blocks, neither padding nor decoding step by step, in a beam, changes an output."""
     check_in_blocks("decoder", partial(fitted, held), held.traits.ways)
 
 
 def consistent_in_a_language_model(held: Held) -> None:
-    """In a GPT-2's blocks neither padding nor going step by step, after a beginning, changes an answer."""
+    """In a GPT-2's blocks, neither padding nor decoding step by step, after a prompt, changes an output."""
     check_in_blocks("causal", partial(fitted, held), held.traits.ways)
 
 

@@ -1,4 +1,4 @@
-"""What the checks give an attention mechanism to read: cases of inputs and masks, and the blocks of small models."""
+"""The inputs that the checks give to an attention mechanism: cases with masks, and the blocks of small models."""
 
 from __future__ import annotations
 
@@ -15,44 +15,45 @@ from regard.layers import Tokens
 from regard.models import GPT2, Bert, BertConfig, GPT2Config, Transformer, TransformerConfig
 
 HEADS = 6
-"""Heads of the queries in every check."""
+"""Number of query heads in every check."""
 WIDTH = 4
-"""Width of a query and a key in every check, the first argument of a factory."""
+"""Width of queries and keys in every check, the first argument of a factory."""
 VALUE_WIDTH = 8
-"""Width of a value, another than a key's."""
+"""Width of values, different from that of keys."""
 LONGEST = 1100
-"""Keys of the longest check."""
+"""Number of keys in the longest check."""
 WAYS = ("right padding", "left padding", "step by step", "step by step after left padding")
-"""How texts are read in the blocks of a model, compared with each alone."""
+"""How the blocks of a model read texts; the outputs are compared with those of each text alone."""
 BLOCKS = ("encoder", "decoder", "causal")
-"""The models in whose blocks a mechanism is tried: a BERT, a Transformer and a GPT-2."""
+"""The models whose blocks a mechanism is tried in: a BERT, a Transformer and a GPT-2."""
 BATCH, GROUPS, QUERIES, KEYS = 2, 3, 5, 7
-BLIND = 2  # a query that some masks leave without any key
+BLIND = 2  # a query for which some masks hide every key
 SEED = 20170612
 
 Factory = Callable[[int, float], Attention]
-"""From the width of a query and a key, and the dropout, to a mechanism."""
+"""A function from the width of queries and keys, and the dropout, to a mechanism."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MechanismTraits:
-    """How a mechanism differs from most, besides what it declares.
+    """How a mechanism differs from most, beyond what it declares.
 
     Arguments:
-        record: what the mechanism is given in the record, from (B, H, L) standard normal numbers in float64 and the number of
-            keys.
-        reach: which keys a query can look at by the mechanism's own rule, (B, H, L, S) bool; all where None.
-        blind_to_keys: the weights depend on the query and the positions alone.
-        one_key: a query may look at one key of those that it sees, by a lot sampled in their order.
-        own_slots: the queries are the tokens of the last keys and go along with them, so that keys cannot be moved by themselves;
-            in a model only self-attention can have the mechanism.
-        without_gradient: nothing comes back through the weights, because they are sampled.
-        beside_weights: beginnings of the names of parameters that change the output and not the weights.
-        fixed_value_width: the mechanism takes values of `VALUE_WIDTH` alone, which a model's layers then have too.
-        ways: in which of `WAYS` a text in a model's blocks has the same answer as alone.
+        record: makes the parts of the record that the mechanism reads, from (B, H, L) standard normal numbers in float64 and the
+            number of keys.
+        reach: the keys that a query can attend to by the mechanism's own rule, (B, H, L, S) bool, True = within reach; None for
+            all.
+        blind_to_keys: the weights depend only on queries and positions.
+        one_key: each query attends to a single sampled key; the sample depends on the order of the keys.
+        own_slots: the queries are the tokens of the last keys, so keys cannot be moved without them; in a model, only
+            self-attention can have the mechanism.
+        without_gradient: no gradient comes through the weights, because they are sampled.
+        beside_weights: prefixes of the names of parameters that change the output but not the weights.
+        fixed_value_width: the mechanism only accepts values of `VALUE_WIDTH`; the layers of test models are then adapted.
+        ways: those of `WAYS` in which a text's output in a model's blocks equals that of the text alone.
     """
 
-    record: Callable[[Tensor, int], Mapping[str, Tensor]] = field(default=lambda drawn, keys: {})
+    record: Callable[[Tensor, int], Mapping[str, Tensor]] = field(default=lambda random, keys: {})
     reach: Callable[[AttentionInputs], Tensor] | None = None
     blind_to_keys: bool = False
     one_key: bool = False
@@ -65,7 +66,7 @@ class MechanismTraits:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Inside, dropout samples from the global generators at a seed; afterwards the caller's random numbers are as they were."""
+    """Within the block, dropout samples from the global generators with a seed; afterwards their state is restored."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield
@@ -73,7 +74,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A mechanism whose parameters are all random, with inputs and values, ready to be differentiated."""
+    """A mechanism with random parameters, and inputs and values that require gradients."""
 
     mechanism: Attention
     inputs: AttentionInputs
@@ -82,7 +83,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A mechanism that is held to the contract, and what it is given to read."""
+    """A mechanism under test."""
 
     factory: Factory
     traits: MechanismTraits
@@ -98,7 +99,7 @@ class Held:
         mask: Mask | None = None,
         generator: torch.Generator | None = None,
     ) -> Case:
-        """The same numbers for the same sizes, unless a generator says which."""
+        """A case; for the same sizes always the same numbers, unless a generator is given."""
         generator = generator or torch.Generator().manual_seed(SEED)
         batch, queries, keys, value_width = sizes
         mechanism = self.factory(WIDTH, dropout)
@@ -108,8 +109,8 @@ class Held:
         mechanism = mechanism.to(self.device, dtype).eval()
 
         def random(*shape: int) -> Tensor:
-            drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
-            return drawn.to(self.device, dtype).requires_grad_()
+            values = torch.randn(shape, generator=generator, dtype=torch.float64)
+            return values.to(self.device, dtype).requires_grad_()
 
         positions = torch.arange(keys, device=self.device).expand(batch, -1)
         record = self.traits.record(
@@ -121,15 +122,15 @@ class Held:
             mask=mask,
             query_positions=positions[:, :queries] + max(keys - queries, 0),
             key_positions=positions,
-            record={part: drawn.to(self.device, dtype).requires_grad_() for part, drawn in record.items()},
+            record={part: values.to(self.device, dtype).requires_grad_() for part, values in record.items()},
         )
         inputs = mechanism.sample(inputs, generator)
         return Case(mechanism, inputs, random(batch, heads[1], keys, value_width))
 
     def masks(self, times: int = 1) -> dict[str, Mask | None]:
-        """Every kind of mask; the queries are the last slots where a mask compares slots.
+        """Every kind of mask. The queries are the last positions where a mask compares positions.
 
-        The rows come `times` times, one after another.
+        The rows are repeated `times` times.
         """
         offset, device = KEYS - QUERIES, self.device
         right = torch.tensor([[True] * 4 + [False] * 3, [True] * KEYS], device=device).repeat(times, 1)
@@ -158,13 +159,13 @@ class Held:
         }
 
     def padding(self, hidden: slice) -> Tensor:
-        """(B, S) bool of rows in which the first is padded at some places."""
+        """(B, S) bool, True = a real token: the first row is padded at `hidden`."""
         valid = torch.ones(BATCH, KEYS, dtype=torch.bool, device=self.device)
         valid[0, hidden] = False
         return valid
 
     def leaves(self, case: Case) -> list[Tensor]:
-        """Everything whose change is to change the output, and be felt in a gradient."""
+        """All tensors on which the output must depend, and which must get a gradient."""
         if self.traits.without_gradient:
             return [case.value]
         keys = [] if self.traits.blind_to_keys else [case.inputs.key]
@@ -172,12 +173,12 @@ class Held:
 
 
 def recorded(case: Case) -> list[Tensor]:
-    """What of the record is a leaf; what the mechanism drew is none."""
+    """The tensors of the record that require gradients; those that the mechanism sampled do not."""
     return [tensor for tensor in case.inputs.record.values() if tensor.requires_grad]
 
 
 def visible(inputs: AttentionInputs) -> Tensor:
-    """(B, H, L, S) bool, the mask at full size."""
+    """The mask at full size, (B, H, L, S) bool, True = may be attended to."""
     seen = inputs.visible()
     if seen is None:
         return torch.ones(inputs.shape, dtype=torch.bool, device=inputs.query.device)
@@ -185,28 +186,28 @@ def visible(inputs: AttentionInputs) -> Tensor:
 
 
 def near(found: Tensor, expected: Tensor, what: str, rtol: float | None = None, atol: float | None = None) -> None:
-    """Fail, saying what was compared, unless two tensors are the same but for rounding."""
-    torch.testing.assert_close(found, expected, rtol=rtol, atol=atol, msg=lambda said: f"{what}: {said}")
+    """Fail, with `what` in the message, unless two tensors are equal up to rounding."""
+    torch.testing.assert_close(found, expected, rtol=rtol, atol=atol, msg=lambda message: f"{what}: {message}")
 
 
 LENGTHS = (
     9,
     5,
     7,
-)  # of three texts side by side; more than two chunks, a window and every distance that has its own vector
+)  # of three texts in a batch; longer than two chunks, than a window and than every distance with its own vector
 SOURCES = (6, 8, 3)
 
 
 def check_in_blocks(kind: str, fit: Callable[[AttentionLayer], None], ways: Collection[str] = WAYS) -> None:
-    """In a small model of two blocks, padding and steps change no answer: places count from a row's first real token.
+    """In a small model of two blocks, padding and decoding steps change no output: positions count from a row's first real token.
 
     Arguments:
         kind: one of `BLOCKS`.
-        fit: changes a layer of attention in place, such as its mechanism.
-        ways: those of `WAYS` in which texts are read; an encoder takes no steps.
+        fit: changes an attention layer in place, such as its mechanism.
+        ways: those of `WAYS` to check; an encoder takes no steps.
 
     Raises:
-        AssertionError: where an answer differs from that of a text alone.
+        AssertionError: where an output differs from that of a text alone.
     """
     model, rows, sources = _stacked(kind, fit), _texts(LENGTHS, 1), _texts(SOURCES, 2)
     with torch.no_grad():
@@ -220,7 +221,7 @@ def check_in_blocks(kind: str, fit: Callable[[AttentionLayer], None], ways: Coll
 
 
 def _stacked(kind: str, fit: Callable[[AttentionLayer], None]) -> nn.Module:
-    """A small model of two blocks whose attentions are changed, all parameters sampled again."""
+    """A small model of two blocks with changed attention layers and random parameters."""
     sizes: dict[str, Any] = {"width": HEADS * WIDTH, "heads": HEADS, "feedforward_width": 5, "maximum_positions": 20}
     if kind == "encoder":
         model: nn.Module = Bert(BertConfig(vocabulary=11, layers=2, head="none", **sizes))
@@ -240,12 +241,12 @@ def _stacked(kind: str, fit: Callable[[AttentionLayer], None]) -> nn.Module:
 
 
 def _texts(lengths: Sequence[int], seed: int) -> list[list[int]]:
-    drawn = torch.Generator().manual_seed(seed)
-    return [torch.randint(3, 11, (length,), generator=drawn).tolist() for length in lengths]
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randint(3, 11, (length,), generator=generator).tolist() for length in lengths]
 
 
 def _answers(model: Any, kind: str, way: str, rows: list[list[int]], sources: list[list[int]]) -> list[Tensor]:
-    """What is said at the real tokens of each row, (its length, D or V)."""
+    """The outputs at the real tokens of each row, (its length, D or V)."""
     if way == "alone":
         apart = [
             _answers(model, kind, "right padding", [row], [source]) for row, source in zip(rows, sources, strict=True)
@@ -258,7 +259,7 @@ def _answers(model: Any, kind: str, way: str, rows: list[list[int]], sources: li
         found = model(*given)
         found = found.hidden if kind == "encoder" else found
         return [each[valid] for each, valid in zip(found, tokens.valid, strict=True)]
-    # Each row twice, as in a beam; and texts without a source after a beginning of different lengths.
+    # Each row twice, as in a beam; without a source, after prompts of different lengths.
     longest, begun, begins, steps = max(map(len, rows)), [0] * len(rows), list[Tensor](), list[Tensor]()
     if kind == "decoder":
         state = model.start(source)
@@ -282,7 +283,7 @@ def _answers(model: Any, kind: str, way: str, rows: list[list[int]], sources: li
 
 
 def fitted(held: Held, layer: AttentionLayer) -> None:
-    """Put the mechanism into a layer of attention, but not between two sequences where it cannot stand."""
+    """Put the mechanism into an attention layer, except cross-attention where it does not support that."""
     if held.traits.own_slots and layer.sequences[0] != layer.sequences[1]:
         return
     layer.attention = held.factory(WIDTH, 0.0)

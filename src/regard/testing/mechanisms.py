@@ -1,7 +1,7 @@
-"""The contract of attention mechanisms: what every mechanism has to do, whoever wrote it.
+"""The contract that every attention mechanism must satisfy.
 
-`check_mechanism(factory)` runs all of it; `mechanism_checks(factory)` names the checks, so that a test framework can run each by
-itself:
+`check_mechanism(factory)` runs all checks; `mechanism_checks(factory)` returns them by name, so that a test framework can run
+each separately:
 
     @pytest.mark.parametrize("name", mechanism_checks(make))
     def test_my_mechanism(name):
@@ -27,25 +27,25 @@ def check_mechanism(
     without: Collection[str] = (),
     device: str | torch.device = "cpu",
 ) -> list[str]:
-    """Hold an attention mechanism to its declaration: build it with random parameters and run every check.
+    """Check an attention mechanism against its declaration: build it with random parameters and run every check.
 
-    The output is compared with `weights(inputs) @ value` in four dtypes and under every kind of mask, its gradients in float64;
-    padding and batch, grouped keys, dropout, the random state and what is refused are checked; and, in the blocks of an encoder,
-    a decoder and a language model, that padding on either side and going step by step change no answer. It takes some seconds.
+    The output is compared with `weights(inputs) @ value` in four dtypes and under every kind of mask, its gradients in float64.
+    Padding, batching, grouped keys, dropout, random state and refused inputs are checked; and, in the blocks of an encoder, a
+    decoder and a language model, that padding on either side and decoding step by step change no output. It takes some seconds.
 
     Arguments:
-        factory: from the width of a query and a key, and the dropout, to a new mechanism. Queries have `HEADS` heads, values
-            are `VALUE_WIDTH` wide, there are at most `LONGEST` keys.
-        traits: in what the mechanism is another than most.
-        without: names of checks to leave out, which `mechanism_checks` lists.
+        factory: a function from the width of queries and keys, and the dropout, to a new mechanism. Queries have `HEADS` heads,
+            values the width `VALUE_WIDTH`, and there are at most `LONGEST` keys.
+        traits: how the mechanism differs from most.
+        without: names of checks to leave out, from `mechanism_checks`.
         device: where to compute.
 
     Returns:
         The names of the checks that ran.
 
     Raises:
-        CheckFailed: naming the check and what it saw.
-        InputError: for a check in `without` that does not exist.
+        CheckFailed: with the check's name and why it failed.
+        InputError: for an unknown name in `without`.
 
     >>> from regard.attention import ScaledDot, ScoredAttention
     >>> blocks = ["consistent_in_an_encoder", "consistent_in_a_decoder", "consistent_in_a_language_model"]
@@ -60,10 +60,10 @@ def check_mechanism(
 def mechanism_checks(
     factory: Factory, traits: MechanismTraits | None = None, *, device: str | torch.device = "cpu"
 ) -> dict[str, Callable[[], None]]:
-    """The checks of a mechanism's contract by name; each raises an AssertionError where the mechanism fails it.
+    """The checks of a mechanism's contract by name; each raises an AssertionError where the mechanism violates it.
 
     Arguments:
-        factory, traits, device: as `check_mechanism` takes them.
+        factory, traits, device: as for `check_mechanism`.
     """
     held = Held(factory, traits or MechanismTraits(), torch.device(device))
     checks: list[Callable[[Held], None]] = [*OF_ALL]
@@ -74,9 +74,9 @@ def mechanism_checks(
     if not held.traits.without_gradient:
         checks += OF_DIFFERENTIABLE
     checks += IN_BLOCKS
-    return {check.__name__: partial(_aside, check, held) for check in checks}
+    return {check.__name__: partial(_seeded_check, check, held) for check in checks}
 
 
-def _aside(check: Callable[[Held], None], held: Held) -> None:
+def _seeded_check(check: Callable[[Held], None], held: Held) -> None:
     with seeded(SEED):
         check(held)

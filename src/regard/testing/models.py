@@ -1,6 +1,7 @@
-"""The contract of models: what every model of an interface has to do, whoever wrote it.
+"""The contract that every model of an interface must satisfy.
 
-`check_model(config)` runs all of it; `model_checks(config)` names the checks, so that a test framework can run each by itself:
+`check_model(config)` runs all checks; `model_checks(config)` returns them by name, so that a test framework can run each
+separately:
 
     @pytest.mark.parametrize("name", model_checks(CONFIG))
     def test_my_model(name):
@@ -48,24 +49,24 @@ from regard.testing.inputs import (
 
 
 def check_model(config: Any, *, without: Collection[str] = (), idle: Collection[str] = ("key.bias",)) -> list[str]:
-    """Hold a model to the contract of its interface: build it from its config with random parameters and run every check.
+    """Check a model against the contract of its interface: build it from its config with random parameters and run every check.
 
     The config should be small (widths of 4 to 20, 2 layers, a vocabulary of 11 or more, dropout above 0), so that all checks
-    take a second or two; most run in float64. The model's family has to be in `regard.models.MODELS`, as one of the package's own
-    or by `regard.parts.model`.
+    together take a second or two; most run in float64. The model's family must be in `regard.models.MODELS`: one of the
+    package's own, or one registered with `regard.parts.model`.
 
     Arguments:
         config: of the model; `config.model_type` names its family.
-        without: names of checks to leave out, which `model_checks` lists.
-        idle: parts of the names of parameters that may have no effect on what the model gives, such as the bias of the keys,
-            which moves all scores of a query alike.
+        without: names of checks to leave out, from `model_checks`.
+        idle: parts of the names of parameters that may have no effect on the outputs, such as the bias of the keys, which adds
+            the same number to all scores of a query.
 
     Returns:
         The names of the checks that ran.
 
     Raises:
-        CheckFailed: naming the check and what it saw.
-        InputError: for a family, or a check in `without`, that does not exist.
+        CheckFailed: with the check's name and why it failed.
+        InputError: for an unknown family, or an unknown name in `without`.
 
     >>> from regard.models import GPT2Config
     >>> config = GPT2Config(vocabulary=11, width=8, heads=2, feedforward_width=6, layers=1, maximum_positions=8, dropout=0.3)
@@ -76,10 +77,10 @@ def check_model(config: Any, *, without: Collection[str] = (), idle: Collection[
 
 
 def model_checks(config: Any, *, idle: Collection[str] = ("key.bias",)) -> dict[str, Callable[[], None]]:
-    """The checks of a model's contract by name; each raises an AssertionError where the model fails it.
+    """The checks of a model's contract by name; each raises an AssertionError where the model violates it.
 
     Arguments:
-        config, idle: as `check_model` takes them.
+        config, idle: as for `check_model`.
     """
     if config.model_type not in MODELS:
         raise InputError(f"there is no model {config.model_type!r}; name its class with regard.parts.model")
@@ -93,11 +94,11 @@ def model_checks(config: Any, *, idle: Collection[str] = ("key.bias",)) -> dict[
         checks += OF_LANGUAGE_MODELS
     if case.interface == "encoder_decoder":
         checks += OF_DECODERS
-    return {check.__name__: partial(_aside, check, case) for check in checks}
+    return {check.__name__: partial(_isolated_check, check, case) for check in checks}
 
 
-def _aside(check: Callable[[ModelCase], None], case: ModelCase) -> None:
-    with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
+def _isolated_check(check: Callable[[ModelCase], None], case: ModelCase) -> None:
+    with torch.random.fork_rng(devices=[]):  # restores the caller's random state
         check(case)
 
 
@@ -105,11 +106,11 @@ def _aside(check: Callable[[ModelCase], None], case: ModelCase) -> None:
 
 
 def outputs_are_finite(case: ModelCase) -> None:
-    """A batch of rows of different lengths gives finite numbers."""
+    """A batch of rows of different lengths has finite outputs."""
     found = case.outputs(case.model(), case.inputs.batch())
-    ensure(len(found) == len(case.inputs.lengths), "a batch gives another number of rows")
+    ensure(len(found) == len(case.inputs.lengths), "a batch has a different number of rows in its outputs")
     for row, values in enumerate(found):
-        ensure(bool(values), f"row {row} gives nothing")
+        ensure(bool(values), f"row {row} has no outputs")
         width = case.inputs.vocabulary
         ensure(
             width is None or values["logits"].shape[-1] == width,
@@ -120,7 +121,7 @@ def outputs_are_finite(case: ModelCase) -> None:
 
 
 def batch_changes_nothing(case: ModelCase) -> None:
-    """A row alone, without padding, gives what it gives in a batch that is padded on either side."""
+    """A row alone, without padding, has the outputs that it has in a batch padded on either side."""
     model = case.model()
     for side in case.inputs.sides:
         together = case.outputs(model, case.inputs.batch(side))
@@ -132,7 +133,7 @@ def batch_changes_nothing(case: ModelCase) -> None:
 
 
 def row_order_changes_nothing(case: ModelCase) -> None:
-    """Rows in another order give the same."""
+    """Rows in another order have the same outputs."""
     model, read = case.model(), case.inputs.batch()
     order = [2, 0, 1]
     close(
@@ -144,23 +145,23 @@ def row_order_changes_nothing(case: ModelCase) -> None:
 
 
 def inputs_matter(case: ModelCase) -> None:
-    """Another token, or pixel, moves what its own row gives, and nothing of the other rows."""
+    """Another token or pixel changes the outputs of its row, and of no other row."""
     model = case.model()
     plain = case.outputs(model, case.inputs.batch())
     for row, changed in case.inputs.changes():
         found = case.outputs(model, changed)
-        ensure(moved(found[row], plain[row]) > 1e-7, f"another input in row {row} moves nothing")
+        ensure(moved(found[row], plain[row]) > 1e-7, f"another input in row {row} changes nothing")
         for other in range(len(plain)):
             if other != row:
                 close([found[other]], [plain[other]], "another row's inputs", tolerance=case.inputs.tolerance)
 
 
-def evaluation_draws_nothing(case: ModelCase) -> None:
-    """In evaluation the same input gives the same bits and no random number is sampled; in training dropout is at work."""
+def evaluation_uses_no_random_numbers(case: ModelCase) -> None:
+    """In evaluation, outputs are bit for bit repeatable and no random number is used; in training, dropout has an effect."""
     model, read = case.model(), case.inputs.batch()
     before = torch.get_rng_state()
     close(case.outputs(model, read), case.outputs(model, read), "the same input twice", exactly=True)
-    ensure(torch.equal(torch.get_rng_state(), before), "evaluation drew from torch's random numbers")
+    ensure(torch.equal(torch.get_rng_state(), before), "evaluation used torch's random numbers")
     rates = [part.name for part in dataclasses.fields(case.config) if part.name.endswith("dropout")]
     if any(getattr(case.config, name) for name in rates):
         model.train()
@@ -172,12 +173,12 @@ def evaluation_draws_nothing(case: ModelCase) -> None:
 
 
 def every_parameter_learns(case: ModelCase) -> None:
-    """Every parameter has a finite gradient, and one above 0 unless it is named idle; a small step lowers the loss."""
+    """Every parameter has a finite gradient, above 0 unless it is named idle; a small gradient step lowers the loss."""
     model, read = case.model(), case.inputs.batch()
     loss = _loss(case, model, read)
     loss.backward()
-    learnt = {name: each for name, each in model.named_parameters() if each.requires_grad}
-    for name, parameter in learnt.items():
+    trainable = {name: each for name, each in model.named_parameters() if each.requires_grad}
+    for name, parameter in trainable.items():
         idle = any(part in name for part in case.idle)
         if parameter.grad is None:
             ensure(idle, f"{name} has no gradient")
@@ -185,15 +186,15 @@ def every_parameter_learns(case: ModelCase) -> None:
         ensure(parameter.grad.isfinite().all(), f"the gradient of {name} is not finite")
         if not idle:
             ensure(parameter.grad.abs().max() > 1e-9, f"the gradient of {name} is 0")
-    squared = sum(float(each.grad.square().sum()) for each in learnt.values())
+    squared = sum(float(each.grad.square().sum()) for each in trainable.values())
     with torch.no_grad():
-        for parameter in learnt.values():
+        for parameter in trainable.values():
             parameter -= 1e-4 * float(loss) / max(squared, 1e-12) * parameter.grad
     ensure(_loss(case, model, read) < loss, "a small step against the gradient does not lower the loss")
 
 
 def _loss(case: ModelCase, model: Any, read: Any) -> Tensor:
-    """The mean square of all outputs' distances from numbers that are as good as any."""
+    """The mean squared distance of all outputs from random targets."""
     parts = []
     for row, values in enumerate(case.outputs(model, read)):
         for value in values.values():
@@ -204,28 +205,28 @@ def _loss(case: ModelCase, model: Any, read: Any) -> Tensor:
 
 
 def saving_is_the_identity(case: ModelCase) -> None:
-    """A model written to a folder and read again gives the same bits, has the same config, and the same tied parameters."""
+    """A model saved to a folder and loaded has bit for bit the same outputs, the same config and the same tied parameters."""
     for dtype in (torch.float32, torch.float64):
         model, read = case.model(dtype), case.inputs.batch()
         with tempfile.TemporaryDirectory() as place:
             write_model(Path(place), case.config, parameters_of(model), task={}, recipe={}, metrics={})
             loaded = read_model(Path(place))
-        ensure(loaded.config == case.config, "the config that was read is another")
-        ensure(not loaded.training, "a model that was read is in training mode")
+        ensure(loaded.config == case.config, "the loaded config differs")
+        ensure(not loaded.training, "a loaded model is in training mode")
         ensure(ties(loaded) == ties(model), f"other parameters are tied: {ties(loaded)} for {ties(model)}")
         close(case.outputs(loaded.to(dtype), read), case.outputs(model, read), f"read again in {dtype}", exactly=True)
 
 
 def ties(model: nn.Module) -> set[frozenset[str]]:
-    """Names of parameters that are one and the same tensor."""
+    """Groups of names of parameters that are the same tensor."""
     names: dict[int, set[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(parameter.data_ptr(), set()).add(name)
     return {frozenset(group) for group in names.values() if len(group) > 1}
 
 
-def copies_are_models_of_their_own(case: ModelCase) -> None:
-    """A deep copy gives the same, keeps what is tied, and is changed alone."""
+def copies_are_independent(case: ModelCase) -> None:
+    """A deep copy has the same outputs, keeps tied parameters, and is independent of the original."""
     model, read = case.model(), case.inputs.batch()
     expected = case.outputs(model, read)
     copied = copy.deepcopy(model)
@@ -238,7 +239,7 @@ def copies_are_models_of_their_own(case: ModelCase) -> None:
 
 
 def other_dtypes_are_near(case: ModelCase) -> None:
-    """float32, bfloat16 and bfloat16 autocast give nearly what float64 gives, in their own dtype, and autocast trains."""
+    """float32, bfloat16 and bfloat16 autocast give outputs close to those in float64, in the right dtype; autocast trains."""
     exact = case.outputs(case.model(), case.inputs.batch())
     for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 0.15)):
         if dtype == torch.bfloat16 and not case.inputs.low_precision:
@@ -250,7 +251,7 @@ def other_dtypes_are_near(case: ModelCase) -> None:
             others = {
                 name for row in found for name, value in row.items() if value.dtype != dtype and name != "weights"
             }
-            ensure(not others, f"in {dtype} the dtype of {', '.join(others)} is another")
+            ensure(not others, f"in {dtype} {', '.join(others)} have another dtype")
             if isinstance(case.inputs, StepInputs):
                 logits, _ = case.inputs.stepped(model, case.inputs.batch())
                 ensure(logits.dtype == dtype, f"in {dtype} a step gives {logits.dtype}")
@@ -262,24 +263,24 @@ def other_dtypes_are_near(case: ModelCase) -> None:
                 )
     model = case.model(torch.float32)
     _loss(case, model, case.inputs.batch()).backward()
-    learnt = {name: each for name, each in model.named_parameters() if each.grad is not None}
-    wanted = torch.cat([each.grad.flatten() for each in learnt.values()])
+    trainable = {name: each for name, each in model.named_parameters() if each.grad is not None}
+    wanted = torch.cat([each.grad.flatten() for each in trainable.values()])
     model.zero_grad()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = case.outputs(model, case.inputs.batch())
         _near(found, exact, 0.15, "bfloat16 autocast")
         _loss(case, model, case.inputs.batch()).backward()
-    for name, parameter in learnt.items():
+    for name, parameter in trainable.items():
         ensure(parameter.grad is not None, f"{name} has no gradient under autocast")
         ensure(parameter.grad.isfinite().all(), f"the gradient of {name} under autocast is not finite")
         ensure(parameter.grad.dtype == torch.float32, f"the gradient of {name} under autocast is not float32")
-    gradient = torch.cat([each.grad.flatten() for each in learnt.values()])
+    gradient = torch.cat([each.grad.flatten() for each in trainable.values()])
     near = float(torch.cosine_similarity(gradient, wanted, dim=0))
-    ensure(near > 0.95, f"the gradient under autocast points elsewhere: the cosine with that in float32 is {near:.3f}")
+    ensure(near > 0.95, f"the gradient under autocast differs: its cosine with that in float32 is {near:.3f}")
 
 
 def _near(found: Outputs, exact: Outputs, tolerance: float, what: str) -> None:
-    """All rows together, by the norm of the difference: one number near 0 may be far off by itself."""
+    """Compare all rows by the relative norm of the difference, since single numbers near 0 may be far off."""
     for name in found[0]:
         one = torch.cat([real(row[name]).double().flatten() for row in found])
         other = torch.cat([real(row[name]).flatten() for row in exact])
@@ -289,10 +290,10 @@ def _near(found: Outputs, exact: Outputs, tolerance: float, what: str) -> None:
 
 
 def config_goes_through_json(case: ModelCase) -> None:
-    """The config is frozen, JSON gives it back, and a key that it does not know is refused with the nearest name."""
+    """The config is frozen, survives JSON, and an unknown key is refused, with the nearest name."""
     config = case.config
     values = config_to_json(config)
-    ensure(config_from_json(type(config), values, "config.json") == config, "JSON gives another config back")
+    ensure(config_from_json(type(config), values, "config.json") == config, "the config differs after JSON")
     name = max((part.name for part in dataclasses.fields(config)), key=len)
     try:
         setattr(config, name, getattr(config, name))
@@ -305,11 +306,11 @@ def config_goes_through_json(case: ModelCase) -> None:
     except InputError as error:
         ensure(f"recipe.yaml: unknown key '{name}x'" in str(error), f"an unknown key is refused as {str(error)!r}")
     else:
-        raise CheckFailed("a key that the config does not know is read over")
+        raise CheckFailed("an unknown key of the config is ignored")
 
 
-def nothing_hangs_on_the_model(case: ModelCase) -> None:
-    """Reading leaves every module as it was: no attribute more, no tensor changed."""
+def a_call_changes_no_module(case: ModelCase) -> None:
+    """Reading leaves every module unchanged: no new attribute, no changed tensor."""
     model = case.model()
     before = {name: set(vars(module)) for name, module in model.named_modules()}
     tensors = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -323,8 +324,8 @@ def nothing_hangs_on_the_model(case: ModelCase) -> None:
         ensure(torch.equal(tensor, tensors[name]), f"{name} was changed by reading")
 
 
-def looking_changes_nothing(case: ModelCase) -> None:
-    """Recorded, the model gives the same bits; recorded weights are distributions where the mechanism declares so."""
+def recording_changes_nothing(case: ModelCase) -> None:
+    """Recording changes no bit of the outputs; recorded weights are distributions where the mechanism declares it."""
     model = case.model(torch.float32)
     for side in case.inputs.sides:
         read = case.inputs.batch(side)
@@ -333,10 +334,10 @@ def looking_changes_nothing(case: ModelCase) -> None:
             with look(model) as seen:
                 watched = case.outputs(model, read)
         except InputError as error:
-            ensure("no attention" in str(error), f"looking is refused: {error}")
-            ensure(not _mechanisms(model), "a model with attention is refused for having none")
+            ensure("no attention" in str(error), f"recording is refused: {error}")
+            ensure(not _mechanisms(model), "a model with attention is refused as one without")
             return
-        close(watched, plain, "while it is recorded", exactly=True)
+        close(watched, plain, "while recorded", exactly=True)
         modules = dict(model.named_modules())
         for address in seen.addresses:
             weights = seen.weights(address)
@@ -354,7 +355,7 @@ def _mechanisms(model: nn.Module) -> list[Attention]:
 
 
 class _Undeclared(Score):
-    """The same score, keeping its product scale to itself, so that no fused kernel is used."""
+    """The same score with its product scale hidden, so that no fused kernel is used."""
 
     def __init__(self, score: Score) -> None:
         super().__init__()
@@ -365,7 +366,7 @@ class _Undeclared(Score):
 
 
 def equation_equals_kernel(case: ModelCase) -> None:
-    """The whole model, outputs and gradients, with `weights @ value` in the place of every fused attention call."""
+    """Outputs and gradients of the whole model are the same with `weights @ value` in place of every fused attention call."""
     model = case.model()
     plain = copy.deepcopy(model)
     for attention in _mechanisms(plain):
@@ -379,7 +380,7 @@ def equation_equals_kernel(case: ModelCase) -> None:
             either.zero_grad()
             _loss(case, either, read).backward()
             gradients.append([parameter.grad for parameter in either.parameters() if parameter.requires_grad])
-        torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-11, msg=lambda said: f"gradients: {said}")
+        torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-11, msg=lambda message: f"gradients: {message}")
 
 
 OF_ALL = (
@@ -387,19 +388,13 @@ OF_ALL = (
     batch_changes_nothing,
     row_order_changes_nothing,
     inputs_matter,
-    evaluation_draws_nothing,
+    evaluation_uses_no_random_numbers,
     every_parameter_learns,
     saving_is_the_identity,
-    copies_are_models_of_their_own,
+    copies_are_independent,
     other_dtypes_are_near,
     config_goes_through_json,
-    nothing_hangs_on_the_model,
-    looking_changes_nothing,
+    a_call_changes_no_module,
+    recording_changes_nothing,
     equation_equals_kernel,
 )
-
-
-# Of models that read padded batches of tokens.
-
-
-# Of models that give logits of each next token.

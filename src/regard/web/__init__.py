@@ -1,4 +1,4 @@
-"""Web pages: one shell, ES modules and templates, written as one offline file or served as they are."""
+"""Web pages from templates and ES modules, written as one offline file or served."""
 
 from regard.web.pages import framed, html_table, json_in_script, page, signed_colours
 

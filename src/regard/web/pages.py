@@ -1,15 +1,15 @@
-"""Pages of HTML from templates, style sheets and ES modules.
+"""HTML pages from templates, style sheets and ES modules.
 
-What lies in `static/` is served as it is: ES modules that import one another by relative paths, without a build step. An offline
-page has to be one file under a policy that allows no other address, where a module can import nothing. So the modules it needs
-are put together while it is written (`bundled`): each becomes a function that returns its exports, in the order of the imports.
-The subset of the language that makes this possible without a parser is small and checked:
+Files in `static/` are served as they are: ES modules that import each other by relative paths, without a build step. An offline
+page must be a single file under a policy that allows no other address, in which a module cannot import anything. So the modules
+that it needs are bundled (`bundled`): each becomes a function that returns its exports, in the order of the imports. This works
+without a parser for a small subset of the language, which is checked:
 
-- imports are at the start of a line and name what they take: `import { a, b as c } from "./file.js";`
+- imports are at the start of a line and name what they import: `import { a, b as c } from "./file.js";`
 - exports are declarations: `export const`, `export function`, `export async function`, `export class`;
-- comments that begin with `/**` say types to whoever reads or checks the source, and stay out of the page.
+- comments that begin with `/**` hold types for readers and checkers of the source, and are left out of the page.
 
-Templates are Jinja2's, with every value escaped. A page's policy names the digest of its one script, so that nothing else runs.
+Templates are Jinja2's, with every value escaped. The page's policy has the digest of its only script, so nothing else can run.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ LEFT = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 def page(
     name: str, parts: Mapping[str, Any], *, data: Any = None, styles: Sequence[str] = (), served: str | None = None
 ) -> str:
-    """A whole page of HTML, offline unless `served` is given.
+    """A complete HTML page, offline unless `served` is given.
 
-    The template is `templates/NAME.html`, the style sheets are `static/shell.css` and `styles`, and the program, which mounts the
+    The template is `templates/NAME.html`, the style sheets are `static/shell.css` and `styles`, and the script, which mounts the
     view on the page's body, is `static/pages/NAME.js`.
 
     Arguments:
-        name: `viewer`, `walk`, `report`, `questionnaire` or `map`.
-        parts: what the template shows; all text is escaped.
-        data: what the program reads, as JSON in the page.
+        name: such as `viewer`, `walk`, `report`, `questionnaire` or `map`.
+        parts: the template's variables; all text is escaped.
+        data: for the script, as JSON in the page.
         styles: further style sheets.
-        served: the address below which a server gives the files of `static/`; None puts all of it into the page.
+        served: the address under which a server has the files of `static/`; None to put them into the page.
     """
     program = f"pages/{name}.js"
     sheets = ("shell.css", *styles)
@@ -74,10 +74,10 @@ def page(
 
 
 def bundled(program: str) -> str:
-    """A module of `static/` with all that it imports, as one script.
+    """A module of `static/` and everything it imports, as one script.
 
     Raises:
-        ValueError: for an import or export outside the subset, or modules that import one another in a circle.
+        ValueError: for an import or export outside the subset, and for circular imports.
 
     >>> bundled("pages/report.js").startswith('"use strict";')
     True
@@ -87,7 +87,7 @@ def bundled(program: str) -> str:
 
     def add(path: str, above: tuple[str, ...]) -> str:
         if path in above:
-            raise ValueError(f"modules import one another in a circle: {' -> '.join((*above, path))}")
+            raise ValueError(f"modules import each other in a circle: {' -> '.join((*above, path))}")
         if path not in names:
             text = TYPES.sub("", asset(f"static/{path}"))
             taken = []
@@ -115,9 +115,9 @@ def asset(name: str) -> str:
 
 
 def json_in_script(value: Any) -> str:
-    r"""JSON that can be inside a script element.
+    r"""JSON that is safe inside a script element.
 
-    Only "<" could end it there; the others keep careless readers of HTML from mistakes.
+    Only "<" could end the element; ">" and "&" are escaped too, for lenient HTML parsers.
 
     >>> print(json_in_script(["</script>"]))
     ["\u003c/script\u003e"]
@@ -127,24 +127,24 @@ def json_in_script(value: Any) -> str:
 
 
 def framed(page: str, title: str, *, height: int, allowed: str = "allow-scripts") -> str:
-    """A page inside a frame, for a notebook; nothing in it can touch what is around it.
+    """A page in a sandboxed frame, for a notebook; the page cannot access the notebook.
 
     Arguments:
-        page: the whole page.
-        title: in plain text.
+        page: the complete page.
+        title: as plain text.
         height: of the frame, in CSS pixels.
-        allowed: what the frame's sandbox lets it do.
+        allowed: the frame's sandbox permissions.
     """
     return fragment("frame", {"page": page, "title": title, "height": height, "allowed": allowed})
 
 
 def fragment(name: str, parts: Mapping[str, Any]) -> str:
-    """A piece of HTML from `templates/NAME.html`, such as for a notebook; all text in `parts` is escaped."""
+    """A fragment of HTML from `templates/NAME.html`, such as for a notebook; all text in `parts` is escaped."""
     return _templates().get_template(f"{name}.html").render(**parts)
 
 
 def html_table(rows: Iterable[tuple[str, str]]) -> str:
-    """Names and what they are as a table of two columns, for a notebook's `_repr_html_`.
+    """Names and values as a table of two columns, for a notebook's `_repr_html_`.
 
     >>> html_table([("loss", "< 1")])
     '<table><tbody><tr><th style="text-align:left">loss</th><td style="text-align:left">&lt; 1</td></tr></tbody></table>'
@@ -153,7 +153,7 @@ def html_table(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def signed_colours() -> tuple[str, str]:
-    """The colours of numbers below and above zero, as six hexadecimal digits, from the style sheet of all pages.
+    """The colours of negative and positive numbers, as six hexadecimal digits, from the style sheet of all pages.
 
     >>> below, above = signed_colours()
     >>> len(below), len(above)
@@ -162,7 +162,7 @@ def signed_colours() -> tuple[str, str]:
     sheet = asset("static/shell.css")
     colours = dict(
         reversed(re.findall(r"--(negative|positive): #([0-9a-f]{6});", sheet))
-    )  # the light ones, which come first
+    )  # reversed, so that the light theme's, which come first, are kept
     return colours["negative"], colours["positive"]
 
 
@@ -179,7 +179,7 @@ def _templates() -> Environment:
 
 
 def _safe(text: str) -> Any:
-    """Text of the package itself, which a template shall not escape."""
+    """Text of this package that a template must not escape."""
     from markupsafe import Markup
 
     return Markup(text)

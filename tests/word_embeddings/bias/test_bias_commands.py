@@ -129,7 +129,7 @@ def test_the_same_test_in_two_files_is_made_once(place):
     found = run("bias", place / "made.vec", "--weat", place / "tests", "--pairs", place / "pairs.json", "--json")
     (audit,) = object_of(found)["audits"]
     assert [test["test"] for test in audit["tests"]] == ["again", "weat 2"]
-    assert "tests with the same words are made once, and 1 are left out: first of first.json is again of weat.json" in (
+    assert "1 tests with the same words as others are left out: first of first.json is again of weat.json" in (
         found.stderr
     )
 
@@ -145,7 +145,7 @@ def test_an_encoder_is_tested_on_texts(place):
     assert any("vectors of whole sentences" in each for each in audit["cautions"])
     refused = run("bias", place / "encoder")
     assert isinstance(refused.exception, InputError)
-    assert "is a model of texts; give tests with --seat or --weat" in str(refused.exception)
+    assert "is a text encoder; give tests with --seat or --weat" in str(refused.exception)
 
 
 def test_debiasing_writes_vectors_and_tells_what_changed(place, planted):
@@ -248,7 +248,7 @@ def test_what_came_from_glove_goes_back_as_glove(place, planted):
         (["bias", "made.vec", "--weat", "nowhere.json"], "no such file"),
         (["bias", "made.vec", "--pairs", "tests"], "is a folder, not a file"),
         (["bias", "nowhere.vec"], "nowhere.vec"),
-        (["debias", "made.vec", "made.vec", "--pairs", "pairs.json"], "give another place for what is written"),
+        (["debias", "made.vec", "made.vec", "--pairs", "pairs.json"], "give another path for the output"),
         (["debias", "made.vec", "out", "--pairs", "jobs.txt"], "line 1: is 'w0'; give at least two different words"),
     ],
 )

@@ -54,7 +54,7 @@ def test_a_file_by_its_ending(text, tmp_path, capsys):
     [
         ({"method": "glov"}, "there is no method 'glov'; did you mean 'glove'"),
         ({"method": "glove", "negative": 5}, "glove has no setting negative"),
-        ({"method": "fasttext", "ngrams": "3to6"}, "--ngrams is '3to6'; give two lengths, as 3-6"),
+        ({"method": "fasttext", "ngrams": "3to6"}, "--ngrams is '3to6'; give two lengths, such as 3-6"),
         ({"tokens": "letters"}, "tokenisation is 'letters'"),
         ({"format": "word"}, "there is no kind 'word'"),
         ({"width": 0}, "width is 0"),

@@ -1,4 +1,4 @@
-"""Other libraries that do the same work: a file for each, run in whatever interpreter has the library."""
+"""Other libraries that do the same work: a driver file for each, run in any interpreter that has the library."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ NAMES = (
 PEERS: dict[str, Path] = {name: HERE / f"{name}.py" for name in NAMES} | dict.fromkeys(
     ("onnxruntime", "openvino"), HERE / "graphs.py"
 )
-"""The driver of each peer, by the name that reports and `--peer` use."""
+"""The driver file of each peer, by its name in reports and for `--peer`."""
 
 __all__ = ["PEERS", "RUNNER"]

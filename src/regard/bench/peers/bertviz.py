@@ -1,6 +1,6 @@
-"""BertViz: its head view of the weights that `transformers` gives under eager attention, written to a file.
+"""BertViz: its head view of the weights from `transformers` with eager attention, written to a file.
 
-Needs bertviz, transformers and torch, and nothing of Regard.
+Needs bertviz, transformers and torch, but not Regard.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ class Page(Installed):
     needs = ("bertviz", "transformers", "torch")
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Build the model, switched to eager attention, and sample a text."""
+        """Build the model with eager attention, and sample a text."""
         self._model, self._ids = random_bert(job)
         self._model.set_attn_implementation("eager")
         self._job = job
         return {"note": f"{type(self._model).__name__}, attention {self._model.config._attn_implementation}"}
 
     def run(self) -> dict[str, Any]:
-        """One page; the amount is the seconds it takes."""
+        """Make one page; the amount is its time in seconds."""
         import bertviz  # pyright: ignore[reportMissingImports]
         import torch
 

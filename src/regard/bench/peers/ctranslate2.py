@@ -1,6 +1,6 @@
 """CTranslate2 on the exported folder.
 
-Needs ctranslate2, and transformers for its own converter; nothing of Regard.
+Needs ctranslate2, and transformers for its converter, but not Regard.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .shared import Installed
 
 
 class _OnProcessor(Installed):
-    """What both kinds of job have in common."""
+    """The common part of all jobs."""
 
     needs = ("ctranslate2", "transformers", "torch")
 
     def _converted(self, job: dict[str, Any], model: type, converter: Callable[[], Any]) -> Any:
-        """The model in the precision asked for; None, with the reason in `_left_out`, where this build has no such here."""
+        """The converted model in a precision; None, with the reason in `_left_out`, where this build does not support it here."""
         import ctranslate2  # pyright: ignore[reportMissingImports]
 
         offered = sorted(ctranslate2.get_supported_compute_types("cpu"))
@@ -36,10 +36,10 @@ class _OnProcessor(Installed):
 
 
 class Translation(_OnProcessor):
-    """Beam search by CTranslate2; everything but the beam and the longest answer is the library's default."""
+    """Beam search by CTranslate2; all settings but the beam and the maximum length are its defaults."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Convert the folder and load it in the precision asked for, where this build computes in it on this processor."""
+        """Convert the folder and load it in a precision, where this build supports it on this processor."""
         import ctranslate2  # pyright: ignore[reportMissingImports]
         from ctranslate2.converters import TransformersConverter  # pyright: ignore[reportMissingImports]
 
@@ -53,7 +53,7 @@ class Translation(_OnProcessor):
         return {"note": f"computes in {self._translator.compute_type}"}
 
     def run(self) -> dict[str, Any]:
-        """Every batch once; the amount is tokens of the best answers, which hold no end token."""
+        """Translate every batch once; the amount is in tokens of the best answers, without end-of-sequence tokens."""
         job, found = self._job, []
         began = time.perf_counter()
         for batch, length in zip(self._batches, job["lengths"]):  # noqa: B905  # any interpreter's Python
@@ -67,10 +67,10 @@ class Translation(_OnProcessor):
 
 
 class Decoding(_OnProcessor):
-    """The most probable token each time by CTranslate2's generator."""
+    """Greedy decoding by CTranslate2's generator."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Convert the folder and load it in the precision asked for, where this build computes in it on this processor."""
+        """Convert the folder and load it in a precision, where this build supports it on this processor."""
         import ctranslate2  # pyright: ignore[reportMissingImports]
 
         pieces = [f"t{index}" for index in range(job["vocabulary"] - 1)] + ["<|endoftext|>"]
@@ -82,7 +82,7 @@ class Decoding(_OnProcessor):
         return {"note": f"computes in {self._generator.compute_type}"}
 
     def run(self) -> dict[str, Any]:
-        """Read the prompts and write on; the amount is tokens written."""
+        """Read the prompts and generate; the amount is in generated tokens."""
         count = self._job["tokens"]
         began = time.perf_counter()
         found = self._generator.generate_batch(
@@ -99,7 +99,7 @@ class Decoding(_OnProcessor):
 
 
 def _converter(folder: str, pieces: list[str]) -> Any:
-    """CTranslate2's own converter; the folder has no tokenizer, so the pieces are given."""
+    """CTranslate2's own converter; the folder has no tokenizer, so its tokens are passed."""
     from ctranslate2.converters import TransformersConverter  # pyright: ignore[reportMissingImports]
 
     class Pieces:

@@ -1,6 +1,6 @@
-"""gensim: skip-gram and CBoW by `Word2Vec`, from sentences that Python reads, or from the file that it reads itself.
+"""gensim: skip-gram and CBoW by `Word2Vec`, from sentences that Python reads, or from a file that gensim reads itself.
 
-Needs gensim and nothing of Regard.
+Needs gensim, but not Regard.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .shared import Installed
 
 
 class Word2Vec(Installed):
-    """Vectors from a file of sentences."""
+    """Training word embeddings on a file of sentences."""
 
     needs = ("gensim", "numpy")
     skip_gram = 1
@@ -25,13 +25,13 @@ class Word2Vec(Installed):
         return {"note": f"fast version {FAST_VERSION}, reads {job['reading']}"}
 
     def run(self) -> dict[str, Any]:
-        """The whole training, the vocabulary included; the amount is words read, over all epochs."""
+        """Run the whole training, including the vocabulary; the amount is in words read, over all epochs."""
         from gensim.models import Word2Vec as Model
         from gensim.models.word2vec import LineSentence
 
         job = self._job
         began = time.perf_counter()
-        # The rate that the program word2vec starts from is 0.05 with CBoW, which gensim leaves to the user.
+        # word2vec starts from a learning rate of 0.05 for CBoW; in gensim the user has to set it.
         rate = 0.025 if self.skip_gram else 0.05
         whole = job["reading"] == "file"
         model = Model(

@@ -1,4 +1,4 @@
-"""GloVe's own programs in C, https://github.com/stanfordnlp/GloVe, found on the PATH once `make` has built them.
+"""GloVe's own programs in C, https://github.com/stanfordnlp/GloVe, found on the PATH after they were built with `make`.
 
 Needs nothing of Regard.
 """
@@ -18,24 +18,24 @@ PROGRAMS = ("vocab_count", "cooccur", "shuffle", "glove")
 
 
 class GloVe:
-    """Vectors from a file of sentences: count words, count pairs, shuffle, train."""
+    """Training word embeddings on a file of sentences: count words, count pairs, shuffle, train."""
 
     def available(self) -> bool:
         """Whether all four programs are on the PATH."""
         return all(map(shutil.which, PROGRAMS))
 
     def versions(self) -> dict[str, str]:
-        """The programs have none: the SHA-256 of the one that trains."""
+        """The programs have no version: the SHA-256 of the one that trains."""
         program = shutil.which("glove") or ""
         return {"glove, SHA-256 of the program": hashlib.sha256(Path(program).read_bytes()).hexdigest()[:12]}
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Nothing is to be done beforehand."""
+        """Keep the job; there is nothing to prepare."""
         self._job = job
         return {"note": "its own settings but those of the case; memory 4 GB"}
 
     def run(self) -> dict[str, Any]:
-        """All four programs; the amount is words read, over all epochs, though all but the first pass read counts."""
+        """Run all four programs; the amount is in words times epochs, although only the first pass reads words."""
         job = self._job
         with tempfile.TemporaryDirectory(prefix="regard-bench-glove-") as place:
             began = time.perf_counter()
@@ -55,7 +55,7 @@ class GloVe:
                 "-vocab-file": "words",
                 "-save-file": "vectors",
             }
-            self._do(place, ["glove", *(part for pair in settings.items() for part in pair)], os.devnull, "said")
+            self._do(place, ["glove", *(part for pair in settings.items() for part in pair)], os.devnull, "output")
             seconds = time.perf_counter() - began
             shutil.copy(Path(place, "vectors.txt"), job["vectors"])
         return {
@@ -65,7 +65,7 @@ class GloVe:
         }
 
     def _do(self, place: str, command: list[Any], source: str, target: str) -> None:
-        # The resulting paths are absolute or inside the folder.
+        # Paths are absolute or relative to the folder.
         with open(Path(place, source), "rb") as given, open(Path(place, target), "wb") as written:
             subprocess.run(
                 [*map(str, command), "-verbose", "0"],

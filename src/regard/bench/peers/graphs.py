@@ -1,10 +1,9 @@
-"""Runtimes of graphs: onnxruntime and OpenVINO on the encoder as ONNX, in float32, in bfloat16 or in 8 bits.
+"""Graph runtimes: onnxruntime and OpenVINO on the encoder as ONNX, in float32, bfloat16 or int8.
 
-Each is quantized by its own tool: onnxruntime's dynamic quantization, channel by channel; NNCF's, calibrated on some of the
-sentences. Texts are cut by the model's own `tokenizer.json` and read in batches of 32 of like length, as sentence-transformers
-does it.
+Each is quantized by its own tool: onnxruntime's dynamic quantization per channel; NNCF's, calibrated on some of the sentences.
+Texts are truncated by the model's own `tokenizer.json` and read in batches of 32 of similar length, as in sentence-transformers.
 
-Needs tokenizers and numpy, onnxruntime and onnx or openvino and nncf, and nothing of Regard.
+Needs tokenizers and numpy, onnxruntime and onnx or openvino and nncf, but not Regard.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from .shared import Installed, cosines
 
 BATCH = 32
 CALIBRATED = 128
-"""Sentences that NNCF looks at."""
+"""Sentences that NNCF is calibrated on."""
 
 
 class _Embedding(Installed):
-    """Mean vectors of sentences, from strings to an array."""
+    """Mean-pooled sentence embeddings, from strings to an array."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Read the graph in the precision asked for."""
+        """Load the graph in a precision."""
         import numpy as np
         from tokenizers import Tokenizer
 
@@ -54,7 +53,7 @@ class _Embedding(Installed):
         return {"input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(tokens)}
 
     def run(self) -> dict[str, Any]:
-        """All sentences once; the amount is sentences."""
+        """Embed all sentences once; the amount is in sentences."""
         import numpy as np
 
         sentences = self._job["sentences"]
@@ -76,7 +75,7 @@ class _Embedding(Installed):
 
 
 class OnnxRuntime(_Embedding):
-    """`InferenceSession` at its defaults but the threads."""
+    """`InferenceSession` with default settings except threads."""
 
     needs = ("onnxruntime", "onnx", "tokenizers", "numpy")
 
@@ -104,7 +103,7 @@ class OnnxRuntime(_Embedding):
 
 
 class OpenVINO(_Embedding):
-    """A compiled model at its defaults but the threads and the precision."""
+    """A compiled model with default settings except threads and precision."""
 
     needs = ("openvino", "nncf", "tokenizers", "numpy")
 

@@ -1,6 +1,6 @@
-"""Hugging Face transformers: `generate` on the exported folder, at its defaults; BERT's forward pass, and training.
+"""Hugging Face transformers: `generate` on the exported folder with default settings; BERT's forward pass, and training.
 
-Needs transformers and torch, and nothing of Regard.
+Needs transformers and torch, but not Regard.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ class _Installed(Installed):
 
 
 class Translation(_Installed):
-    """Beam search by `generate`; everything but the beam and the longest answer is the library's default."""
+    """Beam search by `generate`; all settings but the beam and the maximum length are its defaults."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Load the folder in the precision asked for."""
+        """Load the folder in a precision."""
         import torch
         from transformers import AutoModelForSeq2SeqLM
 
         model = AutoModelForSeq2SeqLM.from_pretrained(job["folder"], local_files_only=True)
         self._model = model.to(getattr(torch, job["precision"])).eval()
-        # Padding is ruled out by the bias of the logits already: another pass over them each step would cost time for nothing.
+        # The bias of the logits already excludes padding; excluding it once more would cost time in each step.
         model.generation_config.bad_words_ids = None  # type: ignore[union-attr]
         self._job = job
         padding, end = model.config.pad_token_id, job["end_id"]
@@ -35,12 +35,12 @@ class Translation(_Installed):
             ids = [[*row, end] + [padding] * (longest - 1 - len(row)) for row in rows]
             mask = [[1] * (len(row) + 1) + [0] * (longest - 1 - len(row)) for row in rows]
             self._batches.append((torch.tensor(ids), torch.tensor(mask)))
-        # The end, padding and start are no words of an answer.
+        # End-of-sequence, padding and start tokens are no words of an answer.
         self._marks = {end, padding, model.config.decoder_start_token_id}
         return {"note": f"{type(model).__name__}, {sum(p.numel() for p in model.parameters()):,} parameters"}
 
     def run(self) -> dict[str, Any]:
-        """Every batch once; the amount is tokens of the best answers, without end and padding."""
+        """Translate every batch once; the amount is in tokens of the best answers, without end-of-sequence and padding."""
         import torch
 
         job, found = self._job, []
@@ -59,10 +59,10 @@ class Translation(_Installed):
 
 
 class Decoding(_Installed):
-    """The most probable token each time by `generate`; everything but the number of tokens is the library's default."""
+    """Greedy decoding by `generate`; all settings but the number of tokens are its defaults."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Load the folder in the precision asked for."""
+        """Load the folder in a precision."""
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -73,7 +73,7 @@ class Decoding(_Installed):
         return {"note": f"{type(model).__name__}, attention {model.config._attn_implementation}"}
 
     def run(self) -> dict[str, Any]:
-        """Read the prompts and write on; the amount is tokens written."""
+        """Read the prompts and generate; the amount is in generated tokens."""
         import torch
 
         count = self._job["tokens"]
@@ -103,7 +103,7 @@ class CausalTraining(_Training):
     """Updates of `GPT2LMHeadModel`, which computes the loss itself."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Build the model and the optimiser that its trainer takes by default."""
+        """Build the model and the optimizer that its trainer uses by default."""
         import torch
         from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -131,7 +131,7 @@ class CausalTraining(_Training):
 
 
 class Recording(_Installed):
-    """BERT's forward pass: nothing looked at, or all weights from its eager attention."""
+    """BERT's forward pass: without recording, or with all weights from eager attention."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model and sample a text."""
@@ -142,20 +142,20 @@ class Recording(_Installed):
         return {"note": f"{type(self._model).__name__}, attention {job['way']}"}
 
     def run(self) -> dict[str, Any]:
-        """A few passes; the amount is tokens."""
+        """Run a few passes; the amount is in tokens."""
         import torch
 
         job, output = self._job, None
         began = 0.0
         for number in range(1 + job["passes"]):
-            if number == 1:  # the first pass brings back what the system took from a process that waited
+            if number == 1:  # the first pass brings memory back that was swapped out while the process waited
                 began = time.perf_counter()
-            output = None  # the weights of one pass are not there during the next
+            output = None  # free the weights before the next pass
             with torch.no_grad():
                 output = self._model(self._ids, output_attentions=job["way"] == "eager")
         seconds = time.perf_counter() - began
         if output is None or (job["way"] == "eager" and len(output.attentions) != job["model"]["num_hidden_layers"]):
-            raise RuntimeError("the model gave no weights")
+            raise RuntimeError("the model returned no weights")
         return {"amount": job["passes"] * job["batch"] * job["tokens"], "seconds": seconds}
 
 
@@ -185,7 +185,7 @@ class MaskedTraining(_BertTraining):
     """Updates of `BertForMaskedLM`."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Build the model and the optimiser that its trainer takes by default."""
+        """Build the model and the optimizer that its trainer uses by default."""
         import torch
 
         note = self._build(job, "BertForMaskedLM")
@@ -199,10 +199,10 @@ class MaskedTraining(_BertTraining):
 
 
 class FineTuning(_BertTraining):
-    """Updates of `BertForSequenceClassification`, each batch padded to its longest text, as its data collator does."""
+    """Updates of `BertForSequenceClassification`, each batch padded to its longest text, as in its data collator."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Build the model and the optimiser that its trainer takes by default."""
+        """Build the model and the optimizer that its trainer uses by default."""
         import torch
 
         note = self._build(job, "BertForSequenceClassification")

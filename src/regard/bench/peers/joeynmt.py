@@ -1,7 +1,7 @@
-"""JoeyNMT: training a Transformer, or a recurrent net with attention, of the same sizes on the same batches; and its beam search.
+"""JoeyNMT: training a Transformer, or a recurrent model with attention, of the same sizes on the same batches; and beam search.
 
-Needs joeynmt 2.3 and nothing of Regard. The steps of an update are those of its `TrainManager`, made of the same public parts:
-`Batch`, sorting by source length, the loss under autocast, its gradient clipper and its optimiser.
+Needs joeynmt 2.3, but not Regard. The steps of an update are those of its `TrainManager`, built from the same public parts:
+`Batch`, sorting by source length, the loss under autocast, its gradient clipper and its optimizer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .shared import Installed
 
 
 class _Model(Installed):
-    """A model of the sizes asked for."""
+    """A model of the given sizes."""
 
     needs = ("joeynmt", "torch")
 
@@ -40,7 +40,7 @@ class _Model(Installed):
         vocabulary = Vocabulary([f"piece{number}" for number in range(size - 4)], special)  # type: ignore[arg-type]
         config = _recurrent(shape) if shape["type"] == "recurrent" else _transformer(shape)
         self._model = build_model(config, vocabulary, vocabulary)
-        # Its settings switch half precision off on a processor; its training and its search take any autocast.
+        # Its settings disable half precision on a CPU; its training and search functions accept any autocast.
         low = job["precision"] == "bfloat16"
         self._autocast = {"device_type": "cpu", "dtype": torch.bfloat16 if low else None, "enabled": low}
         count = sum(parameter.numel() for parameter in self._model.parameters())
@@ -48,7 +48,7 @@ class _Model(Installed):
 
 
 class Training(_Model):
-    """Forward, backward and update; the batches are padded beforehand, which favours JoeyNMT."""
+    """Forward pass, backward pass and update; batches are padded in advance, which favours JoeyNMT."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model and the batches."""
@@ -66,7 +66,7 @@ class Training(_Model):
         return note
 
     def run(self) -> dict[str, Any]:
-        """`updates` updates; the amount is target tokens, the end tokens among them."""
+        """Run `updates` updates; the amount is in target tokens, including end-of-sequence tokens."""
         tokens, began = 0, time.perf_counter()
         for _ in range(self._updates):
             tokens += self._update(self._batches[self._next % len(self._batches)])
@@ -95,7 +95,7 @@ class Training(_Model):
 
 
 class Translation(_Model):
-    """Beam search with random weights; everything but the beam and the length is the library's default."""
+    """Beam search with random weights; all settings but the beam and the length are its defaults."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model and the batches."""
@@ -106,7 +106,7 @@ class Translation(_Model):
         return note
 
     def run(self) -> dict[str, Any]:
-        """Every batch once; the amount is tokens of the best answers, each as long as it was told."""
+        """Translate every batch once; the amount is in tokens of the best answers, whose length is fixed."""
         import torch
         from joeynmt.batch import Batch  # pyright: ignore[reportMissingImports]
         from joeynmt.search import search  # pyright: ignore[reportMissingImports]
@@ -131,10 +131,9 @@ class Translation(_Model):
 
 
 def _recurrent(shape: dict[str, Any]) -> dict[str, Any]:
-    """A JoeyNMT model section: a bidirectional encoder whose output is as wide as ours, input feeding, nothing tied.
+    """A JoeyNMT model section: a bidirectional encoder whose output is as wide as Regard's, input feeding, nothing tied.
 
-    Its encoder always reads in both directions. In addition to one of ours that reads in one direction, of LSTMs, each of its
-    directions is half as wide.
+    Its encoder is always bidirectional. To match a unidirectional LSTM of Regard's, each of its directions is half as wide.
     """
     embeddings = {"embedding_dim": shape["embedding"], "scale": False, "dropout": shape["dropout"]}
     both = {"type": "recurrent", "rnn_type": shape["rnn_type"], "num_layers": shape["layers"], "embeddings": embeddings}
@@ -182,7 +181,7 @@ def _transformer(shape: dict[str, Any]) -> dict[str, Any]:
 
 
 def _padded(pair: list[list[list[int]]], size: int) -> dict[str, Any]:
-    """A batch as JoeyNMT's data loader makes it. It has four special tokens of its own, so the pieces move up behind them."""
+    """A batch as from JoeyNMT's data loader. JoeyNMT has four special tokens of its own, so ids are shifted behind them."""
     import torch
 
     def moved(ids: list[int]) -> list[int]:

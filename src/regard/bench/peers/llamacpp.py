@@ -1,7 +1,8 @@
-"""llama.cpp on the weights of a folder, by its Python binding.
+"""llama.cpp with the weights of a folder, by its Python binding.
 
-Needs llama-cpp-python, gguf and numpy; nothing of Regard. The folder is turned into llama.cpp's own file in 32 bits, and that
-into 8 or 4 bits by llama.cpp itself. With 4 bits it keeps the table of tokens in more; `q4_0 pure` keeps all matrices in 4.
+Needs llama-cpp-python, gguf and numpy, but not Regard. The folder is converted to llama.cpp's own file in float32, which
+llama.cpp itself quantizes to 8 or 4 bits. With 4 bits it keeps the token embeddings in more bits; `q4_0 pure` has all matrices
+in 4.
 """
 
 from __future__ import annotations
@@ -41,25 +42,25 @@ LLAMA = {
     "layers.{}.mlp.up_proj": "ffn_up",
     "layers.{}.mlp.down_proj": "ffn_down",
 }
-"""What each tensor, or part of a block, of a GPT-2 and of a Llama is called in a folder, and here."""
+"""The names of each tensor, or part of a block, of a GPT-2 and a Llama: in a folder, and in llama.cpp's file."""
 
 KINDS_OF_FILE = {"f16": 1, "bf16": 32, "q8_0": 7, "q4_0": 2}
-"""llama.cpp's numbers for them."""
+"""llama.cpp's numbers of the file types."""
 
 
 class Decoding:
-    """The most probable token each time, after a prompt."""
+    """Greedy decoding after prompts."""
 
     def available(self) -> bool:
-        """Whether llama.cpp and what writes its files are installed."""
+        """Whether llama.cpp and the library that writes its files are installed."""
         return all(util.find_spec(name) is not None for name in ("llama_cpp", "gguf", "numpy"))
 
     def versions(self) -> dict[str, str]:
-        """Of the binding, which names the llama.cpp inside it by its own number."""
+        """The version of the binding, which identifies the llama.cpp in it."""
         return {"llama-cpp-python": metadata.version("llama_cpp_python")}
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Write the file, round its weights where asked, and load it."""
+        """Write the file, quantize its weights where asked for, and load it."""
         why = unsupported(json.loads((Path(job["folder"]) / "config.json").read_text(encoding="utf-8")))
         if why:
             return {"left_out": why}
@@ -78,7 +79,7 @@ class Decoding:
             wanted.pure = pure == "pure"
             wanted.nthread = job["threads"]
             if llama_cpp.llama_model_quantize(plain.encode(), path.encode(), wanted):
-                raise RuntimeError("llama.cpp did not round the weights")
+                raise RuntimeError("llama.cpp did not quantize the weights")
             size = Path(path).stat().st_size
         model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
         settings = llama_cpp.llama_context_default_params()
@@ -93,7 +94,7 @@ class Decoding:
         return {"note": f"file of {size / 1e6:.0f} MB"}
 
     def run(self) -> dict[str, Any]:
-        """Read the prompts and write on, all texts in each batch; the amount is tokens written."""
+        """Read the prompts and generate, all texts in each batch; the amount is in generated tokens."""
         import llama_cpp  # pyright: ignore[reportMissingImports]
         import numpy
 
@@ -127,44 +128,44 @@ class Decoding:
 
 
 ACTIVATIONS = {"gpt2": ("gelu_new", "gelu_pytorch_tanh"), "llama": ("silu", "swish")}
-"""Of each kind of model that a file is written of: the activations that llama.cpp computes in it."""
+"""The activations that llama.cpp supports in each kind of model for which a file is written."""
 
 SCALINGS = ("default", "linear", "llama3", "yarn")
 YARN = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True, "attention_factor": None}
-"""Of yarn, what llama.cpp takes."""
+"""The settings of YaRN that llama.cpp supports."""
 
 
 def unsupported(config: dict[str, Any]) -> str:
-    """Why no file is written of a folder with this config.json, as a sentence; empty where one is."""
+    """Why no file can be written for a folder with this config.json, as a sentence; empty where it can."""
     kind = config.get("model_type")
     if kind not in ACTIVATIONS:
-        return f"its file is written of a GPT-2 or a Llama alone, not of a {kind}"
+        return f"files are written for a GPT-2 or a Llama only, not for a {kind}"
     field = "activation_function" if kind == "gpt2" else "hidden_act"
     if config.get(field) not in ACTIVATIONS[kind]:
         return f"{field} is {config.get(field)!r}, and llama.cpp's {kind} computes {ACTIVATIONS[kind][0]}"
     scaling = _scaling(config) if kind == "llama" else {}
     rope = scaling.get("rope_type", "default")
     if rope not in SCALINGS:
-        return f"rope_type is {rope!r}, and its file is written with {', '.join(SCALINGS)}"
+        return f"rope_type is {rope!r}, and files are written for {', '.join(SCALINGS)}"
     for name, value in YARN.items() if rope == "yarn" else ():
         if scaling.get(name, value) != value:
-            return f"{name} of yarn is {scaling[name]}, and its file is written with {value}"
+            return f"{name} of yarn is {scaling[name]}, and files are written for {value}"
     return ""
 
 
 def _scaling(config: dict[str, Any]) -> dict[str, Any]:
-    """How the rotation is changed for longer texts, by either of the two names that folders have for it."""
+    """The settings of rotary scaling for longer texts, under either of the two names that folders use."""
     return config.get("rope_scaling") or config.get("rope_parameters") or {}
 
 
 def write_file(folder: Path, path: str, tokens: Sequence[str] = (), merges: Sequence[str] = ()) -> int:
-    """A folder of a GPT-2 or a Llama as llama.cpp's file in 32 bits; returns its size.
+    """Write llama.cpp's file in float32 for a folder of a GPT-2 or a Llama; returns its size in bytes.
 
     Arguments:
-        folder: of a model that `unsupported` has no word about.
+        folder: of a model that `unsupported` accepts.
         path: of the file.
-        tokens, merges: of a byte-level tokenizer as GPT-2's, whose last token ends a text, for a server that reads texts; none
-            for whoever gives ids.
+        tokens, merges: of a byte-level tokenizer like GPT-2's, whose last token ends a text, for a server that reads texts; empty
+            where only ids are given.
     """
     import gguf  # pyright: ignore[reportMissingImports]
     import numpy
@@ -191,7 +192,7 @@ def write_file(folder: Path, path: str, tokens: Sequence[str] = (), merges: Sequ
         if found is None:
             continue
         if not llama and name.startswith("h.") and array.ndim == 2:
-            array = numpy.ascontiguousarray(array.T)  # GPT-2's maps are (inputs, outputs)
+            array = numpy.ascontiguousarray(array.T)  # GPT-2's weights are (inputs, outputs)
         heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(name.split(".")[-2])
         if heads is not None:
             array = _neighbours(array, config[heads])
@@ -243,7 +244,7 @@ def _base(config: dict[str, Any]) -> float:
 
 
 def _divisors(config: dict[str, Any]) -> list[float]:
-    """What each frequency of a head is divided by where texts are longer, by the rule of Llama 3.1."""
+    """The divisor of each frequency of a head for longer texts, by the rule of Llama 3.1."""
     scaling, width, found = _scaling(config), _head_width(config), []
     trained, low, high = (
         scaling[name] for name in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor")
@@ -256,7 +257,7 @@ def _divisors(config: dict[str, Any]) -> list[float]:
 
 
 def _called(name: str, names: dict[str, str]) -> str | None:
-    """What a tensor of a folder is called here; None where it is not read."""
+    """The name of a folder's tensor in llama.cpp's file; None for one that is not needed."""
     if name in names:
         return names[name]
     stack, number, *part = name.split(".")
@@ -265,7 +266,7 @@ def _called(name: str, names: dict[str, str]) -> str | None:
 
 
 def _neighbours(array: Any, heads: int) -> Any:
-    """Rows of a projection with the two channels that are turned together next to each other, as llama.cpp turns them."""
+    """Rows of a projection reordered so that channels rotated together are adjacent, as in llama.cpp."""
     import numpy
 
     turned = array.reshape(heads, 2, -1, *array.shape[1:]).swapaxes(1, 2)
@@ -273,7 +274,7 @@ def _neighbours(array: Any, heads: int) -> Any:
 
 
 def _tensors(path: Path) -> Any:
-    """Names and arrays of a safetensors file in 32 bits."""
+    """Names and arrays of a safetensors file in float32."""
     import numpy
 
     data = path.read_bytes()

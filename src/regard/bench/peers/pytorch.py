@@ -1,6 +1,6 @@
-"""Plain PyTorch: the same equations from its own layers, trained in a plain loop.
+"""Plain PyTorch: the same equations with its own layers, trained in a plain loop.
 
-Needs torch and nothing of Regard.
+Needs torch, but not Regard.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .shared import Updates
 
 
 class LSTMTraining(Updates):
-    """A language model of `nn.LSTM`."""
+    """A language model with `nn.LSTM`."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model and the optimiser."""
@@ -41,10 +41,10 @@ class LSTMTraining(Updates):
 
 
 class CaptionTraining(Updates):
-    """Xu's captioner with soft attention: keys projected once, a query and an `LSTMCell` a step, all logits at once."""
+    """Xu et al.'s captioner with soft attention: keys projected once, one query and `LSTMCell` step per word, logits at once."""
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Build the model and the optimiser, and draw images and captions."""
+        """Build the model and the optimiser, and make random images and captions."""
         import torch
         from torch import nn
 
@@ -106,8 +106,8 @@ class CaptionTraining(Updates):
             h, c = model["cell"](torch.cat((word, context), dim=-1), (h, c))
             hidden.append(h)
             contexts.append(context)
-        told = model["from_hidden"](torch.stack(hidden, dim=1)) + model["from_context"](torch.stack(contexts, dim=1))
-        logits, labels = model["output"](model["dropout"](embedded + told)), ids[:, 1:]
+        added = model["from_hidden"](torch.stack(hidden, dim=1)) + model["from_context"](torch.stack(contexts, dim=1))
+        logits, labels = model["output"](model["dropout"](embedded + added)), ids[:, 1:]
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten()), labels.numel()
 
 

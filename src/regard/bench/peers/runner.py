@@ -1,15 +1,15 @@
-"""The process that one contestant runs in: `python runner.py DRIVER.py`, told what to do in lines of JSON.
+"""The process of one contestant: `python runner.py DRIVER.py`, controlled by lines of JSON.
 
 A driver is a file with `KINDS`, classes by kind of job, each with
 
     available()     whether its library is installed here, without importing it
-    versions()      of the library and of what decides its speed
-    prepare(job)    everything that is not timed; returns `note`, a sentence for the reader, or `left_out`, why this machine
-                    or this release offers no such setting
-    run()           the timed work; returns `amount`, `seconds`, perhaps `answers`, and `measures`, further figures by name
+    versions()      of the library and of others that determine its speed
+    prepare(job)    everything that is not timed; returns `note`, a sentence for the reader, or `left_out`, the reason why this
+                    machine or this release does not support the setting
+    run()           the timed work; returns `amount`, `seconds`, and optionally `answers` and `measures`, further figures by name
 
-Asked to `weigh`, it runs once more, untimed, after freed memory went back to the system, and answers with the measures of that
-run and the most memory that the process held during it above what it held before.
+On `weigh`, it runs once more, untimed, after freed memory was returned to the system, and returns the measures of that run and
+the peak memory of the process during it above what it held before.
 
 This file, the drivers of peers and what they share (`shared.py`) import nothing of Regard, so that they run in any interpreter.
 One line of JSON comes back for each that is sent: `{"do": "hello", "kind": ...}`, `{"do": "prepare", "job": {...}}`,
@@ -31,11 +31,11 @@ from typing import Any
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until the input ends."""
     here = os.path.dirname(os.path.abspath(__file__))
     # A script's folder comes before the libraries: `import ctranslate2` would find the driver of that name.
     sys.path[:] = [place for place in sys.path if os.path.abspath(place or os.curdir) != here]
-    # What libraries print goes to standard error; the answers alone go where they are read.
+    # Libraries' output goes to standard error; standard output has only the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     kinds = _kinds(sys.argv[1])
@@ -48,7 +48,7 @@ def main() -> None:
                 there = contestant.available()
                 found = {"available": there, "versions": contestant.versions() if there else {}}
             elif contestant is None:
-                raise RuntimeError("a hello comes first")
+                raise RuntimeError("hello must come first")
             else:
                 todo = {"run": contestant.run, "weigh": lambda contestant=contestant: _weighed(contestant)}
                 found = contestant.prepare(request["job"]) if request["do"] == "prepare" else todo[request["do"]]()
@@ -56,7 +56,7 @@ def main() -> None:
             traceback.print_exc()  # all of it, on standard error
             message = " ".join(str(error).split())[:500]
             found = {"failed": f"{type(error).__name__}: {message}" if message else type(error).__name__}
-        _give_back_freed_memory()  # the others, whose turn comes, are in the same memory
+        _give_back_freed_memory()  # the next contestants need the memory
         answers.write(json.dumps(found) + "\n")
         answers.flush()
 
@@ -71,7 +71,7 @@ def _weighed(contestant: Any) -> dict[str, Any]:
 
 
 def _forget_peak() -> float | None:
-    """Begin to count the most memory again; what is held now, in MB, or None where the system does not tell."""
+    """Reset the peak memory; returns the memory held now in MB, or None where the system does not report it."""
     _give_back_freed_memory()
     try:
         with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
@@ -83,7 +83,7 @@ def _forget_peak() -> float | None:
 
 def _give_back_freed_memory() -> None:
     gc.collect()
-    with contextlib.suppress(OSError, AttributeError):  # glibc alone has it
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has it
         ctypes.CDLL(None).malloc_trim(0)
 
 

@@ -1,6 +1,6 @@
-"""sentence-transformers: `encode` of the same folder, at its defaults, in float32 as it loads or in bfloat16.
+"""sentence-transformers: `encode` with the same folder and default settings, in float32 or bfloat16.
 
-Needs sentence-transformers and torch, and nothing of Regard.
+Needs sentence-transformers and torch, but not Regard.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from .shared import cosines
 
 
 class Embedding:
-    """Vectors of sentences, from strings to an array."""
+    """Sentence embeddings, from strings to an array."""
 
     def available(self) -> bool:
         """Whether sentence-transformers and PyTorch are installed."""
         return all(util.find_spec(name) is not None for name in ("sentence_transformers", "torch"))
 
     def versions(self) -> dict[str, str]:
-        """Of sentence-transformers, of transformers and of their PyTorch."""
+        """The versions of sentence-transformers, transformers and PyTorch."""
         return {name: metadata.version(name) for name in ("sentence-transformers", "transformers", "torch")}
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Load the folder in the precision asked for."""
+        """Load the folder in a precision."""
         import numpy as np
         from sentence_transformers import SentenceTransformer  # pyright: ignore[reportAttributeAccessIssue, reportMissingImports]
 
@@ -37,7 +37,7 @@ class Embedding:
         return {"note": f"dtype {next(self._model.parameters()).dtype}, batches of 32"}
 
     def run(self) -> dict[str, Any]:
-        """All sentences once; the amount is sentences."""
+        """Embed all sentences once; the amount is in sentences."""
         began = time.perf_counter()
         vectors = self._model.encode(self._job["sentences"], show_progress_bar=False)
         seconds = time.perf_counter() - began

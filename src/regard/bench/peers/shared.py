@@ -47,7 +47,7 @@ class Updates(Installed):
         return f"{sum(parameter.numel() for parameter in self._model.parameters()):,} parameters"
 
     def run(self) -> dict[str, Any]:
-        """A few updates; the amount is what `_loss` counts."""
+        """Run a few updates; the amount is in the unit of `_loss`."""
         import torch
 
         amount, low = 0, self._job["precision"] == "bfloat16"

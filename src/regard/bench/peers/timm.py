@@ -1,6 +1,6 @@
 """timm: its `VisionTransformer` of the same sizes in a plain loop.
 
-Needs timm and torch, and nothing of Regard.
+Needs timm and torch, but not Regard.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from .shared import Updates
 
 
 class ViTTraining(Updates):
-    """Updates by AdamW, from images of bytes."""
+    """Updates by AdamW, from uint8 images."""
 
     needs = ("timm", "torch")
 
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
-        """Build the model and the optimiser, and draw images."""
+        """Build the model and the optimiser, and make random images."""
         import torch
 
         _fitting_torchvision()
@@ -47,9 +47,9 @@ class ViTTraining(Updates):
 
 
 def _fitting_torchvision() -> None:
-    """Let torchvision be imported, which timm does, where its compiled part is for another build of PyTorch than this one.
+    """Make torchvision importable, which timm imports, where its compiled part is for another build of PyTorch.
 
-    It describes its operators before anything else and fails where there are none; a ViT needs none of its operators.
+    It declares its operators first and fails where they do not exist; a ViT needs none of its operators.
     """
     import torch
 
@@ -68,6 +68,6 @@ def _fitting_torchvision() -> None:
 
 
 _KEPT: list[Any] = []
-"""A library's operators are gone with it."""
+"""Keeps the library, since its operators disappear with it."""
 
 KINDS = {"vit_training": ViTTraining}

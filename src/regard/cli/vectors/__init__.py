@@ -1,4 +1,4 @@
-"""`regard vectors`: word vectors at the command line."""
+"""`regard vectors`: word embeddings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`regard vectors bias` measures the bias of word vectors; `debias` takes it out and measures again."""
+"""`regard vectors bias` measures the bias of word embeddings; `debias` removes it and measures again."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 SHOWN = 8
-"""Words from either end, and pairs of words, that are printed; --json has all."""
+"""How many words from either end, and pairs of words, are printed; --json has all."""
 
 PAIRS_FORM = 'a line such as woman man for each, or JSON such as [["woman", "man"], ["she", "he"]].'
 WORDS_FORM = 'one per line, or JSON such as ["nurse", "actress"].'
-"""What the files of lists look like, for --help."""
+"""The formats of lists of pairs and words, for --help."""
 Occupations = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help=f"Words that should be neutral: {WORDS_FORM} A few by default."),
@@ -46,7 +46,7 @@ P_IS = (
     "round.\n"
     "p: of a one-sided permutation test for d above 0, over all partitions of the target words (exact) or some (sampled)."
 )
-"""What stands beneath a table of association tests."""
+"""The note below a table of association tests."""
 
 
 def bias(
@@ -110,7 +110,7 @@ def bias(
     for path in vectors:
         if is_model(path):
             if not (word_tests or sentence_tests):
-                raise InputError(f"{path}: is a model of texts; give tests with --seat or --weat")
+                raise InputError(f"{path}: is a text encoder; give tests with --seat or --weat")
             from regard.cli.inputs import opened
 
             encoder = opened(path, device, "sentence_embedding")
@@ -143,12 +143,12 @@ def bias(
 
 
 def is_model(path: Path) -> bool:
-    """Whether a folder holds an encoder, or a run of one, and not word embeddings."""
+    """Whether a folder has an encoder, or a run of one, rather than word embeddings."""
     return any((path / name).is_file() for name in ("config.json", "checkpoints.json"))
 
 
 def read_tests(paths: Sequence[Path]) -> list[AssociationTest]:
-    """Association tests from files, and from all .json and .jsonl of folders; of those with the same words the first."""
+    """Association tests from files, and from all .json and .jsonl files of folders; duplicates are left out."""
     from regard.word_embeddings.bias import read_association_tests
 
     files = [file for path in paths for file in (_in_folder(path) if path.is_dir() else [path])]
@@ -164,14 +164,14 @@ def read_tests(paths: Sequence[Path]) -> list[AssociationTest]:
                 first[words] = here
                 found.append(test)
     if again:
-        say(f"tests with the same words are made once, and {len(again)} are left out: {', '.join(again)}")
+        say(f"{len(again)} tests with the same words as others are left out: {', '.join(again)}")
     return found
 
 
 def _in_folder(folder: Path) -> list[Path]:
     found = [path for path in folder.iterdir() if path.suffix in (".json", ".jsonl") and path.is_file()]
     if not found:
-        raise InputError(f"{folder}: holds no .json or .jsonl; give a file of tests, or a folder with such")
+        raise InputError(f"{folder}: has no .json or .jsonl file; give a file of tests, or a folder of such files")
     return sorted(found, key=lambda path: (len(path.stem), path.name))  # weat2 before weat10
 
 
@@ -205,7 +205,7 @@ def _direction_rows(found: DirectionAudit) -> list[tuple[str, str]]:
         rows.append(("*", "a specific word, which the direct bias leaves out"))
     answers = [f"{each.word}: {each.answer.word} ({each.with_given.word})" for each in found.answers]
     if answers:
-        shown = f"{_first(answers, 'the first')}; in brackets the answer if {negative}, x and {positive} are let in"
+        shown = f"{_first(answers, 'the first')}; in brackets the answer if {negative}, x and {positive} are allowed"
         rows.append((f"{negative} : x = {positive} : ?", one_line(shown)))
     if found.pairs:
         alike = [f"{each.first}-{each.second} {each.score:.2f}" for each in found.pairs]
@@ -224,7 +224,7 @@ def _listed(found: DirectionAudit, sign: int) -> str:
 
 
 def _first(words: Sequence[str], which: str) -> str:
-    """The first of a list, and of how many they are the first."""
+    """The first words of a list, with the number of all."""
     cut = f"{which} {SHOWN} of {len(words)}: " if len(words) > SHOWN else ""
     return cut + ", ".join(words[:SHOWN])
 
@@ -243,7 +243,7 @@ def _test_rows(tests: Sequence[Association]) -> list[tuple[str, ...]]:
 
 
 def print_columns(rows: Sequence[tuple[str, ...]]) -> None:
-    """Rows of text on standard output, the first being names of columns, in columns as wide as they have to be."""
+    """Print rows of text in columns; the first row has the names of the columns."""
     rows = [tuple(map(one_line, row)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
@@ -325,7 +325,7 @@ def debias(
     from regard.word_embeddings.files import checked_kind, kind_like, read_vectors, write_vectors
 
     if output.exists() and output.resolve() == vectors.resolve():
-        raise InputError(f"{output}: is what is read; give another place for what is written")
+        raise InputError(f"{output}: is the input; give another path for the output")
     checked_kind(output, format)
     sets = read_word_sets(pairs, say=say)
     equal = () if equalize is None else read_word_sets(equalize, say=say)

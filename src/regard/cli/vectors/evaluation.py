@@ -214,7 +214,7 @@ def evaluate(
     from regard.word_embeddings.evaluation.probes import PROBES, read_probes
 
     if output is not None and output.suffix not in (".html", ".htm"):
-        raise InputError(f"{output}: a report is a page; give a name that ends in .html")
+        raise InputError(f"{output}: the report is a page; give a name that ends in .html")
     for_page = {"weat": weat, "pairs": pairs, "occupations": occupations, "specific": specific}
     alone = next((name for name, given in for_page.items() if given), None)
     if alone is not None and output is None:
@@ -228,7 +228,7 @@ def evaluate(
         "pairs": GENDER_PAIRS if pairs is None else read_word_sets(pairs, say=say),
         "occupations": OCCUPATIONS if occupations is None else read_words(occupations),
         "specific": () if specific is None else read_words(specific),
-        # Capitals are never ignored altogether here: the name Will must not be taken for the word will.
+        # Letter case is never ignored completely here: the name Will must not be taken for the word will.
         "case": "exact" if case == "exact" else "lower",
         "seed": seed,
     }
@@ -249,7 +249,7 @@ def evaluate(
     tables = read_tables(vectors, limit)
     if common:
         tables = in_common(tables)
-        say(f"{len(tables[0]):,} words are in all")
+        say(f"{len(tables[0]):,} words are in all files")
     reports = []
     for each in tables:
         if len(tables) > 1 and on_terminal(sys.stderr):
@@ -270,28 +270,28 @@ def evaluate(
 def _write(
     output: Path, tables: Sequence[WordVectors], reports: Sequence[Report], about_bias: Mapping[str, Any]
 ) -> None:
-    """The page, with an audit of bias for each table that can have one."""
+    """Write the page, with an audit of bias for each table where one is possible."""
     from regard.files import write_file
     from regard.word_embeddings.bias import Audit, audit
     from regard.word_embeddings.report import Subject, html_page
 
-    subjects, said = [], {}
+    subjects, notes = [], {}
     for vectors, report in zip(tables, reports, strict=True):
         try:
             found = audit(vectors, **about_bias)
         except InputError as error:
             found = Audit(name=vectors.name, direction=None, tests=(), skipped=(str(error),))
         for sentence in (*(f"not tested: {each}" for each in found.skipped), *found.dropped_words()):
-            said.setdefault(sentence, []).append(vectors.name)
+            notes.setdefault(sentence, []).append(vectors.name)
         subjects.append(Subject(vectors=vectors, report=report, audit=found))
-    for sentence, names in said.items():  # vectors of the same words lack the same ones, which is said once
+    for sentence, names in notes.items():  # tables with the same words lack the same ones, which is reported once
         say(one_line(f"{', '.join(names)}: {sentence}"))
     write_file(output, html_page(subjects))
     say(f"{output} written")
 
 
 def read_tables(paths: Sequence[Path], limit: int | None = None) -> list[WordVectors]:
-    """Several tables of vectors, each called by a name of its own: that of its file, or its path where two are alike."""
+    """Several files of word embeddings, each with a different name: that of its file, or its path where names are equal."""
     from dataclasses import replace
 
     from regard.word_embeddings.files import read_vectors
@@ -302,7 +302,7 @@ def read_tables(paths: Sequence[Path], limit: int | None = None) -> list[WordVec
     return [replace(each, name=name) for each, name in zip(found, own, strict=True)]
 
 
-# `regard vectors survey`: a page that asks people, and what they answered.
+# `regard vectors survey`: a page of questions to people, and their answers.
 
 
 KEY = ".key.json"
@@ -362,15 +362,13 @@ def create(
         raise InputError(f"{output}: is no page; give a name that ends in .html")
     key = output.with_suffix(KEY)
     if key.exists():
-        raise InputError(f"{key}: exists, and the answers to its page need it; give another name, or remove it")
+        raise InputError(f"{key}: exists, and is needed for the answers to its page; give another name, or remove it")
     tables = read_tables(vectors, limit)
     made = make_questionnaire(tables, queries=queries, intruders=intruders, words=words or None, seed=seed)
     replace_file(output, html_page(made))
     replace_file(key, json.dumps(made.to_json(), ensure_ascii=False, indent=1) + "\n")
     compared = sum(item.kind == "neighbour" for item in made.items)
-    say(
-        f"{output}: {compared} questions on neighbours, {len(made.items) - compared} on intruders; {key} says whose they are"
-    )
+    say(f"{output}: {compared} questions on neighbours, {len(made.items) - compared} on intruders; the key is {key}")
     if as_json:
         print_json(
             envelope("vectors survey create")
@@ -412,7 +410,7 @@ def score(
 
 def _rows(found: Judgement) -> Iterator[tuple[str, str]]:
     for name, count in found.answers.items():
-        yield f"judge {name}", f"{count} answers, {found.unknown[name]} of them that the words are not known"
+        yield f"judge {name}", f"{count} answers, {found.unknown[name]} of them that words are unknown"
     for each in found.shares:
         what = "intruders found" if each.kind == "intruder" else "preferred"
         rank = f" at rank {each.rank}" if each.rank is not None else ""

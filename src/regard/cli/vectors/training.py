@@ -1,4 +1,4 @@
-"""Where word vectors come from: `regard vectors train`, `extract` (out of a model) and `convert` (another format)."""
+"""`regard vectors train`, `extract` (from a model) and `convert` (to another format)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VECTORS = Settings(
     metavar={"memory": "MIB"},
     defaults=True,
 )
-"""The options of training, by the setting of `regard.word_embeddings.training.VectorSettings` that each one gives."""
+"""The options of training, which are fields of `regard.word_embeddings.training.VectorSettings`."""
 
 
 @renamed(min_count="minimum_count", width="dim", kind="format")
@@ -112,7 +112,7 @@ def train(
 
             found = train_vectors(corpus, chosen_settings, name=output.name, scratch=scratch, report=report)
     except KeyboardInterrupt:
-        raise Interruption("interrupted; nothing was written, and what was there before is as it was") from None
+        raise Interruption("interrupted; nothing was written, and existing files are unchanged") from None
     say_malformed(corpus.malformed)
     write_vectors(found, output, chosen)
     if as_json:
@@ -125,7 +125,7 @@ def train(
 
 
 def _check_place(output: Path) -> None:
-    """Refuse before the training what could not be written to after it."""
+    """Refuse before training a place that could not be written to after it."""
     parent = output.parent
     while not parent.exists() and parent != parent.parent:
         parent = parent.parent
@@ -136,7 +136,7 @@ def _check_place(output: Path) -> None:
 
 
 def _lengths(ngrams: str | None) -> tuple[int | None, int | None]:
-    """The smallest and the largest length that `3-6` says.
+    """The smallest and the largest length in a range such as `3-6`.
 
     >>> _lengths("3-6"), _lengths("4"), _lengths(None)
     ((3, 6), (4, 4), (None, None))
@@ -145,7 +145,7 @@ def _lengths(ngrams: str | None) -> tuple[int | None, int | None]:
         return None, None
     parts = [part.strip() for part in ngrams.split("-")]
     if len(parts) > 2 or not all(part.isascii() and part.isdigit() for part in parts):
-        raise InputError(f"--ngrams is {ngrams!r}; give two lengths, as 3-6")
+        raise InputError(f"--ngrams is {ngrams!r}; give two lengths, such as 3-6")
     return int(parts[0]), int(parts[-1])
 
 
@@ -167,7 +167,7 @@ def _rows(vectors: WordVectors, output: Path, kind: str) -> list[tuple[str, str]
     return [*rows, ("written", f"{output} ({kind})")]
 
 
-# `regard vectors extract`: out of a model that reads words in context.
+# `regard vectors extract`: from a model that reads words in context.
 
 
 HOW = ("contexts", "alone", "pieces")
@@ -218,11 +218,11 @@ def extract(
       regard vectors extract runs/bert -o vectors/pieces --how pieces
     """  # noqa: D301  # \b keeps the lines of the example apart
     if output is None:
-        raise InputError("-o is missing; name a folder for the vectors")
+        raise InputError("-o is missing; give a folder for the embeddings")
     if how not in HOW:
         raise InputError(f"--how is {how!r}; {nearest(how, HOW)}")
     if how != "pieces" and not texts:
-        raise InputError("no file of text is given; name one at least, or take --how pieces")
+        raise InputError("no text file is given; give at least one, or use --how pieces")
     from regard.embeddings.vector_file import digest_of
     from regard.quantization.linear import check_precision
     from regard.tasks.loading import model_folder
@@ -263,7 +263,7 @@ def extract(
     except KeyboardInterrupt:
         raise Interruption("interrupted; nothing was written") from None
     metadata = {**found.metadata, "model": digest_of(model_folder(model))}
-    found = replace(found, metadata=metadata, name=output.name, subwords=None)  # the tokenizer stays with the model
+    found = replace(found, metadata=metadata, name=output.name, subwords=None)  # the tokenizer is not part of the table
     write_vectors(found, output)
     if as_json:
         print_json(
@@ -275,12 +275,12 @@ def extract(
 
 
 class _Sentences:
-    """The sentences of some files, read again each time they are gone through."""
+    """The sentences of some files, which are read again at each iteration."""
 
     def __init__(self, files: list[Path], *, lines: bool, spaces: bool) -> None:
         self._files, self._lines, self._spaces = files, lines, spaces
         for file in files:
-            next(self._read([file]), None)  # what cannot be read is refused before a model is loaded
+            next(self._read([file]), None)  # refuses unreadable files before a model is loaded
 
     def __iter__(self) -> Iterator[Sentence]:
         return self._read(self._files)

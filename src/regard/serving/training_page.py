@@ -1,8 +1,8 @@
-"""The studio's page next to a training: a process of its own that shows the run's folder until the training's process ends.
+"""The studio's page of a run in training: a separate process that serves the run's folder until the training process ends.
 
-Nothing of it runs in the training's process: a page that is asked for costs the training no more than another program on the
-machine does. The process has a session of its own, so that Ctrl-C, which a terminal sends to all that belong to it, reaches the
-training alone; and it reads from a pipe that closes when the training's process is gone, killed or not.
+None of it runs in the training process, so that requests for the page cost training no more than another program on the machine
+does. The process has its own session, so that Ctrl-C, which a terminal sends to its whole process group, reaches only training;
+and it reads from a pipe that closes when the training process ends, even when it is killed.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from regard.errors import InputError
 from regard.reading import json_value
 
 PATIENCE = 5.0
-"""Seconds that the page's process has to end by itself."""
+"""Seconds that the page's process has to end by itself before it is killed."""
 
 
-class StudioBeside:
+class TrainingPage:
     """The page of a run that is being trained.
 
     Arguments:
-        process: which serves it.
-        url: of the page, with the key without which it answers nothing.
+        process: the process that serves it.
+        url: of the page, with its access key.
     """
 
     def __init__(self, process: subprocess.Popen[str], url: str) -> None:
@@ -40,7 +40,7 @@ class StudioBeside:
 
     @property
     def ended(self) -> bool:
-        """Whether its process has ended, which it does by itself only where something went wrong."""
+        """Whether its process has ended; by itself it does so only after an error."""
         return self.process.poll() is not None
 
     def wait(self) -> None:
@@ -50,20 +50,20 @@ class StudioBeside:
 
 
 @contextlib.contextmanager
-def beside(folder: Path, *, port: int = 0) -> Iterator[StudioBeside]:
-    """Inside the block the page of a run's training is served to this machine; the folder may not be there yet.
+def training_page(folder: Path, *, port: int = 0) -> Iterator[TrainingPage]:
+    """Within the block, the page of a run in training is served to this machine; the folder need not exist yet.
 
     Arguments:
         folder: of the run.
-        port: to listen on; 0 for any that is free.
+        port: to listen on; 0 for any free one.
 
     Raises:
-        InputError: for a port that cannot be listened on.
+        InputError: where the port cannot be listened on.
     """
     key = secrets.token_urlsafe(18)
     given = {"folder": str(folder.resolve()), "port": port, "key": key}
     process = subprocess.Popen(
-        [sys.executable, "-m", "regard.serving.beside"],
+        [sys.executable, "-m", "regard.serving.training_page"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -76,10 +76,10 @@ def beside(folder: Path, *, port: int = 0) -> Iterator[StudioBeside]:
             process.stdin.write(json.dumps(given) + "\n")
             process.stdin.flush()
         line = process.stdout.readline()
-        told: dict[str, Any] = json_value(line) if line else {"problem": "its process ended before it listened"}
-        if "problem" in told:
-            raise InputError(f"--studio: {told['problem']}")
-        yield StudioBeside(process, f"{told['url']}/studio/training#token={key}")
+        reply: dict[str, Any] = json_value(line) if line else {"problem": "its process ended before it listened"}
+        if "problem" in reply:
+            raise InputError(f"--studio: {reply['problem']}")
+        yield TrainingPage(process, f"{reply['url']}/studio/training#token={key}")
     finally:
         for pipe in (process.stdin, process.stdout):
             with contextlib.suppress(OSError):
@@ -93,7 +93,7 @@ def beside(folder: Path, *, port: int = 0) -> Iterator[StudioBeside]:
 
 
 def main() -> None:
-    """Serve what the first line of standard input names, until that is closed."""
+    """Serve the folder that the first line of standard input names, until standard input is closed."""
     from regard.serving.messages import EngineOptions
     from regard.serving.run import WebOptions, serve
 
@@ -112,7 +112,7 @@ def main() -> None:
         print(json.dumps({"url": url}), flush=True)
 
     def follow() -> None:
-        sys.stdin.read()  # until the other end is gone
+        sys.stdin.read()  # returns when the training process has ended
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=follow, daemon=True).start()
