@@ -111,9 +111,9 @@ def test_an_array_has_a_text_for_each_row_and_a_limit_cuts_both(command, words):
     assert command("map", "v.npy", "t.txt").code == 0
     assert "only the first 2" in command("map", "v.npy", "t.txt", "--limit", "2").err
     Path("t.txt").write_text("a\nb\nc\n")
-    assert "4 vectors for 3 texts" in command("map", "v.npy", "t.txt").refusal()
+    assert "4 embeddings for 3 texts" in command("map", "v.npy", "t.txt").refusal()
     Path("t.txt").write_text("a\nb\nc\nd\ne\n")
-    assert "4 vectors for 5 texts" in command("map", "v.npy", "t.txt").refusal()
+    assert "4 embeddings for 5 texts" in command("map", "v.npy", "t.txt").refusal()
 
 
 @pytest.mark.parametrize(
