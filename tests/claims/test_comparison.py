@@ -97,7 +97,7 @@ def test_a_budget_is_one_limit():
         ),
         (
             {"grid": {"model.norm": ["pre"]}, "measures": [{"kind": "decoded", "metric": "bleu", "split": "test"}]},
-            "500 are wanted",
+            "500 are needed",
         ),
         ({"grid": {"model.norm": ["pre"]}, "measures": [{"kind": "decoded", "metric": "bleu", "to": "de"}]}, "to is 'de'"),
     ],

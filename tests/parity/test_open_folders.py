@@ -44,7 +44,7 @@ REFUSALS = {
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), ("tokenizer.json: no such file", "SentencePiece")),
     "truncated": (
         lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-9]),
-        ("model.safetensors", "cut short"),
+        ("model.safetensors", "truncated or damaged"),
     ),
     "missing tensor": (
         lambda f: change_tensors(f, lambda t: t.pop("model.encoder.layers.0.fc1.bias")),

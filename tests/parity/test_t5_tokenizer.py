@@ -128,6 +128,7 @@ def test_it_is_saved_as_it_was(folder, tmp_path):
 def test_a_folder_of_sentencepiece_alone_says_what_to_do(tmp_path):
     (tmp_path / "spiece.model").write_bytes(b"")
     with pytest.raises(
-        InputError, match=r"tokenizer\.json: no such file; spiece\.model next to it is SentencePiece's.*AutoTok"
+        InputError,
+        match=r"tokenizer\.json: no such file; spiece\.model in its folder is a SentencePiece model.*AutoTok",
     ):
         Tokenizer.load(tmp_path)
