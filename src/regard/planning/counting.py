@@ -237,9 +237,8 @@ def count_operations(model: nn.Module, shapes: Iterable[Shape]) -> Operations:
         2 L (4 n D^2 + 2 n D F + D V) + 4 n L^2 D
 
     Every key counts for every query, masked or not: a kernel that skips keys under a causal mask does about half of the last
-        term.
-    Look-ups, norms, softmax and activations are no matrix products and not counted, as in `torch.utils.flop_counter`, with which
-    this agrees.
+    term. Look-ups, norms, softmax and activations are no matrix products and not counted, as in `torch.utils.flop_counter`,
+    with which this agrees.
 
     >>> from regard.models import GPT2Config
     >>> from regard.planning.counting import outline
