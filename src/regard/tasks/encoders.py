@@ -411,7 +411,7 @@ class EncoderPredictor(Predictor[E]):
 
     @property
     def maximum_length(self) -> int:
-        """The maximum number of tokens of one input: the task's, or the model's positions if they are fewer."""
+        """The most tokens that one input can have, the smaller of the task's limit and the model's."""
         return min(self.task.maximum_length, self.model.maximum_length)
 
     def encoded(
