@@ -226,7 +226,7 @@ class CharacterEncoder(nn.Module):
         nn.init.zeros_(self.projection.bias)
 
     def forward(self, letters: Tensor) -> Tensor:
-        """The vectors of words: character ids (U, C) int64 to (U, width)."""
+        """Word embeddings (U, width) of character ids (U, C), int64."""
         if len(letters) <= AT_ONCE:
             return self._vectors(letters)
         return torch.cat([self._vectors(part) for part in letters.split(AT_ONCE)])
