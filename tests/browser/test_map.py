@@ -69,7 +69,7 @@ def test_the_numbers_are_pythons(page, found):
     assert page.evaluate("[...data.columns[1].of]") == found.columns["size"].astype(np.float32).tolist()
     assert page.evaluate("[...data.columns[0].of].map((one) => data.columns[0].values[one])") == found.columns["kind"]
     x, y = found.shares
-    assert f"{x:.1%} across, {y:.1%} up" in page.inner_text("#about")
+    assert f"{x:.1%} on the x axis, {y:.1%} on the y axis" in page.inner_text("#about")
 
 
 def test_all_points_are_drawn_where_they_are(page):
