@@ -32,7 +32,14 @@ from regard.models import (
     LSTMLanguageModel,
     LSTMLanguageModelConfig,
 )
-from regard.quantization import InferenceDecoder, QuantizedLinear, QuantizedWeights, linear, models, unsupported_decoder
+from regard.quantization import (
+    InferenceDecoder,
+    QuantizedLinear,
+    QuantizedWeights,
+    inference,
+    linear,
+    unsupported_decoder,
+)
 from regard.quantization.native import Kernels, kernels
 
 NONE = Kernels(None, "left out by a test")
@@ -378,7 +385,7 @@ def test_a_copy_and_what_another_process_gets_are_the_same_to_the_bit(name, way,
 def test_where_the_other_process_has_no_kernels_it_is_as_if_made_there(precision, generator, monkeypatch):
     model, tokens = made("odd widths", generator), texts(generator)
     sent = pickle.dumps(InferenceDecoder(model, precision))
-    for module in (linear, models):
+    for module in (linear, inference):
         monkeypatch.setattr(module, "kernels", lambda: NONE)
     found = pickle.loads(sent)
     assert found.slow == f"left out by a test: weights of {precision[3:]} bits are no faster than bfloat16"

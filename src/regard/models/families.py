@@ -175,7 +175,7 @@ MODELS: WithOwn[Family] = WithOwn(
 def is_packaged(model: nn.Module) -> bool:
     """Whether a module is a model of one of the package's families, whose attention is all in `AttentionLayer`s.
 
-    Models for inference that were made from such a model (`regard.quantization.models`) count too.
+    Models for inference that were made from such a model (`regard.quantization`) count too.
     """
     family = MODELS.packaged.get(getattr(getattr(model, "config", None), "model_type", ""))
     return family is not None and (

@@ -318,7 +318,7 @@ def opened(folder: Path, dtype: str) -> Any:
         InputError: as `regard.load`.
     """
     from regard.quantization import InferenceDecoder
-    from regard.quantization.models import unsupported_decoder
+    from regard.quantization.decoder import unsupported_decoder
     from regard.tasks.language_modelling import LanguageModel
     from regard.tasks.loading import load
 

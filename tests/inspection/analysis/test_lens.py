@@ -41,7 +41,7 @@ from regard.models import (
     Transformer,
     TransformerConfig,
 )
-from regard.quantization.models import InferenceDecoder, InferenceTransformer
+from regard.quantization import InferenceDecoder, InferenceTransformer
 
 TEXT = Tokens.pad([[0, 4, 5, 3, 8, 1], [0, 7, 2, 6]])
 SIZES = {"width": 12, "heads": 3, "feedforward_width": 20}

@@ -22,8 +22,8 @@ from regard.layers.blocks import LowRankLinear
 from regard.layers.heads import MaskedHead, PretrainingHead
 from regard.layers.reversible import ReversibleBlock
 from regard.models.encoder_decoder import AttentionEncoderDecoder
+from regard.quantization.inference import InferenceEmbedding
 from regard.quantization.linear import QuantizedLinear
-from regard.quantization.models import InferenceEmbedding
 
 Sublayer = Literal["attention", "cross_attention", "feedforward"]
 

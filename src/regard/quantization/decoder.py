@@ -1,0 +1,239 @@
+"""A language model of GPT's family for inference: a decoding step is one call of a compiled kernel (`StackKernel`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from regard.attention import (
+    BatchInvariant,
+    KeysValues,
+    KVCache,
+    Packed,
+)
+from regard.attention.positions import check_length
+from regard.errors import InputError
+from regard.layers import (
+    CausalTransformer,
+    PositionedEmbedding,
+    Reduction,
+    Tokens,
+)
+from regard.layers.causal import CausalState, Entered
+from regard.quantization.inference import POSITIONS, InferenceEmbedding, InferenceOnly, table_dtype, unlike_heads
+from regard.quantization.invariance import set_batch_invariant
+from regard.quantization.linear import (
+    Precision,
+    check_precision,
+    inference_copy,
+    linear_for,
+)
+from regard.quantization.memory import LargePages
+from regard.quantization.native import Kernels, kernels
+from regard.quantization.stack import (
+    SharedRows,
+    StackKernel,
+    block_pasts,
+    has_hooks,
+    unsupported_in,
+    unsupported_place,
+    visible_columns,
+)
+
+COMPUTED = ("forward", "hidden", "read", "prefill", "step", "logits", "_entered", "_through", "_mask", "_rule")
+"""Methods in which `InferenceDecoder` replaces a model or agrees with `CausalTransformer`; `output_map` may differ."""
+
+
+class InferenceDecoder(InferenceOnly, CausalTransformer):
+    """A decoder of ordinary blocks for inference; its outputs are those of the model it was made from, up to rounding.
+
+    Weights are rounded as in `QuantizedWeights`; before an int8 or int4 product the kernel rounds activations to int8 in groups
+    of 32. The KV cache is bfloat16, or float32 with float32 weights. With a C++ compiler, kernels are built for this machine's
+    processor at the first use (`regard.quantization.native`), and a row's outputs are bit for bit the same alone and in any
+    batch, also while the prompt is read. Without one, `slow` says so, and PyTorch computes the same in bfloat16, without a gain
+    in speed.
+
+    Arguments:
+        model: of GPT's family, on the CPU; it is not kept.
+        precision: `int8`, `int4`, `bfloat16` or `float32`.
+        compiled: the kernels; None to build them.
+
+    Raises:
+        InputError: for a model that `unsupported_decoder` names a reason against.
+
+    >>> from regard.models import GPT2, GPT2Config
+    >>> model = GPT2(GPT2Config(vocabulary=9, width=32, heads=1, feedforward_width=64, layers=1, maximum_positions=6)).eval()
+    >>> decoder = InferenceDecoder(model, "int8")
+    >>> (decoder(Tokens.pad([[0, 4, 5]])) - model(Tokens.pad([[0, 4, 5]]))).abs().max().item() < 0.05
+    True
+    """
+
+    all_attention_in_layers: bool = True
+
+    def __init__(self, model: CausalTransformer, precision: Precision, *, compiled: Kernels | None = None) -> None:
+        precision = check_precision(precision)
+        why = unsupported_decoder(model)
+        if why:
+            raise InputError(f"{precision}: the model cannot be prepared: {why}; use float32 or bfloat16")
+        built, memory = kernels() if compiled is None else compiled, LargePages()
+        super().__init__(
+            model.config,
+            embedding=InferenceEmbedding(model.embedding, table_dtype(precision)),  # type: ignore[arg-type]
+            layers=list(inference_copy(model.layers, precision, built, memory=memory)),
+            norm=inference_copy(model.norm, precision, built),
+            sliding_windows=model.sliding_windows,
+        )
+        self.output = linear_for(*model.output_map(), precision, built, memory)
+        self._prepare(precision, built)
+
+    def _find_kernel(self, built: Kernels) -> None:
+        super()._find_kernel(built)
+        set_batch_invariant(self, self.batch_invariant_steps)
+        super()._find_kernel(built)  # which remembers the parts as they are now
+
+    def _parts(self) -> tuple[Sequence[Any], nn.Module, nn.Module]:
+        return list(self.layers), self.norm, self.output  # type: ignore[return-value]
+
+    def forward(self, tokens: Tokens, *, reduce: Reduction | None = None) -> Any:
+        """As `CausalTransformer`, but without `reduce`, which is for training.
+
+        Raises:
+            InputError: with `reduce`, and for a text longer than the model's maximum.
+        """
+        if reduce is not None:
+            self._refuse()
+        return super().forward(tokens)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., D) to (..., V) float32."""
+        with self._by_rows():
+            return self.output(hidden)
+
+    @property
+    def batch_invariant_steps(self) -> bool:
+        """Whether a step's logits are bit for bit the same alone and in any batch: true where a kernel computes them."""
+        return self.kernel is not None and self.kernel.head is not None
+
+    def _by_rows(self) -> AbstractContextManager[object]:
+        """Makes reading block by block batch-invariant where decoding steps are.
+
+        The modules do so themselves (`set_batch_invariant`); where some may have been replaced, a mode around all of them does.
+        """
+        kernel = self.kernel
+        by_parts = kernel is None or kernel.head is None or kernel.untouched
+        return nullcontext() if by_parts else BatchInvariant()
+
+    def step(self, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
+        """As `CausalTransformer`; in one call of the kernel unless the blocks have hooks."""
+        kernel = self.kernel
+        if kernel is None or kernel.head is None or not kernel.untouched:
+            return super().step(tokens, state)
+        return self._step_by_kernel(kernel, tokens, state)
+
+    def undisturbed(self) -> Callable[[Tensor, CausalState], tuple[Tensor, CausalState]]:
+        """As `LeftToRight.undisturbed`: whether the blocks are as they were is asked here, and not before each step.
+
+        Hooks are seen from the next step on, whoever registers them: each takes a number, of which there is one count.
+        """
+        kernel, hooks = self.kernel, RemovableHandle.next_id
+        own = "step" in self.__dict__ or any(map(has_hooks, self.embedding.modules()))
+        if own or kernel is None or kernel.head is None or not kernel.untouched:
+            return self.step
+
+        def step(tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
+            if RemovableHandle.next_id != hooks:
+                return self.step(tokens, state)
+            return self._step_by_kernel(kernel, tokens, state)
+
+        return step
+
+    def _step_by_kernel(self, kernel: StackKernel, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
+        if self._reads_all(state):
+            return self._plain_step(kernel, tokens, state)
+        ids = tokens.unsqueeze(1)
+        entered = self._entered(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), state)
+        present = self._lengthened(entered, state.cache.layers)
+        found, after = self._by_kernel(kernel, entered, present, logits=True), entered.after
+        return found, replace(after, cache=after.cache.filled((present,)))
+
+    def _reads_all(self, state: CausalState) -> bool:
+        """Whether all texts have the same length, and the next token of each attends to all tokens before it."""
+        cache, slots, windows = state.cache, state.length + 1, self.sliding_windows
+        return (
+            state.width == 1
+            and state.lengths is None
+            and cache.seen is None
+            and bool(cache.layers)
+            and (not any(windows) or all(window is None or slots <= window for window in windows))
+        )
+
+    def _plain_step(self, kernel: StackKernel, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
+        """The same as `_entered` and `_by_kernel` for such texts, without masks and tables of positions."""
+        cache, slots = state.cache, state.length + 1
+        if self.maximum_length is not None and slots > self.maximum_length:
+            check_length(slots, self.maximum_length, "text")
+        positions = torch.full(tokens.shape, state.length)
+        x = self.embedding(tokens.unsqueeze(1), positions.unsqueeze(1))
+        present = cache.layers[0].lengthened(1)
+        visible = (None,) * len(kernel.structs)
+        found = kernel(x.flatten(0, 1), SharedRows(present), visible, positions=positions, logits=True)
+        grown = KVCache((present,), (*cache.widths, 1), capacity=cache.capacity)
+        return found, state.advanced(cache=grown)
+
+    def _through(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
+        """As `CausalStack`, with the keys and values of all blocks in one tensor; by the kernel unless the blocks have hooks."""
+        x = entered.x
+        present = self._lengthened(entered, past)
+        # Packed texts go block by block whatever their lengths, so that a text of one token is no exception.
+        by_token = x.shape[1] == entered.after.width and not any(isinstance(mask, Packed) for mask in entered.masks)
+        kernel = self._fast() if by_token else None
+        if kernel is not None:
+            return self._by_kernel(kernel, entered, present, logits=False).view_as(x), (present,)
+        before = present.crop(present.key.shape[2] - x.shape[1])
+        with self._by_rows():
+            return super()._through(entered, block_pasts(before, present, len(self.layers)))[0], (present,)
+
+    def _lengthened(self, entered: Entered, past: Sequence[KeysValues] | None) -> KeysValues:
+        """Keys and values of all blocks, with columns for the new tokens."""
+        rows, slots = entered.x.shape[:2]
+        return (past[0] if past else self._nothing(rows)).lengthened(slots)
+
+    def _by_kernel(self, kernel: StackKernel, entered: Entered, present: KeysValues, *, logits: bool) -> Tensor:
+        """The output (N, D) of all blocks for the new tokens, or their logits (N, V)."""
+        x, columns = entered.x, present.key.shape[2]
+        seen = {id(mask): visible_columns(mask, x, columns) for mask in entered.masks if mask is not None}
+        visible = [None if mask is None else seen[id(mask)] for mask in entered.masks]
+        positions = entered.positions.queries.expand(len(x), -1).flatten().contiguous()
+        held = SharedRows(present)
+        return kernel(x.flatten(0, 1), held, visible, positions=positions, width=x.shape[1], logits=logits)
+
+    def _nothing(self, rows: int) -> KeysValues:
+        """Keys and values of all blocks before the first token."""
+        attention: Any = self.layers[0].attention
+        width = attention.key.out_features // attention.key_heads
+        none = torch.empty(rows, len(self.layers) * attention.key_heads, 0, width, dtype=self.cache_dtype)
+        return KeysValues(none, none)
+
+
+def unsupported_decoder(model: nn.Module) -> str:
+    """Why a model cannot become an `InferenceDecoder`, as half a sentence; empty where it can."""
+    if not isinstance(model, CausalTransformer) or isinstance(model, InferenceDecoder):
+        return f"a {type(model).__name__} is no decoder of GPT's family"
+    own = next((name for name in COMPUTED if getattr(type(model), name) is not getattr(CausalTransformer, name)), None)
+    if own is not None:
+        return f"a {type(model).__name__} has a `{own}` of its own"
+    if type(model.embedding) is not PositionedEmbedding or type(model.embedding.positions) not in POSITIONS:
+        return "its positions are not added to its tokens"
+    if type(model.embedding.norm) is not nn.Identity:
+        return "its embeddings are normed"
+    return (
+        unsupported_place(model)
+        or next(filter(None, map(unsupported_in, model.layers)), "")
+        or unlike_heads(model.layers)
+    )
