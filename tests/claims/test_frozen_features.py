@@ -12,8 +12,8 @@ from regard.claims.catalogue import compute
 from regard.claims.claim import claim
 from regard.errors import InputError
 from regard.models import Bert, BertConfig
-from regard.tasks.sentence_data import SentenceEmbeddingTask
 from regard.tasks.sentence_embedding import SentenceEncoder
+from regard.tasks.sentence_task import SentenceEmbeddingTask
 from regard.text import Tokenizer
 from regard_claims.contextual_tagger.frozen_features import FrozenFeatures
 

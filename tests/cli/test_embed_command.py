@@ -16,8 +16,8 @@ import torch
 import regard
 from regard.cli.console import envelope
 from regard.models import Bert, BertConfig
-from regard.tasks.sentence_data import SentenceEmbeddingTask
 from regard.tasks.sentence_embedding import SentenceEncoder
+from regard.tasks.sentence_task import SentenceEmbeddingTask
 from regard.text import Tokenizer
 from regard.training.precision import better_precision
 

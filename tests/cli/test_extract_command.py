@@ -14,8 +14,8 @@ import regard
 from regard.cli.vectors.training import extract
 from regard.errors import InputError
 from regard.models import Bert, BertConfig
-from regard.tasks.sentence_data import SentenceEmbeddingTask
 from regard.tasks.sentence_embedding import SentenceEncoder
+from regard.tasks.sentence_task import SentenceEmbeddingTask
 from regard.text import Tokenizer
 from regard.word_embeddings.contextual import averaged_vectors, vectors_alone
 from regard.word_embeddings.files import read_vectors

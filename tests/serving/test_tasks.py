@@ -43,8 +43,8 @@ from regard.tasks.masked_language_modelling import MaskedLanguageModel, MaskedLa
 from regard.tasks.multi_label import MultiLabelClassifier, MultiLabelTask
 from regard.tasks.question_answering import QuestionAnswerer, QuestionAnsweringTask
 from regard.tasks.regression import MultiOutputRegressor, MultiOutputTask, RegressionTask, Regressor
-from regard.tasks.sentence_data import SentenceEmbeddingTask
 from regard.tasks.sentence_embedding import SentenceEncoder
+from regard.tasks.sentence_task import SentenceEmbeddingTask
 from regard.tasks.span_corruption import FILLING, SpanCorruptionTask, SpanFiller
 from regard.tasks.tagging import Tagger, TaggingTask
 from regard.tasks.text_to_text import TextToText, TextToTextTask

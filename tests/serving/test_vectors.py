@@ -11,8 +11,8 @@ from regard.models import Bert, BertConfig
 from regard.serving import vectors
 from regard.serving.engine import Engine
 from regard.serving.messages import Answer, Ask, Cancel, Failure, Reply
-from regard.tasks.sentence_data import SentenceEmbeddingTask
 from regard.tasks.sentence_embedding import SentenceEncoder
+from regard.tasks.sentence_task import SentenceEmbeddingTask
 from regard.text import Tokenizer
 
 TEXTS = ["a cat sat", "on", "a mat and saw a cat", "the cat", "a mat on a mat on a mat"]

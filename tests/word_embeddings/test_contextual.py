@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from regard.embeddings import LayerChoice
 from regard.errors import InputError
 from regard.models import Bert, BertConfig
-from regard.tasks.sentence_data import SentenceEmbeddingTask
 from regard.tasks.sentence_embedding import SentenceEncoder
+from regard.tasks.sentence_task import SentenceEmbeddingTask
 from regard.text import Tokenizer
 from regard.word_embeddings.contextual import averaged_vectors, piece_vectors, taken, vectors_alone, words_in
 

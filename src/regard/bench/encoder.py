@@ -158,8 +158,8 @@ def _encoder(options: Options, sizes: Sizes, folder: Path) -> tuple[Path, Senten
     from regard.embeddings import packaged
     from regard.models import MODELS, BertConfig, DistilBertConfig
     from regard.tasks.loading import load, model_folder
-    from regard.tasks.sentence_data import SentenceEmbeddingTask
     from regard.tasks.sentence_embedding import SentenceEncoder
+    from regard.tasks.sentence_task import SentenceEmbeddingTask
     from regard.text import Tokenizer
 
     place, name = (None, "") if options.model is None else (model_folder(options.model), options.model.name)

@@ -50,12 +50,11 @@ from regard.tasks.sentence_data import (
     SCORE,
     SENTENCE_PAIRS,
     SentenceData,
-    SentenceEmbeddingTask,
     SentenceExample,
     check_form,
-    check_pooling,
     range_of,
 )
+from regard.tasks.sentence_task import SentenceEmbeddingTask, check_pooling
 from regard.tasks.spec import OF_SENTENCE_ENCODERS, TaskSpec, encoder_config
 
 

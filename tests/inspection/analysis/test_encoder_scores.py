@@ -29,8 +29,8 @@ from regard.tasks.masked_language_modelling import MaskedLanguageModel, MaskedLa
 from regard.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
 from regard.tasks.question_answering import QuestionAnswerer, QuestionAnsweringTask
 from regard.tasks.regression import RegressionTask, Regressor
-from regard.tasks.sentence_data import SentenceEmbeddingTask
 from regard.tasks.sentence_embedding import SentenceEncoder
+from regard.tasks.sentence_task import SentenceEmbeddingTask
 from regard.tasks.tagging import Tagger, TaggingTask
 from regard.text import Tokenizer
 

@@ -14,8 +14,8 @@ from regard.embeddings.pooling import angular
 from regard.errors import InputError
 from regard.layers import Tokens
 from regard.models import Bert, BertConfig
-from regard.tasks.sentence_data import SentenceEmbeddingTask
 from regard.tasks.sentence_embedding import SentenceEncoder, evaluate_sentences
+from regard.tasks.sentence_task import SentenceEmbeddingTask
 from regard.text import Tokenizer
 
 TRIPLES = [tuple(triple) for triple in RoleTriples("train", size=60)]

@@ -14,8 +14,8 @@ from regard.cli.vectors.bias import bias, debias
 from regard.cli.vectors.evaluation import evaluate
 from regard.errors import InputError
 from regard.models import Bert, BertConfig
-from regard.tasks.sentence_data import SentenceEmbeddingTask
 from regard.tasks.sentence_embedding import SentenceEncoder
+from regard.tasks.sentence_task import SentenceEmbeddingTask
 from regard.text import Tokenizer
 from regard.word_embeddings.bias import bias_subspace, leftover
 from regard.word_embeddings.files import read_vectors, write_vectors
