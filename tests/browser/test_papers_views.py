@@ -25,7 +25,7 @@ from regard.text import Tokenizer
 FOLDERS = Path(__file__).parents[1] / "golden" / "folders"
 TEXT, BITS = "w1 good1 w3 w4. Indeed w2 bad3 w5.\n\nw6 w7", "10 01 11"
 SHADES = """VIEWS.document.lines.flatMap((line) =>
-  line.words.map(({ place }) => [line.row, place, VIEWS.document.told(line.row, place).share]))"""
+  line.words.map(({ place }) => [line.row, place, VIEWS.document.describe(line.row, place).share]))"""
 
 
 def reader() -> Classifier:
@@ -82,7 +82,7 @@ def test_a_document_has_a_line_for_each_sentence_shaded_as_in_the_paper(visit, u
     wanted = page.evaluate(f"colourOf(false, {float(share)}, {float(own.max())})")
     assert np.abs(np.array(colour_under(page, box)) - wanted).max() <= 3
     bars = page.evaluate(
-        "VIEWS.document.lines.map(({ row }) => VIEWS.document.told(row, VIEWS.document.first(row)).sentence)"
+        "VIEWS.document.lines.map(({ row }) => VIEWS.document.describe(row, VIEWS.document.first(row)).sentence)"
     )
     assert [float(bar.split()[1]) for bar in bars] == pytest.approx(sentences.tolist(), abs=1e-3)
 

@@ -41,7 +41,7 @@ struct Head {
     int32_t real;
 };
 
-// What rows attend to. Rows come in groups of `beside`, one group for each text: hypotheses about one source, or a row alone.
+// What rows attend to. Rows come in groups of `group_rows`, one group for each text: hypotheses about one source, or a single row.
 struct Cache {
     void* values;          // (2, rows, blocks, key heads, capacity, head_width): keys, then values
     const int64_t* homes;  // (groups) the row of the cache that is each group's; null: in order
@@ -133,14 +133,14 @@ namespace {
 
 // One token of each row through all blocks: x (rows, width) is changed in place.
 //
-// positions: (rows) where each token stands in its text; null where no block turns anything.
-// past: of the tokens before; those of this step join it, a column for each row of a group, the last `beside` of its columns.
+// positions: (rows) of each token in its text; null where no block turns anything.
+// past: of the tokens before; those of this step join it, a column for each row of a group, the last `group_rows` of its columns.
 // visible: of each block (rows, past columns), true = may be attended to; null = all.
 // source: of the sources, which all blocks that have weights for it attend to; source_visible (groups, source columns) likewise.
 // asked: the block whose queries to the source (rows, heads * head_width) are wanted in `queries`; -1 = of none.
 // head: what makes `logits` of x after them; null where they are not wanted.
 template <class K>  // of keys and values
-void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t beside, const int64_t* positions,
+void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t group_rows, const int64_t* positions,
                     const Cache* past, const uint8_t* const* visible, const Cache* source,
                     const uint8_t* source_visible, int32_t asked, float* queries, const Head* head, float* logits,
                     uint8_t* scratch) {
@@ -157,14 +157,14 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
     if (blocks->query.bits > 8) input.plain = normal, attended.plain = gathered, hidden.plain = inside;
     const int most = source && source->columns > past->columns ? source->columns : past->columns;
 
-    // The keys in a cache for a row and a head of keys; the values stand `apart` further on.
+    // The keys in a cache for a row and a head of keys; the values are `apart` further on.
     auto keys_of = [=](const Cache* cache, int row, int number, int head) {
-        int64_t home = cache->homes ? cache->homes[row / beside] : row / beside;
+        int64_t home = cache->homes ? cache->homes[row / group_rows] : row / group_rows;
         return static_cast<K*>(cache->values) + ((home * count + number) * key_heads + head) * cache->capacity * each;
     };
     auto apart = [=](const Cache* cache) { return cache->rows * count * key_heads * cache->capacity * each; };
 
-    // The parts of a block; each is shared out among the threads, which wait for one another at its end.
+    // The parts of a block; each is shared out among the threads, which wait for each other at its end.
     auto normalised = [=](const Norm& after, const Norm& before) {  // of what was just added to, and of what comes next
 #pragma omp for schedule(static)
         for (int row = 0; row < rows; ++row) {
@@ -186,7 +186,7 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
                 for (int o = first; o < first + UNIT; ++o) x[int64_t(row) * width + o] += normal[int64_t(row) * width + o];
         }
     };
-    auto widened = [=](const Block* b) {  // the inner maps of the feed-forward net and what lies between them
+    auto widened = [=](const Block* b) {  // the inner maps of the feed-forward net and their activation
 #pragma omp for schedule(static)
         for (int first = 0; first < wide; first += UNIT) {
             outputs_of(b->inner, input, rows, first, inside + first, wide);
@@ -203,9 +203,10 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
             }
         }
     };
-    // Every query (of a row `step` floats after that of the row before) over what a cache has for it.
+    // Every query (of a row `step` floats after that of the row before) over what a cache has for it; `seen` has a row of the mask
+    // for each `rows_sharing` rows.
     auto attended_to = [=](const Cache* cache, int number, const float* query, int64_t step, float scale,
-                           const uint8_t* seen, int rows_beside) {
+                           const uint8_t* seen, int rows_sharing) {
         const int64_t all = int64_t(rows) * heads, threads = omp_get_num_threads(), own = omp_get_thread_num();
         const int64_t end = all * (own + 1) / threads;
         const int group = heads / key_heads;
@@ -217,7 +218,7 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
             const K* keys = keys_of(cache, row, number, head / group);
             float* y = gathered + int64_t(row) * inner + head * each;
             attend(together, query + row * step + head * each, keys, keys + apart(cache), cache->columns, each, scale,
-                   seen ? seen + int64_t(row / rows_beside) * cache->columns : nullptr,
+                   seen ? seen + int64_t(row / rows_sharing) * cache->columns : nullptr,
                    reinterpret_cast<float*>(scratch + pair * rounded(int64_t(most) * 8)), y);
             for (int e = 0; e < together * each; e += GROUP) attended.quantise(row, head * each + e, y + e);
             pair += together;
@@ -243,7 +244,7 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
                     if (b->rotary.cosines) turn(b->rotary, positions[row], made);
                 }
                 if (asks) continue;
-                int64_t column = past->columns - beside + row % beside;
+                int64_t column = past->columns - group_rows + row % group_rows;
                 K* place = keys_of(past, row, number, own) + (answers ? 0 : apart(past)) + column * each;
                 for (int e = 0; e < each; ++e) keep(place[e], made[e]);
             }
@@ -262,7 +263,7 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
                 for (int row = 0; row < rows; ++row)
                     std::memcpy(queries + int64_t(row) * inner, projected + int64_t(row) * inner, inner * sizeof(float));
             }
-            attended_to(source, number, projected, inner, b->source_scale, source_visible, beside);
+            attended_to(source, number, projected, inner, b->source_scale, source_visible, group_rows);
             added(b->source_output, attended);
             normalised(b->source_after, b->feedforward_before);
         } else if (!b->parallel) {
@@ -294,11 +295,11 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
 extern "C" {
 
 // See `through_blocks`.
-void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t beside, const int64_t* positions,
+void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t group_rows, const int64_t* positions,
                    const Cache* past, const uint8_t* const* visible, const Cache* source, const uint8_t* source_visible,
                    int32_t asked, float* queries, const Head* head, float* logits, uint8_t* scratch) {
     auto run = past->bits == 32 ? through_blocks<float> : through_blocks<uint16_t>;
-    run(blocks, count, x, rows, beside, positions, past, visible, source, source_visible, asked, queries, head, logits,
+    run(blocks, count, x, rows, group_rows, positions, past, visible, source, source_visible, asked, queries, head, logits,
         scratch);
 }
 }

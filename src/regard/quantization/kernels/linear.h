@@ -1,7 +1,7 @@
 // The linear layer: weights of 8 or 4 bits and activations in bytes, or weights in bfloat16 or float and activations in float.
 //
 // Reading a token is reading the weights: everything here serves to take them from memory once, in order, by all threads, and
-// to be done with the arithmetic meanwhile. Weights stand in tiles of 16 outputs, four inputs after one another, as the
+// to be done with the arithmetic meanwhile. Weights are stored in tiles of 16 outputs, four consecutive inputs of each, as the
 // instruction `vpdpbusd` multiplies them: 64 bytes times one broadcast word of four activations, summed into 16 numbers of 32
 // bits. Weights are unsigned with an offset (128 or 8), activations signed; the offset times the sum of the activations is taken
 // off again, exactly, because the sums are of integers.
@@ -13,7 +13,7 @@
 // and those over groups are taken in theirs, so a row's result is the same to the bit whatever else is in the batch, and on any
 // number of threads.
 //
-// Weights in bfloat16 (16 bits) and float (32 bits) stand as PyTorch has them: an output's inputs after one another.
+// Weights in bfloat16 (16 bits) and float (32 bits) are stored as in PyTorch: the inputs of an output are consecutive.
 
 #pragma once
 
@@ -31,8 +31,8 @@ struct Linear {
 
 namespace {
 
-// Rows of activations in bytes. Rows go together in bands of 8, then of 4, 2 and 1: of a band, four bytes of each row stand after
-// one another, then the next four of each; and so the scales and the sums, group by group.
+// Rows of activations in bytes. Rows go together in bands of 8, then of 4, 2 and 1: a band has four bytes of each
+// row in turn, then the next four of each; likewise the scales and the sums, group by group.
 struct Bytes {
     int8_t* values;
     float* scales;
@@ -108,7 +108,7 @@ inline void some_outputs(const W* weight, const float* bias, int inputs, const f
         for (int o = 0; o < O; ++o) sums[r][o] = Lanes{};
     const char* ahead = reinterpret_cast<const char*>(weight) + AHEAD;
     for (int k = 0; k < inputs; k += LANES) {
-        constexpr int BYTES = O * LANES * sizeof(W);  // of a step, fetched in the order in which they stand, not output by output
+        constexpr int BYTES = O * LANES * sizeof(W);  // of a step, fetched in the order of memory, not output by output
 #pragma GCC unroll 8
         for (int byte = 0; byte < BYTES; byte += 64) __builtin_prefetch(ahead + byte);
         ahead += BYTES;
@@ -128,7 +128,7 @@ inline void some_outputs(const W* weight, const float* bias, int inputs, const f
 
 template <class W>
 void plain_outputs(const Linear& w, const Bytes& x, int rows, int first, float* y, int64_t stride) {
-    constexpr int FEW = LANES == 16 ? 4 : 2;  // sums of four rows that fit the registers beside what is read
+    constexpr int FEW = LANES == 16 ? 4 : 2;  // sums of four rows that fit the registers together with what is read
     const int end = first + UNIT < w.outputs ? first + UNIT : w.outputs;
     for (int o = first; o < end;) {
         const W* weight = reinterpret_cast<const W*>(w.weight) + int64_t(o) * w.inputs;

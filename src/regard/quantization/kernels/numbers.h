@@ -18,7 +18,7 @@
 namespace {
 
 constexpr int GROUP = 32;  // inputs that share an activation's scale
-constexpr int TILE = 16;   // outputs that stand together
+constexpr int TILE = 16;   // outputs that are stored together
 constexpr int UNIT = 32;   // outputs that a thread takes at a time: a group of whoever reads them
 constexpr int ROWS = 8;    // rows that share one reading of the weights
 
@@ -97,8 +97,8 @@ inline float exponential(float x) {
     return exponential_within(x);
 }
 
-// e^{-x} for x >= 0, and e^{-40} beyond 40: what is smaller is lost beside 1 in any case, and numbers so small that they are denormal
-// cost a hundred times a product, even in lanes that are not chosen afterwards.
+// e^{-x} for x >= 0, and e^{-40} beyond 40: what is smaller is lost when it is added to 1 in any case, and numbers so small that
+// they are denormal cost a hundred times a product, even in lanes that are not chosen afterwards.
 inline float decayed(float x) {
     return exponential_within(x > 40.0f ? -40.0f : -x);
 }

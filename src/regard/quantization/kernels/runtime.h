@@ -1,7 +1,7 @@
-// The OpenMP runtime, PyTorch's own, told by address when the library is opened.
+// The OpenMP runtime, PyTorch's own, whose addresses are given when the library is opened.
 //
 // Nothing is linked: another runtime would have threads of its own that wait for PyTorch's cores, and the file that PyTorch brings
-// has another name in each installation. GCC calls the functions below; they pass on what they are told.
+// has another name in each installation. GCC calls the functions below; they pass these calls on to the given addresses.
 
 #pragma once
 

@@ -116,7 +116,7 @@ inline void tiles4(const Linear& w, const Bytes& x, int row, int tile, float* y,
 
 template <int R>
 inline void unit(const Linear& w, const Bytes& x, int row, int tile, float* y, int64_t stride) {
-    // Two tiles at a time even of 8 rows, whose sums then stand in memory: what is read of the rows serves twice, and no product
+    // Two tiles at a time even of 8 rows, whose sums are then in memory: what is read of the rows serves twice, and no product
     // waits for the one before.
     if (w.bits == 8)
         tiles8<R, UNIT / TILE>(w, x, row, tile, y, stride);

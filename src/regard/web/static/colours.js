@@ -15,7 +15,7 @@ export const SIGNED = {
   light: ["2d004b", "6a4fc4", "cdc6ea", "f7f7f7", "fdd0a0", "d26d0a", "7f3b08"],
   dark: ["cfc2ff", "8466e0", "35295c", "161a21", "5a3a1c", "c4701a", "ffb45c"],
 };
-/** Okabe and Ito's, which people with any colour vision can tell apart. After seven heads they come again, with another dash beside the same colour. */
+/** Okabe and Ito's, which people with any colour vision can tell apart. After seven heads the colours repeat, each with another dash. */
 export const HEADS = {
   light: ["#0072b2", "#d55e00", "#009e73", "#c0559a", "#b87f00", "#2f8fc4", "#4d4d4d"],
   dark: ["#4aa3dc", "#ff7f32", "#22c796", "#e58fc0", "#f0b429", "#8fd0f5", "#c9c9c9"],
@@ -33,7 +33,7 @@ export function inks() {
 export const headColour = (head) => HEADS[theme()][head % 7];
 /** @type {[string, ...number[]][]} */
 export const DASHES = [["solid"], ["dashed", 7, 4], ["dotted", 2, 3], ["double", 12, 3, 2, 3]];
-/** Which dash tells a head from the others on that have its colour. @param {number} head @param {Iterable<number>} on */
+/** The dash of a head, which distinguishes it from the other shown heads of its colour. @param {number} head @param {Iterable<number>} on */
 export const dashOf = (head, on) => [...on].filter((one) => one < head && one % 7 === head % 7).length % DASHES.length;
 
 /** @type {Map<string, Rgb[]>} */
@@ -60,7 +60,7 @@ export function colourOf(signed, value, end) {
   const share = signed ? (value / end + 1) / 2 : value / end;
   return coloursOf(stopsOf(signed))[Math.max(0, Math.min(255, Math.round(share * 255)))];
 }
-/** Black or white, whichever stands out more: relative luminance as WCAG defines it. @param {Rgb} rgb */
+/** Black or white, whichever has more contrast: relative luminance as WCAG defines it. @param {Rgb} rgb */
 export function inkOn(rgb) {
   const [r, g, b] = rgb.map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#000000" : "#ffffff";

@@ -69,7 +69,7 @@ export async function mount(root, source) {
     $("bar").setAttribute("aria-valuemax", items.length);
     $("bar").setAttribute("aria-valuenow", count);
     $("bar").firstElementChild.style.width = (100 * count) / items.length + "%";
-    $("told").textContent = `question ${state.place + 1} of ${items.length}; ${count} answered`
+    $("progress").textContent = `question ${state.place + 1} of ${items.length}; ${count} answered`
       + (kept ? "" : "; this browser keeps nothing, so save before you close the page");
     $("back").disabled = state.place === 0;
     $("forth").disabled = state.place === items.length - 1;
@@ -79,7 +79,7 @@ export async function mount(root, source) {
   /** @param {number} place */
   function go(place) {
     state.place = Math.min(Math.max(place, 0), items.length - 1);
-    $("said").textContent = "";
+    $("status").textContent = "";
     show(true);
   }
   function open() {
@@ -87,7 +87,7 @@ export async function mount(root, source) {
     const next = order.find((place) => !answered(items[place]));
     if (next === undefined) {
       show(true);
-      $("said").textContent = "All questions are answered: save the answers.";
+      $("status").textContent = "All questions are answered: save the answers.";
     } else go(next);
   }
   /** @param {number | null} choice */
@@ -124,7 +124,7 @@ export async function mount(root, source) {
   function save() {
     state.judge = $("judge").value.trim();
     if (!state.judge) {
-      $("said").textContent = "Give a name or a sign first, so that your answers can be told from those of others.";
+      $("status").textContent = "Give a name or a sign first, so that your answers can be distinguished from those of others.";
       $("judge").focus();
       return;
     }
@@ -137,7 +137,7 @@ export async function mount(root, source) {
     link.remove();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
     unsaved = false;
-    $("said").textContent = `${items.filter(answered).length} answers saved as ${link.download}.`;
+    $("status").textContent = `${items.filter(answered).length} answers saved as ${link.download}.`;
   }
 
   $("judge").value = state.judge;

@@ -3,7 +3,7 @@
 import { startShell } from "./shell.js";
 
 /**
- * Brings a report to life in an element that holds its markup (`templates/report.html`); it needs no data beside that.
+ * Brings a report to life in an element that holds its markup (`templates/report.html`); it needs no other data.
  *
  * @param {HTMLElement} root
  * @returns {Promise<{ unmount(): void }>}

@@ -34,8 +34,8 @@ export function fillScreen(on) {
  * Starts what a page's shell offers around a view.
  *
  * @param {HTMLElement} root the element that holds the view's markup
- * @param {{ keys?: (event: KeyboardEvent) => boolean, changed?: () => void }} [view] `keys` handles a key and says whether it
- *     did; `changed` is called when the theme is another, or the page is about to be printed or was
+ * @param {{ keys?: (event: KeyboardEvent) => boolean, changed?: () => void }} [view] `keys` handles a key and returns whether
+ *     it did; `changed` is called when the theme changes, and before and after printing
  * @returns {AbortSignal & { stop?: () => void }} ends with the view: pass it to `addEventListener`
  */
 export function startShell(root, { keys, changed } = {}) {

@@ -3,8 +3,8 @@
 /**
  * @typedef {object} Source
  * @property {() => Promise<any>} data what the view shows, as its Python page describes it
- * @property {(index: number) => Promise<Uint8Array>} levels what is packed beside the data: the weights of a map of the viewer, as
- *     numbers of one or two bytes; the points of a map of vectors, and what is told of them
+ * @property {(index: number) => Promise<Uint8Array>} levels what is packed with the data: the weights of a map of the viewer, as
+ *     numbers of one or two bytes; the points of a map of vectors, and the values shown for them
  */
 
 /** @param {string} text base64 @returns {Uint8Array} */

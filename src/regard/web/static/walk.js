@@ -68,10 +68,10 @@ export async function mount(root, source) {
     }
     return found;
   }
-  /** Where they stand on the screen. @param {HTMLElement} section @returns {Map<string, DOMRect>} */
+  /** Where they are on the screen. @param {HTMLElement} section @returns {Map<string, DOMRect>} */
   const placesOf = (section) => new Map(named(section).map(([name, parts]) => [name, parts[0].getBoundingClientRect()]));
   /**
-   * Numbers that both steps show go from where they stood to where they stand now; how, and whether at all, is the style sheet's.
+   * Numbers that both steps show move from their old position to their new one; the style sheet defines how, and whether they do.
    *
    * @param {Map<string, DOMRect>} from @param {HTMLElement} section
    */
@@ -134,7 +134,7 @@ export async function mount(root, source) {
     if (focused) walked.querySelector(`button[data-position="${position}"]`)?.focus();
   }
 
-  // What is shown stands in the address, so that a link or another load shows it again.
+  // What is shown is in the address (URL), so that a link or another load shows it again.
 
   const first = String(walked.dataset.position);
   function keepAddress() {
@@ -187,7 +187,7 @@ export async function mount(root, source) {
     marked = null;
   }
   /** @param {HTMLElement} strips @param {number} row @param {number} column */
-  function tell(strips, row, column) {
+  function showNumber(strips, row, column) {
     const item = data[Number(strips.dataset.item)], values = item.values[row];
     leave();
     marked = document.createElement("div");
@@ -217,11 +217,11 @@ export async function mount(root, source) {
         if (!strip) return leave();
         const row = [...strips.querySelectorAll(".strip")].indexOf(strip), box = strip.getBoundingClientRect();
         const width = item.values[row].length;
-        tell(strips, row, Math.min(Math.max(Math.floor(((event.clientX - box.left) / box.width) * width), 0), width - 1));
+        showNumber(strips, row, Math.min(Math.max(Math.floor(((event.clientX - box.left) / box.width) * width), 0), width - 1));
       }, { signal });
       strips.addEventListener("pointerleave", leave, { signal });
       strips.addEventListener("focus", () => {
-        if (strips.matches(":focus-visible")) tell(strips, place()[0], place()[1]);
+        if (strips.matches(":focus-visible")) showNumber(strips, place()[0], place()[1]);
       }, { signal });
       strips.addEventListener("blur", leave, { signal });
       strips.addEventListener("keydown", (event) => {
@@ -235,7 +235,7 @@ export async function mount(root, source) {
         else if (event.key === "End") column = width - 1;
         else return;
         event.preventDefault();
-        tell(strips, row, column);
+        showNumber(strips, row, column);
       }, { signal });
     }
     for (const details of /** @type {NodeListOf<HTMLElement>} */ (walked.querySelectorAll("details[data-item]"))) {

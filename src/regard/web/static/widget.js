@@ -1,7 +1,7 @@
 // The widget of a notebook (anywidget's `render`): the viewer's page in a frame of its own, and what goes between it and Python.
 // The frame's side is viewer/framed.js.
 
-/** What Python and the page tell each other, by its name in the page's address and in the widget. */
+/** What Python and the page report to each other, by its name in the page's address (URL) and in the widget. */
 const PLACE = ["view", "layer", "head", "query", "key"];
 
 /** @param {DataView} view @returns {Uint8Array} */
@@ -13,34 +13,34 @@ function render({ model, el }) {
   frame.title = model.get("data").title || "attention";
   frame.setAttribute("sandbox", "allow-scripts allow-downloads allow-modals");
   frame.style.cssText = `width: 100%; height: ${model.get("height")}px; border: 1px solid #8884; border-radius: 8px`;
-  /** @type {string} what the page said last: it is not told what it said itself */
-  let said = "";
+  /** @type {string} what the page reported last: it is not sent back to the page */
+  let reported = "";
   let waiting = 0;
   const chosen = () => Object.fromEntries(PLACE.map((name) => [name, model.get(name)]).filter(([, value]) => value !== null && value !== undefined));
   /** @param {any} message */
   const post = (message) => frame.contentWindow?.postMessage({ regard: message }, "*");
-  const tell = () => {
+  const send = () => {
     clearTimeout(waiting);
     // Traits that are set together arrive one by one.
-    waiting = window.setTimeout(() => JSON.stringify(chosen()) !== said && post({ place: chosen() }));
+    waiting = window.setTimeout(() => JSON.stringify(chosen()) !== reported && post({ place: chosen() }));
   };
   addEventListener("message", ({ source, data }) => {
-    const told = source === frame.contentWindow && data?.regard;
-    if (!told) return;
-    if (told.ready) return post({ data: model.get("data"), levels: model.get("levels").map(bytesIn), place: chosen() });
-    for (const name of PLACE) model.set(name, told.place[name]);
-    said = JSON.stringify(chosen());
+    const message = source === frame.contentWindow && data?.regard;
+    if (!message) return;
+    if (message.ready) return post({ data: model.get("data"), levels: model.get("levels").map(bytesIn), place: chosen() });
+    for (const name of PLACE) model.set(name, message.place[name]);
+    reported = JSON.stringify(chosen());
     model.save_changes();
   }, { signal: ending.signal });
-  for (const name of PLACE) model.on(`change:${name}`, tell);
+  for (const name of PLACE) model.on(`change:${name}`, send);
   frame.srcdoc = model.get("page");
   el.append(frame);
-  // The page that stands in the saved notebook for those who have no kernel: the live one takes its place.
+  // The page that is in the saved notebook for those who have no kernel: the live one replaces it.
   const saved = document.getElementById(model.get("saved"));
   if (saved) saved.hidden = true;
   return () => {
     ending.abort();
-    for (const name of PLACE) model.off(`change:${name}`, tell);
+    for (const name of PLACE) model.off(`change:${name}`, send);
     if (saved) saved.hidden = false;
   };
 }

@@ -28,25 +28,22 @@ export async function mount(root, source) {
   const space = new Space(data.xs, data.ys);
   const painter = painterOf($("points"), data.xs, data.ys, () => map.redraw());
   const signal = startShell(root, { keys, changed: () => { map.showLegend(); dressed = false; draw(); } });
-  const map = /** @type {VectorMap} */ ({ $, root, signal, data, state, space, painter, drawn: { frames: 0, took: 0 } });
+  const map = /** @type {VectorMap} */ ({ $, root, signal, data, state, space, painter });
   const overlay = overlayOf(map);
 
   function draw() {
-    const began = performance.now();
     cancelAnimationFrame(waiting);
     waiting = 0;
     if (!dressed) painter.dress(looksOf(data.count, state.colour, state.hits.length ? state.hits : state.selected));
     dressed = true;
     painter.draw(space, pointSize(data.count, space.scale / space.fitting));
     overlay();
-    map.drawn.frames++;
-    map.drawn.took = performance.now() - began;
   }
   map.redraw = (colours = false) => {
     if (colours) dressed = false;
     if (!waiting) waiting = requestAnimationFrame(draw);
   };
-  map.say = (text) => void ($("said").textContent = text);
+  map.say = (text) => void ($("status").textContent = text);
   map.go = (point) => {
     space.goTo(point);
     map.redraw();
@@ -60,7 +57,7 @@ export async function mount(root, source) {
   };
   map.select = (points) => {
     state.selected = points;
-    if (points.length && state.hits.length) clearSearch(); // one thing stands out at a time
+    if (points.length && state.hits.length) clearSearch(); // one set of points is highlighted at a time
     map.showSelected();
     map.say(`${points.length.toLocaleString("en")} points are selected`);
     map.redraw(true);
@@ -80,16 +77,16 @@ export async function mount(root, source) {
       }
     }
     state.hits = Int32Array.from([...whole, ...first, ...rest]);
-    told();
+    showHits();
     map.redraw(true);
   };
   map.goHit = (by) => {
     if (!state.hits.length) return;
     state.hit = state.hit < 0 && by < 0 ? state.hits.length - 1 : (state.hit + by + state.hits.length) % state.hits.length;
     map.choose(state.hits[state.hit], true);
-    told();
+    showHits();
   };
-  function told() {
+  function showHits() {
     const { hits, hit } = state, some = hits.length > 0;
     $("hits").textContent = !state.search.trim() ? "" : !some ? "nothing found"
       : `${hit >= 0 ? `${(hit + 1).toLocaleString("en")} of ` : ""}${hits.length.toLocaleString("en")} hit${hits.length === 1 ? "" : "s"}`;
@@ -98,7 +95,7 @@ export async function mount(root, source) {
   function clearSearch() {
     $("search").value = "";
     Object.assign(state, { search: "", hits: NONE, hit: -1 });
-    told();
+    showHits();
   }
   function takeHits() {
     if (state.hits.length) map.select(state.hits.slice().sort());
@@ -211,7 +208,7 @@ export async function mount(root, source) {
   space.showAll();
   map.showLegend();
   map.showSelected();
-  told();
+  showHits();
   if (text) {
     search.value = text;
     map.find(text);

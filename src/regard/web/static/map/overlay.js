@@ -32,7 +32,7 @@ export function overlayOf(map) {
     return width;
   }
 
-  /** Names do not cover one another: each takes cells of a grid. @param {ReturnType<typeof inks>} ink @param {number} size */
+  /** Names do not overlap: each takes cells of a grid. @param {ReturnType<typeof inks>} ink @param {number} size */
   function names(ink, size) {
     const columns = Math.ceil(space.width / CELL) + 1, taken = new Uint8Array(columns * (Math.ceil(space.height / CELL) + 1));
     let left = Math.min(MOST, Math.floor((space.width * space.height) / 7000));
@@ -45,7 +45,7 @@ export function overlayOf(map) {
     const name = (i, colour) => {
       const dot = space.toX(i), y = space.toY(i);
       if (left <= 0 || dot < 0 || y < 8 || dot > space.width || y > space.height - 8) return;
-      // It stands in one row of cells or between two.
+      // It is in one row of cells or between two.
       const above = Math.floor((y - 7) / CELL) * columns, below = Math.floor((y + 7) / CELL) * columns, own = Math.floor(dot / CELL);
       if (taken[above + own] || taken[below + own]) return;
       const text = short(data.labels[i]), width = widthOf(text), right = dot + size / 2 + 4;

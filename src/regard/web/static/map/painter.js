@@ -7,8 +7,8 @@ import { theme } from "../shell.js";
 /** @typedef {import("./types").Painter} Painter */
 
 /** Of so many classes each has a colour and a mark of its own: seven colours as discs, then as squares, diamonds and triangles. */
-export const TOLD_APART = 28;
-/** How points stand: behind the others, as all do, or before them. */
+export const DISTINCT_CLASSES = 28;
+/** The level of a point: behind the others, level with them, or in front of them. */
 export const BEHIND = 0, PLAIN = 1, BEFORE = 2;
 
 const VERTEX = `#version 300 es
@@ -24,7 +24,7 @@ void main() {
 const FRAGMENT = `#version 300 es
 precision mediump float;
 in vec4 ink; flat in float shape;
-out vec4 drawn;
+out vec4 result;
 void main() {
   vec2 at = gl_PointCoord * 2.0 - 1.0;
   float far = shape < 0.5 ? length(at) : shape < 1.5 ? max(abs(at.x), abs(at.y)) * 1.15
@@ -32,7 +32,7 @@ void main() {
   float soft = fwidth(far);
   float cover = ink.a * (1.0 - smoothstep(1.0 - soft, 1.0, far));
   if (cover < 0.02) discard;
-  drawn = vec4(ink.rgb * cover, cover);
+  result = vec4(ink.rgb * cover, cover);
 }`;
 
 /**
@@ -162,16 +162,16 @@ export function scaleOf(column) {
   }
   return { colours: coloursOf(SCALES[theme()].slice(2)), low, high };
 }
-/** The colour and the mark of a class; those after the ones that are told apart are grey. @param {number} place */
+/** The colour and the mark of a class; classes after the first DISTINCT_CLASSES are grey. @param {number} place */
 export function classLook(place) {
-  return place < TOLD_APART ? { colour: HEADS[theme()][place % 7], mark: Math.floor(place / 7) } : { colour: inks().faint, mark: 0 };
+  return place < DISTINCT_CLASSES ? { colour: HEADS[theme()][place % 7], mark: Math.floor(place / 7) } : { colour: inks().faint, mark: 0 };
 }
 /**
  * How every point looks now.
  *
  * @param {number} count
  * @param {Column | null} column
- * @param {Iterable<number>} before points that stand before the others; where there are any, the others step back
+ * @param {Iterable<number>} before points in front of the others; where there are any, the others are pale
  */
 export function looksOf(count, column, before) {
   const colours = new Uint8Array(4 * count), marks = new Uint8Array(2 * count);
@@ -181,12 +181,12 @@ export function looksOf(count, column, before) {
     marks[2 * i + 1] = BEFORE;
     some = true;
   }
-  const classes = column?.kind === "category" ? column.values.slice(0, TOLD_APART).map((_, place) => classLook(place)) : [];
+  const classes = column?.kind === "category" ? column.values.slice(0, DISTINCT_CLASSES).map((_, place) => classLook(place)) : [];
   const known = classes.map((look) => rgbOf(look.colour)), scale = column?.kind === "number" ? scaleOf(column) : null;
   const opacity = count > 20000 ? 170 : count > 3000 ? 205 : 235;
   for (let i = 0; i < count; i++) {
-    const stands = marks[2 * i + 1] === BEFORE;
-    let rgb = stands ? asked : usual;
+    const front = marks[2 * i + 1] === BEFORE;
+    let rgb = front ? asked : usual;
     if (scale && column) {
       const share = (column.of[i] - scale.low) / (scale.high - scale.low || 1);
       rgb = share === share ? scale.colours[Math.round(255 * Math.max(0, Math.min(1, share)))] : faint;
@@ -195,8 +195,8 @@ export function looksOf(count, column, before) {
       marks[2 * i] = classes[column.of[i]]?.mark ?? 0;
     }
     colours.set(rgb, 4 * i);
-    colours[4 * i + 3] = stands ? 255 : some ? 60 : opacity;
-    marks[2 * i + 1] = stands ? BEFORE : some ? BEHIND : PLAIN;
+    colours[4 * i + 3] = front ? 255 : some ? 60 : opacity;
+    marks[2 * i + 1] = front ? BEFORE : some ? BEHIND : PLAIN;
   }
   return { colours, marks };
 }

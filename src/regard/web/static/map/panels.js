@@ -1,8 +1,8 @@
-// Beside the map: what the colours mean, the chosen point with its neighbours, the selection and its table.
+// Next to the map: what the colours mean, the chosen point with its neighbours, the selection and its table.
 
 import { context2d } from "../colours.js";
 import { neighboursOf, short } from "./overlay.js";
-import { TOLD_APART, classLook, scaleOf } from "./painter.js";
+import { DISTINCT_CLASSES, classLook, scaleOf } from "./painter.js";
 
 const LISTED = 200, LONG = 60;
 const MARKS = ["M6 1a5 5 0 1 0 0 10a5 5 0 1 0 0-10z", "M1.5 1.5h9v9h-9z", "M6 .5L11.5 6L6 11.5L.5 6z", "M6 1.5L11 10.5H1z"];
@@ -24,9 +24,9 @@ const counted = (count, name) => `${count.toLocaleString("en")} ${name}${count =
 export function addPanels(map) {
   const { $, data, state } = map;
 
-  /** A point in a list, which goes to it. @param {number} point @param {string} [told] @param {string} [first] */
-  function entry(point, told = "", first = "") {
-    const button = element("button", { type: "button", "data-point": String(point) }, element("b", {}, first), element("span", { title: short(data.labels[point]) }, data.labels[point]), element("b", {}, told));
+  /** A point in a list, which goes to it. @param {number} point @param {string} [value] @param {string} [first] */
+  function entry(point, value = "", first = "") {
+    const button = element("button", { type: "button", "data-point": String(point) }, element("b", {}, first), element("span", { title: short(data.labels[point]) }, data.labels[point]), element("b", {}, value));
     button.addEventListener("click", () => {
       map.choose(point, true);
       $("chosen-title").focus();
@@ -53,11 +53,11 @@ export function addPanels(map) {
     ]) facts.append(element("dt", {}, name), element("dd", {}, value));
     const near = neighboursOf(data, point), list = element("ol", { "aria-label": "nearest neighbours" });
     near.forEach((each, place) => list.append(entry(each.point, each.cosine.toFixed(3), String(place + 1))));
-    const said = near.length ? "Nearest in the space itself, with their cosines; positions in the plot are an approximation of it:"
+    const note = near.length ? "Nearest in the space itself, with their cosines; positions in the plot are an approximation of it:"
       : data.neighbours ? "A vector of zeros is in no direction: it has no neighbours by cosine." : "No neighbours are on this page.";
     // What can be scrolled can be reached by key.
     const whole = long ? [element("p", { class: "text", tabindex: "0", dir: "auto" }, label)] : [];
-    $("chosen").replaceChildren(...whole, facts, element("p", { class: "quiet", id: "how" }, said), list);
+    $("chosen").replaceChildren(...whole, facts, element("p", { class: "quiet", id: "how" }, note), list);
   };
 
   map.showSelected = () => {
@@ -98,9 +98,9 @@ export function addPanels(map) {
       button.addEventListener("click", () => map.select(Int32Array.from(data.labels.keys()).filter((i) => has(column.of[i]))));
       return element("li", {}, button);
     };
-    const list = column.values.slice(0, TOLD_APART).map((name, place) => item(place, name, column.counts[place], (value) => value === place));
-    const others = column.counts.slice(TOLD_APART);
-    if (others.length) list.push(item(TOLD_APART, `${others.length.toLocaleString("en")} others`, others.reduce((a, b) => a + b), (value) => value >= TOLD_APART));
+    const list = column.values.slice(0, DISTINCT_CLASSES).map((name, place) => item(place, name, column.counts[place], (value) => value === place));
+    const others = column.counts.slice(DISTINCT_CLASSES);
+    if (others.length) list.push(item(DISTINCT_CLASSES, `${others.length.toLocaleString("en")} others`, others.reduce((a, b) => a + b), (value) => value >= DISTINCT_CLASSES));
     $("legend").replaceChildren(...list);
   };
 

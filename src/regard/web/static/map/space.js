@@ -81,7 +81,7 @@ export class Space {
     this.x = Math.max(left, Math.min(right, this.x - dx / this.scale));
     this.y = Math.max(low, Math.min(high, this.y + dy / this.scale));
   }
-  /** What lies under the pixel stays there. @param {number} by @param {number} [px] @param {number} [py] */
+  /** What is under the pixel stays there. @param {number} by @param {number} [px] @param {number} [py] */
   zoom(by, px = this.width / 2, py = this.height / 2) {
     const before = this.under(px, py);
     this.scale = Math.max(this.fitting / 2, Math.min(this.fitting * FURTHEST, this.scale * by));
@@ -90,7 +90,7 @@ export class Space {
     this.y += before.y - after.y;
     this.pan(0, 0);
   }
-  /** The sight goes to a point, near enough to tell it from others. @param {number} point */
+  /** The view moves to a point, near enough to distinguish it from others. @param {number} point */
   goTo(point) {
     this.scale = Math.max(this.scale, this.fitting * Math.max(1.5, Math.min(12, Math.sqrt(this.xs.length / 250))));
     this.x = this.xs[point];
@@ -143,18 +143,18 @@ export class Space {
 
 /** A map from its source. @param {import("../source.js").Source} source @returns {Promise<import("./types").MapData>} */
 export async function readMap(source) {
-  const said = await source.data();
+  const header = await source.data();
   const points = new Float32Array(joined(await source.levels(0), 4));
   const labels = JSON.parse(new TextDecoder().decode(await source.levels(1)));
-  const rows = new Int32Array(said.neighbours ? joined(await source.levels(2), 4) : []);
-  const near = new Int16Array(said.neighbours ? joined(await source.levels(3), 2) : []);
-  const columns = await Promise.all(said.columns.map(async (/** @type {any} */ column) => {
+  const rows = new Int32Array(header.neighbours ? joined(await source.levels(2), 4) : []);
+  const near = new Int16Array(header.neighbours ? joined(await source.levels(3), 2) : []);
+  const columns = await Promise.all(header.columns.map(async (/** @type {any} */ column) => {
     const bytes = await source.levels(column.part);
     const of = column.kind === "number" ? new Float32Array(joined(bytes, 4)) : new Uint16Array(joined(bytes, 2));
     return { values: [], counts: [], ends: [0, 0], ...column, of };
   }));
   return {
-    ...said, labels, rows, columns, xs: points.subarray(0, said.count), ys: points.subarray(said.count),
-    cosines: Float32Array.from(near, (value) => value / said.cosine),
+    ...header, labels, rows, columns, xs: points.subarray(0, header.count), ys: points.subarray(header.count),
+    cosines: Float32Array.from(near, (value) => value / header.cosine),
   };
 }

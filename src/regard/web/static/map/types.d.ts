@@ -50,13 +50,13 @@ export interface State {
   hit: number;
   search: string;
   selected: Int32Array;
-  /** The column that says the colours; null for none. */
+  /** The column that defines the colours; null for none. */
   colour: Column | null;
   lasso: boolean;
   /** The lasso that is drawn, in pixels: x, y, x, y. */
   path: number[];
 }
-/** One mounted map, and what its modules offer one another. */
+/** One mounted map, and the functions that its modules share. */
 export interface VectorMap {
   $(id: string): any;
   root: HTMLElement;
@@ -65,8 +65,6 @@ export interface VectorMap {
   state: State;
   space: Space;
   painter: Painter;
-  /** Frames drawn so far, and how many milliseconds the last one took. */
-  drawn: { frames: number; took: number };
   /** Draws in the next frame; the colours anew where they are others. */
   redraw(colours?: boolean): void;
   choose(point: number, go?: boolean): void;

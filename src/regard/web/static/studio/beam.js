@@ -3,7 +3,7 @@
 import { inks } from "../colours.js";
 import { element } from "../viewer/names.js";
 import { shown } from "./bars.js";
-import { tell } from "./look.js";
+import { fetchedJson } from "./look.js";
 
 /** @typedef {{ step: number, parent: number | null, label: string, log_probability: number, fate: "kept" | "ended" | "dropped" }} Tried */
 
@@ -31,7 +31,7 @@ export function addBeam(studio) {
     if (!studio.seen) clear("");
     if (!studio.seen || !$("beam").open || $("beam").hidden) return;
     try {
-      const found = await tell("beam", { ...studio.wanted(), beam: Number($("beam-width").value) }, studio.key);
+      const found = await fetchedJson("beam", { ...studio.wanted(), beam: Number($("beam-width").value) }, studio.key);
       if (mine !== turn) return;
       tried = found.tried;
       first = found.hypotheses[0].place;

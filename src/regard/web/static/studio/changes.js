@@ -40,10 +40,10 @@ export function addChanges(studio) {
         const sum = change.weights.reduce((all, one) => all + one, 0);
         item.append(`${studio.nameOf(change.address, [change.head])}, row ${change.row} set by hand, its sum ${short(sum)}`);
       } else {
-        const said = element("span", `${change.address} at ${change.positions} from `);
-        said.append(element("bdi", `“${change.from.question ?? change.from.text ?? change.from}”`));
-        if (change.from_positions) said.append(` at ${change.from_positions}`);
-        item.append(said);
+        const text = element("span", `${change.address} at ${change.positions} from `);
+        text.append(element("bdi", `“${change.from.question ?? change.from.text ?? change.from}”`));
+        if (change.from_positions) text.append(` at ${change.from_positions}`);
+        item.append(text);
       }
       item.append(away);
       return item;

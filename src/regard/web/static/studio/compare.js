@@ -7,15 +7,15 @@ import { barRows } from "./bars.js";
 import { languageOf, see } from "./look.js";
 import { matrixOf } from "./matrix.js";
 
-/** @typedef {{ title: string, rows: string[], columns: string[], values: Float32Array, signed: boolean, causal: boolean, end: (row: number) => number, largest: number }} Drawn `end`: what has the last colour of a row */
+/** @typedef {{ title: string, rows: string[], columns: string[], values: Float32Array, signed: boolean, causal: boolean, end: (row: number) => number, largest: number }} Plot `end`: what has the last colour of a row */
 
 /** @param {import("./types").Studio} studio */
 export function addCompare(studio) {
   const { $ } = studio;
   /** @type {{ packed: import("./look.js").Packed } | null} */
   let other = null;
-  /** @type {Drawn[]} */
-  let drawn = [];
+  /** @type {Plot[]} */
+  let plots = [];
   let turn = 0, signature = "", place = { row: 0, column: 0 };
 
   async function ask() {
@@ -44,7 +44,7 @@ export function addCompare(studio) {
   /** Takes away what is of something else. @param {string} note */
   function clear(note) {
     other = null;
-    drawn = [];
+    plots = [];
     for (const id of ["compared", "other-answer", "compare-readout"]) $(id).replaceChildren();
     $("other-bars").tBodies[0].replaceChildren();
     $("compare-note").textContent = note;
@@ -56,27 +56,27 @@ export function addCompare(studio) {
     signature = `${map.address} ${head}`;
     const [a, b] = await Promise.all([studio.seen, other].map(({ packed }) => matrixOf(packed, map.address, index, head)));
     const common = $("other-scale").value === "one" ? Math.max(a.largest, b.largest) || 1 : 0;
-    drawn = [["A: this page", a], ["B: the other", b]].map(([title, one]) => {
+    plots = [["A: this page", a], ["B: the other", b]].map(([title, one]) => {
       const { name, values, map, largest } = /** @type {typeof a} */ (one);
       const columns = labelsOf(map.key, false), width = columns.length;
       // The first row of a causal map sees itself alone: on the scale of that 1 every other would be pale.
       const own = (/** @type {number} */ row) => (map.causal ? largestOf(values.subarray(row * width, (row + 1) * width)) : largest) || 1;
       return { title: `${title} · ${name}`, rows: labelsOf(map.query, false), columns, values, signed: isSigned(map), causal: map.causal, end: common ? () => common : own, largest };
     });
-    const [{ rows, columns }, { rows: theirs, columns: keys }] = drawn;
+    const [{ rows, columns }, { rows: theirs, columns: keys }] = plots;
     if (rows.length === theirs.length && columns.length === keys.length) {
       const values = a.values.map((value, i) => b.values[i] - value);
       const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-      drawn.push({ title: "B − A", rows: theirs, columns: keys, values, signed: true, causal: a.map.causal && b.map.causal, end: () => largest || 1, largest });
+      plots.push({ title: "B − A", rows: theirs, columns: keys, values, signed: true, causal: a.map.causal && b.map.causal, end: () => largest || 1, largest });
       $("compare-note").textContent = `Largest difference ${short(largest)}. Violet: B looks there less than A; orange: more.`;
     } else {
       $("compare-note").textContent = `A has ${rows.length} queries and ${columns.length} keys, B ${theirs.length} and ${keys.length}: there is no difference of the two.`;
     }
-    $("compared").replaceChildren(...drawn.map(figure));
+    $("compared").replaceChildren(...plots.map(figure));
     read();
   }
 
-  /** @param {Drawn} one @param {number} number */
+  /** @param {Plot} one @param {number} number */
   function figure(one, number) {
     const whole = element("figure"), canvas = element("canvas"), title = element("figcaption", one.title);
     canvas.tabIndex = 0;
@@ -98,7 +98,7 @@ export function addCompare(studio) {
     paint(canvas, one, number);
     return whole;
   }
-  /** @param {Drawn} one */
+  /** @param {Plot} one */
   function sizesOf({ rows, columns }) {
     const longest = Math.min(12, Math.max(...rows.map((row) => row.length), ...columns.map((column) => column.length)));
     const room = $("compared").clientWidth, wide = room > 800 ? (room - 60) / 3 : room - 4, labels = 8 + 6.5 * longest;
@@ -106,7 +106,7 @@ export function addCompare(studio) {
     const cell = clamp((wide - margin) / count, 1, 22);
     return { cell, left: margin, top: margin, letters };
   }
-  /** @param {HTMLCanvasElement} canvas @param {Drawn} one @param {number} number */
+  /** @param {HTMLCanvasElement} canvas @param {Plot} one @param {number} number */
   function paint(canvas, one, number) {
     const { cell, left, top, letters } = sizesOf(one), { ink, hatch: lines, mark } = inks(), dense = devicePixelRatio || 1;
     const width = left + cell * one.columns.length, height = top + cell * one.rows.length;
@@ -134,7 +134,7 @@ export function addCompare(studio) {
     pen.strokeRect(left + place.column * cell, top + place.row * cell, cell, cell);
     canvas.dataset.number = String(number);
   }
-  /** The cells of later keys, which cannot be attended. @param {CanvasRenderingContext2D} pen @param {Drawn} one @param {number} cell @param {number} left @param {number} top @param {string} colour */
+  /** The cells of later keys, which cannot be attended. @param {CanvasRenderingContext2D} pen @param {Plot} one @param {number} cell @param {number} left @param {number} top @param {string} colour */
   function hatch(pen, { rows, columns }, cell, left, top, colour) {
     const first = (/** @type {number} */ row) => Math.min(row + 1 + columns.length - rows.length, columns.length), width = columns.length * cell, height = rows.length * cell;
     pen.save();
@@ -152,14 +152,14 @@ export function addCompare(studio) {
   }
   /** @param {number} row @param {number} column */
   function move(row, column) {
-    const [{ rows, columns }] = drawn;
+    const [{ rows, columns }] = plots;
     place = { row: clamp(row, 0, rows.length - 1), column: clamp(column, 0, columns.length - 1) };
-    for (const canvas of $("compared").querySelectorAll("canvas")) paint(canvas, drawn[canvas.dataset.number], Number(canvas.dataset.number));
+    for (const canvas of $("compared").querySelectorAll("canvas")) paint(canvas, plots[canvas.dataset.number], Number(canvas.dataset.number));
     read();
   }
   function read() {
     const { row, column } = place;
-    $("compare-readout").textContent = drawn.map(({ title, rows, columns, values }, number) => {
+    $("compare-readout").textContent = plots.map(({ title, rows, columns, values }, number) => {
       if (row >= rows.length || column >= columns.length) return "";
       const value = values[row * columns.length + column], sign = number === 2 && value > 0 ? "+" : "";
       return `${["A", "B", "B − A"][number]}: ${number < 2 ? `${rows[row]} → ${columns[column]} ` : ""}${sign}${short(value)}`;
@@ -189,7 +189,7 @@ export function addCompare(studio) {
     if ($("compare").open) ask();
     $("compare").open = true; // which asks
   });
-  new MutationObserver(() => drawn.length && draw()).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  new MutationObserver(() => plots.length && draw()).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   studio.answered.push(() => {
     const models = studio.models.map((one) => one.id), now = $("other-model").value;
     if (!$("other-model").options.length) $("other-model").replaceChildren(...models.map((id) => Object.assign(element("option", id), { value: id })));

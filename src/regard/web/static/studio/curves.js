@@ -22,7 +22,7 @@ export function withThroughput(events) {
   });
 }
 
-/** A chart for each number that lines have beside their counters. @param {Event[]} events @returns {Chart[]} */
+/** A chart for each number that lines have besides their counters. @param {Event[]} events @returns {Chart[]} */
 export function charts(events) {
   /** @type {Map<string, Chart>} */
   const found = new Map();
@@ -38,7 +38,7 @@ export function charts(events) {
   return [...found.values()];
 }
 
-/** All lines as a table, with what stands in any of them. @param {Event[]} events */
+/** All lines as a table, with a column for each name that is in any of them. @param {Event[]} events */
 export function csv(events) {
   const names = [...new Set(["step", ...events.flatMap((event) => Object.keys(event))])];
   /** @param {any} value */
@@ -66,7 +66,7 @@ export function ticks(low, high, log) {
 }
 
 /** @param {string} name @param {Record<string, string | number>} given @param {string} [text] */
-function drawn(name, given, text) {
+function svgElement(name, given, text) {
   const one = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(given)) one.setAttribute(key, String(value));
   if (text !== undefined) one.textContent = text;
@@ -85,7 +85,7 @@ const short = (value) => (value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(val
  */
 export function addPlot(title, choose) {
   const figure = element("figure"), caption = element("figcaption"), plot = element("div", undefined, "plot");
-  const tip = element("div", undefined, "tip"), svg = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true" });
+  const tip = element("div", undefined, "tip"), svg = svgElement("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true" });
   plot.tabIndex = 0;
   plot.setAttribute("role", "slider"); // its value is the step whose numbers are read
   plot.setAttribute("aria-label", `${title} by step`);
@@ -119,47 +119,47 @@ export function addPlot(title, choose) {
     const y = (/** @type {number} */ value) => TOP + ((scale(top) - scale(value)) / (scale(top) - scale(bottom))) * (HEIGHT - TOP - BOTTOM);
     const parts = [];
     for (const value of ticks(bottom, top, log)) {
-      parts.push(drawn("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }));
-      parts.push(drawn("text", { x: LEFT - 7, y: y(value) + 4, "text-anchor": "end" }, short(value)));
+      parts.push(svgElement("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }));
+      parts.push(svgElement("text", { x: LEFT - 7, y: y(value) + 4, "text-anchor": "end" }, short(value)));
     }
     for (const value of ticks(low, high, false).filter(Number.isInteger)) {
-      parts.push(drawn("text", { x: x(value), y: HEIGHT - 7, "text-anchor": "middle" }, value.toLocaleString("en")));
+      parts.push(svgElement("text", { x: x(value), y: HEIGHT - 7, "text-anchor": "middle" }, value.toLocaleString("en")));
     }
     /** @param {string} name @param {number} at */
-    const upright = (name, at) => parts.push(drawn("line", { class: name, x1: x(at), x2: x(at), y1: TOP, y2: HEIGHT - BOTTOM }));
+    const upright = (name, at) => parts.push(svgElement("line", { class: name, x1: x(at), x2: x(at), y1: TOP, y2: HEIGHT - BOTTOM }));
     if (best !== null && best >= low && best <= high && chart.lines.has("validation")) {
       upright("best", best);
-      parts.push(drawn("text", { x: x(best) - 4, y: TOP + 9, "text-anchor": "end" }, "best"));
+      parts.push(svgElement("text", { x: x(best) - 4, y: TOP + 9, "text-anchor": "end" }, "best"));
     }
     for (const [name, own] of lines) {
       let path = "", begun = false;
       for (const { step, value } of own) {
         const there = value !== null && (!log || value > 0);
         if (there) path += `${begun ? "L" : "M"}${x(step).toFixed(2)} ${y(value).toFixed(2)}`;
-        if (there && own.length < 40) parts.push(drawn("circle", { class: name, cx: x(step), cy: y(value), r: 2.6 }));
+        if (there && own.length < 40) parts.push(svgElement("circle", { class: name, cx: x(step), cy: y(value), r: 2.6 }));
         begun = there;
       }
-      parts.push(drawn("path", { class: name, d: path }));
+      parts.push(svgElement("path", { class: name, d: path }));
     }
-    const at = step ?? high, told = [`step ${(step ?? steps[steps.length - 1]).toLocaleString("en")}`];
+    const at = step ?? high, readout = [`step ${(step ?? steps[steps.length - 1]).toLocaleString("en")}`];
     if (step !== null && step >= low && step <= high) upright("now", step);
     svg.replaceChildren(...parts);
     caption.replaceChildren(element("h2", title));
     for (const [name, own] of lines) {
       const point = step === null ? own[own.length - 1] : own.find((one) => one.step === step), key = element("span"), sign = element("i");
-      const said = point === undefined ? "" : point.value === null ? " no number" : ` ${point.value}${point.clipped ? ", clipped" : ""}`;
+      const text = point === undefined ? "" : point.value === null ? " no number" : ` ${point.value}${point.clipped ? ", clipped" : ""}`;
       sign.className = name;
-      key.append(sign, name + said);
+      key.append(sign, name + text);
       caption.append(key);
-      if (said) told.push(name + said);
+      if (text) readout.push(name + text);
     }
     const left = log ? points.filter(({ value }) => value !== null && value <= 0).length : 0;
     if (left) caption.append(element("span", `${left} not above 0, which have no place on this scale`, "quiet"));
     tip.hidden = !over || step === null;
-    tip.textContent = told.join("\n");
+    tip.textContent = readout.join("\n");
     const share = x(at) / WIDTH;
     tip.style.cssText = share < 0.5 ? `left: calc(${100 * share}% + .6rem)` : `right: calc(${100 - 100 * share}% + .6rem)`;
-    for (const [key, value] of Object.entries({ valuemin: low, valuemax: high, valuenow: at, valuetext: told.join(", ") })) {
+    for (const [key, value] of Object.entries({ valuemin: low, valuemax: high, valuenow: at, valuetext: readout.join(", ") })) {
       plot.setAttribute(`aria-${key}`, String(value));
     }
   }

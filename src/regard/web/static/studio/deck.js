@@ -1,4 +1,4 @@
-// A played text as a deck of slides: one offline file, a token a slide, with what it looked at and what else might have stood there.
+// A played text as a deck of slides: one offline file, a token a slide, with what it looked at and the other tokens that were probable there.
 
 import { colourOf, inkOn } from "../colours.js";
 import { theme } from "../shell.js";
@@ -8,7 +8,7 @@ import { share, shown } from "./bars.js";
 
 const BARS = 10; // rows of a table
 
-/** @typedef {{ title: string, written: string, where: string, told: string, map: import("../viewer/types").AttentionMap, matrix: import("../viewer/weights.js").Matrix, before: number, steps: import("./playback.js").Step[] }} Deck `before`: tokens in the map when the first is chosen */
+/** @typedef {{ title: string, written: string, where: string, summary: string, map: import("../viewer/types").AttentionMap, matrix: import("../viewer/weights.js").Matrix, before: number, steps: import("./playback.js").Step[] }} Deck `before`: tokens in the map when the first is chosen */
 
 /** @param {string} name */
 async function asset(name) {
@@ -35,9 +35,9 @@ export async function deckFile(deck) {
 }
 
 /** @param {Deck} deck */
-function first({ title, written, where, told }) {
+function first({ title, written, where, summary }) {
   const whole = element("section");
-  whole.append(element("h1", title), element("p", written, "text"), element("p", told, "where"), element("p", where, "where"));
+  whole.append(element("h1", title), element("p", written, "text"), element("p", summary, "where"), element("p", where, "where"));
   return whole;
 }
 

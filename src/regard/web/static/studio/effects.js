@@ -1,8 +1,8 @@
-// Which heads an answer needs: each is switched off in turn, and those that move it most stand first.
+// Which heads an answer needs: each is switched off in turn, and those that change it most come first.
 
 import { element } from "../viewer/names.js";
 import { shown } from "./bars.js";
-import { tell } from "./look.js";
+import { fetchedJson } from "./look.js";
 
 const MOST = 40; // rows that are shown
 /** @typedef {{ address: string, head: number, score: number, effect: number }} Row */
@@ -30,7 +30,7 @@ export function addEffects(studio) {
     try {
       for (const [number, address] of layers.entries()) {
         $("effects-note").textContent = `layer ${number + 1} of ${layers.length}: ${address}`;
-        const found = await tell("effects", { ...studio.wanted(), address }, studio.key, signal);
+        const found = await fetchedJson("effects", { ...studio.wanted(), address }, studio.key, signal);
         if (signal.aborted) return;
         rows = [...rows, ...found.rows].sort((one, other) => Math.abs(other.effect) - Math.abs(one.effect));
         draw(found, rows);

@@ -1,7 +1,7 @@
-// What the studio asks its server: the models there are, what one of them looks at, what it writes, what its layers would say.
+// What the studio asks its server: the models there are, what one of them looks at, what it writes, what its layers would predict.
 
 /** @typedef {{ label: string, probability?: number, log_probability?: number, id?: number }} Bar */
-/** @typedef {{ what: string, text?: string, bars?: Bar[] }} Told */
+/** @typedef {{ what: string, text?: string, bars?: Bar[] }} Answer */
 /** @typedef {{ kind: "scale", address: string, heads: number[], factor: number }} Scale */
 /** @typedef {{ kind: "patch", address: string, from: any, positions: number[], from_positions?: number[] }} Patch */
 /** @typedef {{ kind: "weights", address: string, head: number, row: number, weights: number[] }} Weigh */
@@ -20,8 +20,8 @@ const headers = (key) => ({ "Content-Type": "application/json", ...(key ? { Auth
 async function answered(response) {
   if (response.ok) return response;
   if (response.status === 401) throw new Error("This page has no key, or not the one of this server: open the link that the terminal printed when the server was started.");
-  const said = await response.json().catch(() => null);
-  throw new Error(said?.error?.message ?? said?.error ?? `the server answered ${response.status}`);
+  const body = await response.json().catch(() => null);
+  throw new Error(body?.error?.message ?? body?.error ?? `the server answered ${response.status}`);
 }
 
 /** @param {string} path @param {RequestInit} request @returns {Promise<Response>} */
@@ -36,19 +36,19 @@ async function fetched(path, request) {
   return answered(response);
 }
 
-/** @param {string} key @param {string} [up] from where the page lies to the server's root @returns {Promise<any[]>} */
+/** @param {string} key @param {string} [up] from the page to the server's root @returns {Promise<any[]>} */
 export const models = async (key, up = "") => (await (await fetched(`${up}v1/models`, { headers: headers(key) })).json()).data;
 
 /** @param {string} path @param {any} wanted @param {string} key @param {AbortSignal} [signal] */
-async function asked(path, wanted, key, signal) {
+async function posted(path, wanted, key, signal) {
   return fetched(`studio/${path}`, { method: "POST", headers: headers(key), body: JSON.stringify(wanted), signal });
 }
 
 /** An answer of JSON alone. @param {string} path @param {any} wanted @param {string} key @param {AbortSignal} [signal] @returns {Promise<any>} */
-export const tell = async (path, wanted, key, signal) => (await asked(path, wanted, key, signal)).json();
+export const fetchedJson = async (path, wanted, key, signal) => (await posted(path, wanted, key, signal)).json();
 
 /** An answer of bytes. @param {string} path @param {any} wanted @param {string} key @param {AbortSignal} [signal] */
-export const fetchedBytes = async (path, wanted, key, signal) => new Uint8Array(await (await asked(path, wanted, key, signal)).arrayBuffer());
+export const fetchedBytes = async (path, wanted, key, signal) => new Uint8Array(await (await posted(path, wanted, key, signal)).arrayBuffer());
 
 /** The JSON at the beginning of an answer of bytes, and where the rest begins. @param {Uint8Array} bytes */
 export function headAndRest(bytes) {

@@ -42,7 +42,7 @@ export async function startMap(root) {
     const wanted = textsOf($("texts").value);
     if (!wanted.texts.length) throw new Error("There is no text to draw; paste some, one in each line, or choose a file.");
     $("state").textContent = `${wanted.texts.length.toLocaleString("en")} texts are read …`;
-    // From `studio/`, where this page lies.
+    // Relative to `studio/`, the folder of this page.
     const { head, bytes, rest } = headAndRest(await fetchedBytes("../map/points", { model: $("model").value, ...wanted }, key));
     /** @type {number[]} where each part begins */
     const places = [rest];

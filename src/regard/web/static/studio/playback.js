@@ -5,7 +5,7 @@ import { clamp, element } from "../viewer/names.js";
 import { barRows, shown } from "./bars.js";
 import { cut, writtenIn } from "./cut.js";
 import { deckFile } from "./deck.js";
-import { see, tell } from "./look.js";
+import { see, fetchedJson } from "./look.js";
 import { matrixOf } from "./matrix.js";
 
 /** @typedef {import("./look.js").Bar & { top?: import("./look.js").Bar[] }} Step */
@@ -45,7 +45,7 @@ export function addPlayback(studio) {
     const temperature = number("temperature") ?? 0;
     return { tokens: number("tokens") ?? 24, temperature, seed: number("seed") ?? 0, ...(temperature ? { top_k: number("top-k"), top_p: number("top-p") } : {}) };
   }
-  /** At temperature 0 nothing is drawn, so what says how has no part in it. */
+  /** At temperature 0 nothing is sampled, so the settings of sampling are disabled. */
   function grey() {
     for (const id of ["top-k", "top-p", "seed"]) $(id).disabled = !Number($("temperature").value);
   }
@@ -66,7 +66,7 @@ export function addPlayback(studio) {
   async function askLens(turn, wanted) {
     $("lens-note").textContent = "";
     try {
-      const { addresses, places } = await tell("lens", wanted, studio.key);
+      const { addresses, places } = await fetchedJson("lens", wanted, studio.key);
       if (turn !== asked || !play) return;
       Object.assign(play, { addresses, places });
       drawLens();
@@ -84,7 +84,7 @@ export function addPlayback(studio) {
       if (crosses) play = { packed: studio.seen.packed, before: 1, steps: tokens.slice(0, count).map((label) => ({ label })), taken: [], places: [], addresses: [] };
     }
     if (play) {
-      $("playback").open = true; // what it wrote stands there
+      $("playback").open = true; // what it wrote is in there
       await go(0);
     }
     return Boolean(play);
@@ -174,9 +174,9 @@ export function addPlayback(studio) {
     const { packed, before, steps } = play, { map, head } = studio.viewer.state;
     await studio.trying(async () => {
       const shownHead = await matrixOf(packed, map.address, map.index, head), { model, text } = studio.wanted();
-      const told = `${steps.length} tokens that ${model} wrote`;
+      const summary = `${steps.length} tokens that ${model} wrote`;
       const written = writes() ? steps.map((step) => step.label).join("") : studio.seen?.answer.text ?? "";
-      const file = await deckFile({ ...shownHead, title: text || model, written, where: shownHead.name, told, before, steps });
+      const file = await deckFile({ ...shownHead, title: text || model, written, where: shownHead.name, summary, before, steps });
       download(new Blob([file], { type: "text/html;charset=utf-8" }), "slides.html");
     });
   });

@@ -103,13 +103,13 @@ export async function startStudio(root) {
         studio.seen = null;
         studio.problem(error instanceof Error ? error.message : String(error));
       }
-      tell();
+      showAnswer();
       for (const listener of studio.answered) listener();
     }
     asking = null;
   }
 
-  /** What the address says beside what the viewer keeps there. @returns {[string, string][]} */
+  /** The parameters of the page's address (URL) besides those of the viewer. @returns {[string, string][]} */
   const more = () => {
     /** @type {[string, string][]} */
     const parts = [["model", $("model").value], ["text", $("reads").value]];
@@ -134,7 +134,7 @@ export async function startStudio(root) {
     changes(parts);
     await studio.ask();
     for (const opened of later) await opened(parts);
-    // The cell may be one that what stood there before, or what was asked for on the way, did not have.
+    // The cell may be one that the input before, or an input on the way to this one, did not have.
     if (studio.seen && parts.has("query")) await studio.viewer?.open(parts);
   }
   /** Shows the fields that the model has. @param {string | null} [language] that is translated into; the one that was chosen before, where it has it */
@@ -150,7 +150,7 @@ export async function startStudio(root) {
   }
 
   /** Shows the answer. Where there is none, what was there is of something else: the figure is pale, and cannot be saved. */
-  function tell() {
+  function showAnswer() {
     root.classList.toggle("stale", !studio.seen);
     for (const part of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll(OF_ANSWER))) part.inert = !studio.seen;
     $("answer").hidden = !studio.seen?.answer.text && !studio.seen?.answer.bars;

@@ -3,13 +3,13 @@
 import { download } from "../saving.js";
 import { finder, startShell } from "../shell.js";
 import { addPlot, charts, csv, withThroughput } from "./curves.js";
-import { tell } from "./look.js";
+import { fetchedJson } from "./look.js";
 import { addWatched } from "./watched.js";
 
 /** @typedef {import("./curves.js").Event} Event */
-/** @typedef {{ runs: string[], run: string, again: boolean, until: number, mark: string, more: boolean, events: Event[], age: number | null, finished: string, checkpoint: number | null, best: number | null, watched: number[] }} Told */
+/** @typedef {{ runs: string[], run: string, again: boolean, until: number, mark: string, more: boolean, events: Event[], age: number | null, finished: string, checkpoint: number | null, best: number | null, watched: number[] }} LogResponse */
 
-/** Milliseconds between two looks at the log: of a run, and of one that has ended or of which nothing can be had. */
+/** Milliseconds between two looks at the log: of a run that goes on, and of one that has ended or cannot be read. */
 const OFTEN = 1500, RARELY = 10000;
 
 /** Names the key of the server to the page that a link leads to. @param {HTMLElement} root @param {string} id of the link */
@@ -53,10 +53,10 @@ export function startTraining(root) {
     shown.step = step;
     draw();
   }
-  /** What the address says. @returns {[string, string][]} */
+  /** The parameters of the page's address (URL). @returns {[string, string][]} */
   const address = () => Object.entries({ ...(key && { token: key }), ...(asked.run !== null && { run: asked.run }), ...(shown.log && { log: "1" }) });
-  /** @param {Told} told */
-  function say({ age, finished, checkpoint }) {
+  /** @param {LogResponse} response */
+  function showState({ age, finished, checkpoint }) {
     const last = events[events.length - 1], parts = [];
     if (finished) parts.push(`finished: ${finished}`);
     else if (age === null || !last) parts.push("the log has no line yet");
@@ -70,27 +70,27 @@ export function startTraining(root) {
     let pause = RARELY;
     const { run } = asked, turn = ++turns;
     try {
-      /** @type {Told} */
-      let told;
+      /** @type {LogResponse} */
+      let response;
       do {
-        told = await tell("../training/log", asked, key); // from `studio/`, where this page lies
+        response = await fetchedJson("../training/log", asked, key); // relative to `studio/`, the folder of this page
         if (turn !== turns) return; // another look has begun meanwhile
-        if (told.again) events = [];
-        if (told.events.length) events = withThroughput([...events, ...told.events]);
-        asked = { run, since: told.until, mark: told.mark };
-        if (told.again || told.events.length || shown.best !== told.best) {
-          shown.best = told.best;
+        if (response.again) events = [];
+        if (response.events.length) events = withThroughput([...events, ...response.events]);
+        asked = { run, since: response.until, mark: response.mark };
+        if (response.again || response.events.length || shown.best !== response.best) {
+          shown.best = response.best;
           draw();
         }
-      } while (told.more);
-      $("run").replaceChildren(...told.runs.map((name) => new Option(name, name, false, name === told.run)));
-      $("run-label").hidden = told.runs.length < 2;
-      document.title = `Training of ${told.run}`;
-      say(told);
-      watched.told(told.watched, told.again);
+      } while (response.more);
+      $("run").replaceChildren(...response.runs.map((name) => new Option(name, name, false, name === response.run)));
+      $("run-label").hidden = response.runs.length < 2;
+      document.title = `Training of ${response.run}`;
+      showState(response);
+      watched.update(response.watched, response.again);
       $("problem").hidden = true;
       root.dataset.ready = "";
-      if (!told.finished) pause = OFTEN;
+      if (!response.finished) pause = OFTEN;
     } catch (error) {
       if (turn !== turns) return;
       $("problem").textContent = error instanceof Error ? error.message : String(error);
@@ -123,7 +123,7 @@ export function startTraining(root) {
     asked = { run: $("run").value, since: 0, mark: "" };
     events = [];
     shown.step = null;
-    watched.told([], true);
+    watched.update([], true);
     watched.keep();
     draw();
     look();

@@ -1,17 +1,17 @@
 // What the modules of the studio share. Nothing of this file is in a page.
 
-import type { Change, Packed, Told, Wanted } from "./look.js";
+import type { Change, Packed, Answer, Wanted } from "./look.js";
 import type { Source } from "../source.js";
 import type { Viewer } from "../viewer/types";
 
-/** What a model answered to what stands in the page. */
+/** What a model answered to the input in the page. */
 export interface Answered {
   wanted: Wanted;
-  answer: Told;
-  plain: Told | null;
+  answer: Answer;
+  plain: Answer | null;
   packed: Packed;
 }
-/** One studio: what stands in its page, and what its modules offer one another. */
+/** One studio: the contents of its page, and the functions that its modules share. */
 export interface Studio {
   /** An element of the page by its id. */
   $(id: string): any;
@@ -20,7 +20,7 @@ export interface Studio {
   viewer: Viewer | null;
   models: any[];
   changes: Change[];
-  /** The answer to what stands in the page; null where there is none. */
+  /** The answer to the input in the page; null where there is none. */
   seen: Answered | null;
   /** An image in base64; null without one. */
   image: string | null;
@@ -30,7 +30,7 @@ export interface Studio {
   took: number[];
   /** The card of the model that is chosen. */
   model(): any;
-  /** What stands in the page now. */
+  /** The input that is in the page now. */
   wanted(): Wanted;
   /** How many candidates are listed. */
   top(): number;
@@ -44,11 +44,11 @@ export interface Studio {
   nameOf(address: string, heads: number[]): string;
   /** Chooses a layer and a head in the viewer. */
   choose(address: string, head: number): Promise<void>;
-  /** Says what is wrong; nothing where the text is empty. */
+  /** Shows what is wrong; nothing where the text is empty. */
   problem(text: string): void;
-  /** Runs what may go wrong, and says it where it does. */
+  /** Runs what may fail, and shows the error where it does. */
   trying(work: () => Promise<unknown>): Promise<void>;
-  /** What else stands in the page's address, by whose it is. */
+  /** Further parameters of the page's address (URL), a function for each module that has some. */
   kept: (() => [string, string][])[];
   /** Called when there is another answer in `seen`, or none. */
   answered: (() => void)[];

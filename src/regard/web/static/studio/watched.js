@@ -7,7 +7,7 @@ import { see, sourceOf } from "./look.js";
 /**
  * @param {HTMLElement} root the element that holds the page's markup
  * @param {{ key: string, address: () => [string, string][], keys: (event: KeyboardEvent) => boolean, choose: (step: number | null) => void, run: () => string | null, mounted: () => void }} page
- *     its key, what its address says, its keys, how a step is chosen in its curves, which run it shows, and what is called when the
+ *     its key, the parameters of its URL, its keys, how a step is chosen in its curves, which run it shows, and what is called when the
  *     viewer takes over the keys
  */
 export function addWatched(root, page) {
@@ -27,7 +27,7 @@ export function addWatched(root, page) {
     if (viewer) viewer.keepAddress();
     else history.replaceState(null, "", "#" + new URLSearchParams(more()));
   }
-  /** Names the step beside the slider. */
+  /** Names the step next to the slider. */
   function name() {
     const text = wanted === null ? "" : `step ${wanted.toLocaleString("en")}${following ? ", the newest" : ""}`;
     $("watched-step").textContent = text;
@@ -70,7 +70,7 @@ export function addWatched(root, page) {
   });
 
   /** Which steps there are now. @param {number[]} found @param {boolean} anew whether those from before are of another run */
-  function told(found, anew) {
+  function update(found, anew) {
     if (!anew && found.length === steps.length && found[found.length - 1] === steps[steps.length - 1]) return;
     steps = found;
     $("watching").hidden = !steps.length;
@@ -88,5 +88,5 @@ export function addWatched(root, page) {
     name();
     show();
   }
-  return { told, keep };
+  return { update, keep };
 }

@@ -67,12 +67,12 @@ export function addControls(viewer) {
   }
   /** @type {Record<string, string>} */
   const HINTS = {
-    heatmap: "Arrow keys move over the cells, Enter says the strongest weights of a row. ? shows all keys.",
+    heatmap: "Arrow keys move over the cells, Enter reads out the strongest weights of a row. ? shows all keys.",
     heads: "Up and down choose a token, left and right the side, Escape shows all lines. Shift and a click on a head shows it alone. ? shows all keys.",
     model: "Arrow keys move over the heads, Enter opens one. Each small figure is coloured up to its own largest weight. ? shows all keys.",
     text: "Choose a token by a click or with the arrow keys. ? shows all keys.",
     image: "Arrow keys move over the patches, Page Up and Page Down change the token. ? shows all keys.",
-    document: "Left and right move over the words, up and down over the sentences, Enter says the strongest. ? shows all keys.",
+    document: "Left and right move over the words, up and down over the sentences, Enter reads out the strongest. ? shows all keys.",
     memory: "Left and right move over the steps, up and down over the numbers of a panel, Page Up and Page Down over the panels. ? shows all keys.",
   };
 

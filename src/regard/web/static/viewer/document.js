@@ -107,7 +107,7 @@ export function addDocument(viewer) {
     /** The word of a sentence that counts most. @param {number} row */
     first: (row) => strongest(wordWeights().row(row), 1)[0] ?? 0,
     /** @param {number} row @param {number} place */
-    told(row, place) {
+    describe(row, place) {
       const one = wordWeights(), sentence = sentenceWeights();
       return {
         word: words().key.tokens[place], weight: written(one.at(row, place), one.errorAt(row, place)),
@@ -116,12 +116,12 @@ export function addDocument(viewer) {
     },
     tip({ row, column, side }) {
       if (side === "query") return [sentenceText(row)];
-      const { word, weight, sentence, share } = this.told(row, column);
+      const { word, weight, sentence, share } = this.describe(row, column);
       return [element("bdi", word), `: ${weight} of its sentence`, element("small", `${sentence}; shade ${share}, key ${column}`)];
     },
     pick: (spot) => viewer.move(spot.row, spot.column),
     text() {
-      const { word, weight, sentence, share } = this.told(state.row, state.column);
+      const { word, weight, sentence, share } = this.describe(state.row, state.column);
       return `${apart(word)}: ${weight} of its sentence (${apart(sentence)}; shade ${share})`;
     },
     say() {

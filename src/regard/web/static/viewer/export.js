@@ -21,7 +21,7 @@ export function addExport(viewer) {
     const draw = (surface) => view.draw?.(surface, { x: 0, y: 0, width, height, whole: true });
     return { width, height, draw };
   }
-  // The browser has laid the text out; its boxes are drawn where they lie.
+  // The browser has laid the text out; its boxes are drawn at their positions.
   function textFigure() {
     const holder = $(state.text === "lines" ? "lines" : "words"), box = holder.getBoundingClientRect();
     return {
@@ -120,7 +120,7 @@ export function addExport(viewer) {
   Object.assign(SAVERS, {
     // The browser's own way to paper and PDF: the style sheet for printing leaves the figure and its table.
     pdf: () => print(),
-    // The page without what was written into it since it was opened. What it shows stands in its address, which a file has not: so on its body.
+    // The page without what was written into it since it was opened. What it shows is in its address (URL), which a file does not have: so it is written on its body.
     html() {
       const whole = /** @type {HTMLElement} */ (document.documentElement.cloneNode(true)), body = /** @type {HTMLElement} */ (whole.querySelector("body"));
       for (const name of ["data-theme", "class"]) whole.removeAttribute(name);

@@ -1,4 +1,4 @@
-// A viewer in the frame of a notebook's widget (../widget.js): its data come as messages, and it tells what it shows.
+// A viewer in the frame of a notebook's widget (../widget.js): it receives its data as messages, and reports what it shows.
 
 import { inflated } from "../source.js";
 
@@ -9,18 +9,18 @@ const post = (message) => parent.postMessage({ regard: message }, "*");
  * Asks the page around this frame for a view.
  *
  * @returns {Promise<{ source: import("../source.js").Source, follow: (viewer: import("./types").Viewer) => Promise<void> }>} `follow`
- *     shows what the other side chose, and from then on tells it what is shown
+ *     shows what the other side chose, and from then on reports to it what is shown
  */
 export function framedView() {
   return new Promise((given) => {
     /** @param {MessageEvent} event */
     const first = ({ source, data }) => {
-      const told = source === parent && data?.regard;
-      if (!told?.data) return;
+      const message = source === parent && data?.regard;
+      if (!message?.data) return;
       removeEventListener("message", first);
       given({
-        source: { data: async () => told.data, levels: (index) => inflated(told.levels[index]) },
-        follow: (viewer) => follow(viewer, told.place),
+        source: { data: async () => message.data, levels: (index) => inflated(message.levels[index]) },
+        follow: (viewer) => follow(viewer, message.place),
       });
     };
     addEventListener("message", first);
@@ -31,7 +31,7 @@ export function framedView() {
 /** @param {import("./types").Viewer} viewer @param {Record<string, any>} begin */
 async function follow(viewer, begin) {
   let waiting = 0;
-  const tell = () => {
+  const report = () => {
     clearTimeout(waiting);
     waiting = window.setTimeout(() => {
       const { view, map, head, row, column } = viewer.state;
@@ -45,9 +45,9 @@ async function follow(viewer, begin) {
     // Lines show the heads that are on; one that is asked for is on alone.
     if ("head" in place && place.head !== "mean" && place.head !== viewer.state.head) parts.set("heads", String(place.head));
     await viewer.open(parts);
-    tell();
+    report();
   };
-  viewer.chosen = tell;
+  viewer.chosen = report;
   addEventListener("message", ({ source, data }) => {
     const place = source === parent && data?.regard?.place;
     if (place) go(place);

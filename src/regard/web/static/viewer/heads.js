@@ -67,9 +67,9 @@ export function addHeads(viewer) {
         }
         for (const one of this.lines(matrices, frame, chosen, chosenEnd)) {
           const share = Math.min(1, Math.abs(one.value) / endOf(one.row));
-          // The heads' lines lie beside each other where they join the same tokens.
-          const beside = ((one.place + 0.5) / matrices.length - 0.5) * Math.min(0.6 * line, 1.8 * matrices.length);
-          surface.line(sheet + from, at(one.row) + beside, sheet + to, at(one.column) + beside, lineColour(one.head, one.value),
+          // Lines of several heads between the same two tokens are next to each other.
+          const offset = ((one.place + 0.5) / matrices.length - 0.5) * Math.min(0.6 * line, 1.8 * matrices.length);
+          surface.line(sheet + from, at(one.row) + offset, sheet + to, at(one.column) + offset, lineColour(one.head, one.value),
             (0.6 + 2.4 * share) * Math.max(1, line / 26), weakest + (1 - weakest) * share ** 1.5, dashOf(one.head, state.on));
         }
         const first = clamp(Math.floor((frame.y - 30) / line) - 1, 0, Infinity), count = Math.ceil(frame.height / line) + 2;

@@ -21,12 +21,12 @@ function marksOf({ map, head, merge }) {
   const { window, borders, chunk } = map.marks;
   return { window, borders, chunk, centres: map.marks.centres[one], buckets: map.marks.buckets[one] };
 }
-/** What is said of a key or of a query, in the box beside the pointer and to those who listen. */
+/** The text about a key or a query, in the tooltip and for screen readers. */
 /** @param {import("./types").State} state @param {number} row @param {number} column @returns {string[]} */
 export function decidedOf(state, row, column) {
   const marks = marksOf(state);
-  const told = (marks?.buckets ?? []).map((buckets, round) => `round ${round}: query in bucket ${buckets[row]}, key in bucket ${buckets[column]}`);
-  return marks?.centres ? [`looks around ${marks.centres[row].toFixed(2)}, ${marks.window} to either side`] : told;
+  const rounds = (marks?.buckets ?? []).map((buckets, round) => `round ${round}: query in bucket ${buckets[row]}, key in bucket ${buckets[column]}`);
+  return marks?.centres ? [`looks around ${marks.centres[row].toFixed(2)}, ${marks.window} to either side`] : rounds;
 }
 
 /** Adds the view. @param {import("./types").Viewer} viewer */

@@ -95,7 +95,7 @@ export function addImage(viewer) {
     one(surface, x, y, index, frame) {
       const { width, height } = this, { all, rows, columns, first, part } = this.values(index), ink = inks();
       const held = bitmaps.get(state.map.example), end = viewer.scale() === "unit" ? 1 : largest(part) || 1;
-      // Weights of both signs are colours whatever is chosen: light tells their sizes alone.
+      // Weights of both signs are shown in colour whatever is chosen: light shows their sizes only.
       const signed = isSigned(state.map), light = state.overlay === "light" && !signed;
       const image = held && (light ? held.plain : held.grey);
       if (image) surface.image(image, [0, 0, image.width, image.height], [x, y, width, height], true);

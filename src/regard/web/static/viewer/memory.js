@@ -1,5 +1,5 @@
 // Numbers over the steps of a run, one panel below another on one axis of time: of a neural Turing machine what was read and written,
-// and where in the memory (Graves et al. 2014, figure 6). Two panels stand beside each other where there is room.
+// and where in the memory (Graves et al. 2014, figure 6). Two panels are next to each other where there is room.
 
 import { bitmapOf, inks } from "../colours.js";
 import { theme } from "../shell.js";
@@ -20,10 +20,10 @@ export function addMemory(viewer) {
   /** @param {import("./types").AttentionMap} map */
   const tracksOf = (map) => (data.tracks ?? []).filter((one) => one.example === map.example);
   const steps = () => state.map.query.tokens;
-  /** The size of the largest number of two that stand beside each other: their colours mean the same. @param {Track} track */
+  /** The size of the largest number of two panels that are next to each other: they share one scale of colours. @param {Track} track */
   const largestOf = (track) => {
-    const all = tracksOf(state.map), at = all.indexOf(track), beside = all.slice(at - (at % 2), at - (at % 2) + 2);
-    const most = Math.max(...beside.map((one) => Math.max(0, ...one.values.flat().map((value) => Math.abs(value ?? 0)))));
+    const all = tracksOf(state.map), at = all.indexOf(track), pair = all.slice(at - (at % 2), at - (at % 2) + 2);
+    const most = Math.max(...pair.map((one) => Math.max(0, ...one.values.flat().map((value) => Math.abs(value ?? 0)))));
     return track.signed ? most || 1 : Math.max(most, 1);
   };
   /** @param {Track} track */
@@ -112,12 +112,12 @@ export function addMemory(viewer) {
       return null;
     },
     /** @param {number} layer @param {number} step @param {number} entry */
-    told(layer, step, entry) {
+    describe(layer, step, entry) {
       const { track } = this.panels[layer];
       return { name: track.name, value: valueText(track, step, entry), where: `${apart(steps()[step])}, step ${step}; ${track.unit} ${entry + track.first}` };
     },
     tip({ row, column, layer = 0 }) {
-      const { name, value, where } = this.told(layer, row, column);
+      const { name, value, where } = this.describe(layer, row, column);
       return [`${name}: ${value}`, element("small", where)];
     },
     pick({ row, column, layer = 0 }) {
@@ -132,7 +132,7 @@ export function addMemory(viewer) {
       viewer.say(this.say?.() ?? "");
     },
     say() {
-      const { name, value, where } = this.told(this.panel, state.row, this.entry);
+      const { name, value, where } = this.describe(this.panel, state.row, this.entry);
       return `${name}: ${value} (${where})`;
     },
     strongest() {

@@ -69,7 +69,7 @@ export function addModel(viewer) {
       const across = inSight(frame.x, frame.x + frame.width - left, step, heads);
       const until = performance.now() + 12, size = step - gap;
       // Under each figure, where there is room, what its head does.
-      const said = step >= 84 && maps.some((/** @type {AttentionMap} */ map) => map.heads > 1 && map.kinds.some(Boolean)), high = said ? size - 15 : size;
+      const labelled = step >= 84 && maps.some((/** @type {AttentionMap} */ map) => map.heads > 1 && map.kinds.some(Boolean)), high = labelled ? size - 15 : size;
       surface.within(left - 4, 24, frame.width - left + 4, frame.height - 24, () => {
         for (let layer = layers.first; layer <= layers.last; layer++) {
           const map = maps[layer];
@@ -86,7 +86,7 @@ export function addModel(viewer) {
             const isChosen = layer === chosen.layer && head === chosen.head && !frame.whole;
             const under = hover && hover.layer === layer && hover.head === head;
             surface.frame(x(head) - 0.5, y(layer) - 0.5, size + 1, high + 1, ink.line, 1);
-            if (said) surface.text(map.kinds[head] ?? "", x(head), y(layer) + high + 9, { size: 11, colour: ink.faint, width: size });
+            if (labelled) surface.text(map.kinds[head] ?? "", x(head), y(layer) + high + 9, { size: 11, colour: ink.faint, width: size });
             if (isChosen || under) surface.frame(x(head) - 1.5, y(layer) - 1.5, size + 3, high + 3, ink.mark, isChosen ? 3 : 1.5);
           }
         }

@@ -12,30 +12,30 @@ export const headName = (map, head) =>
   map.heads < 2 ? map.kinds[0] ?? "the only head" : head === "mean" ? `mean of ${map.heads} heads` : headTitle(map, head);
 /** A head of a layer with what it does, where that is one thing: "head 2 · previous token". @param {AttentionMap} map @param {number} head */
 export const headTitle = (map, head) => "head " + head + (map.kinds[head] ? " · " + map.kinds[head] : "");
-/** A head by its layer and number; of a layer with a single one its name says it all. @param {AttentionMap} map @param {number | "mean"} head */
+/** A head by its layer and number; the only head of a layer by its layer. @param {AttentionMap} map @param {number | "mean"} head */
 export const headOf = (map, head) => (map.heads < 2 ? map.name : `${map.name}, head ${head}`);
 /**
- * The heads of a map that tell most of its text, of each kind the first one.
+ * The most informative heads of a map, first one of each kind, then the others.
  *
  * @param {AttentionMap} map @param {number} [count]
  */
-export function toldBy(map, count = 3) {
+export function informativeHeads(map, count = 3) {
   const order = [...Array(map.heads).keys()].sort((a, b) => map.telling[b] - map.telling[a] || a - b);
   const isFirst = (/** @type {number} */ head) => !map.kinds[head] || order.find((one) => map.kinds[one] === map.kinds[head]) === head;
   return [...order.filter(isFirst), ...order.filter((head) => !isFirst(head))].slice(0, count);
 }
 /**
- * The heads that are on in a map, where others were on in the one before: those that tell most stay those that tell most.
+ * The heads that are on in a map, where others were on in the map before: the most informative heads are replaced by the most informative heads.
  *
  * @param {Set<number>} on @param {AttentionMap} before @param {AttentionMap} map
  */
 export function onIn(on, before, map) {
-  if (String([...on]) === String(toldBy(before))) return new Set(toldBy(map));
+  if (String([...on]) === String(informativeHeads(before))) return new Set(informativeHeads(map));
   if (on.size === before.heads) return new Set(Array(map.heads).keys());
   return new Set([...on].filter((head) => head < map.heads));
 }
 /**
- * What stands for a head where its layer is named too: its number, or for a head chosen from several the address, which has it.
+ * The label of a head where its layer is named too: its number; the address, where the map has this head alone.
  *
  * @param {AttentionMap} map @param {number | "mean"} head
  */
@@ -56,7 +56,7 @@ export function element(name, text, className) {
   return one;
 }
 
-/** What is written beside the pointer. @param {string} query @param {string} key @param {string} value @param {string} small */
+/** The text of the tooltip. @param {string} query @param {string} key @param {string} value @param {string} small */
 export const pairTip = (query, key, value, small) =>
   [element("bdi", query), " → ", element("bdi", key), ": " + value, element("small", small)];
 

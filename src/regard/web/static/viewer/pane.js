@@ -7,7 +7,7 @@ import { clamp, pairTip } from "./names.js";
 import { CanvasSurface } from "./surface.js";
 import { apart } from "./weights.js";
 
-/** The canvas, and what is said of the place under the pointer. @param {import("./types").Viewer} viewer */
+/** The canvas, and the text about the place under the pointer. @param {import("./types").Viewer} viewer */
 export function addPane(viewer) {
   const { $, root, signal, state, VIEWS, pane, canvas } = viewer;
   /** What the figure may take: next to the table, below the controls and above the legend. */
@@ -66,7 +66,7 @@ export function addPane(viewer) {
     else if (box.y + box.height > y + height) pane.scrollTop = box.y + box.height - height;
   }
 
-  // Saying what is pointed at.
+  // The text about the place under the pointer: a line that is read out, and the tooltip.
 
   /** @param {string} text */
   const say = (text) => ($("readout").textContent = text);

@@ -1,6 +1,6 @@
 // What is shown, kept in one place and in the page's address; and the names of things.
 
-import { clamp, headName, headOf, onIn, toldBy } from "./names.js";
+import { clamp, headName, headOf, onIn, informativeHeads } from "./names.js";
 import { canMerge, labelsOf, largest, written } from "./weights.js";
 
 /** Views that some models alone have; where one is there, a page opens on it. */
@@ -15,7 +15,7 @@ export function addState(viewer) {
   const chosenHeads = () => (state.view === "heads" ? [...state.on].sort((a, b) => a - b) : [state.view === "model" && state.head === "mean" ? 0 : state.head]);
   // Where later keys cannot be seen, the first row sees one and has it all: on one scale it would pale every other.
   const scale = () => state.scale || (state.map.causal ? "row" : "fit");
-  /** Whether a key comes after a query of a causal map. Words merged of a part of a text have no places to tell it by. @param {number} row @param {number} column */
+  /** Whether a key comes after a query of a causal map. Words merged from a part of a text have no positions to compare. @param {number} row @param {number} column */
   const isHidden = (row, column) => {
     const before = state.matrix.columns - state.matrix.rows;
     return state.map.causal && (!before || !state.merge) && column > row + before;
@@ -44,8 +44,8 @@ export function addState(viewer) {
     return state.limit;
   }
 
-  // The address of the figure: what stands after the # opens the page on the same one.
-  /** What is shown, as what stands after the # of an address. */
+  // The address (URL) of the figure: the parameters after the # open the page on the same one.
+  /** What is shown, as the parameters after the # of an address (URL). */
   function address() {
     const parts = new URLSearchParams({ view: state.view, layer: state.map.address, head: String(state.head) });
     if (state.map.example) parts.set("example", String(state.map.example));
@@ -53,7 +53,7 @@ export function addState(viewer) {
     parts.set("key", String(state.column));
     if (state.merge) parts.set("words", "1");
     if (state.side) parts.set("side", state.side);
-    if (String([...state.on]) !== String(toldBy(state.map))) parts.set("heads", [...state.on].join("."));
+    if (String([...state.on]) !== String(informativeHeads(state.map))) parts.set("heads", [...state.on].join("."));
     for (const [name, usual] of /** @type {const} */ ([["scale", ""], ["text", "one"], ["image", "one"], ["overlay", "light"]])) {
       if (state[name] !== usual) parts.set(name, state[name]);
     }
@@ -74,7 +74,7 @@ export function addState(viewer) {
     }, 200);
   }
   /** Where a decoder reads a source it is that which one wants to see first. @param {import("./types").AttentionMap[]} maps */
-  function mostTelling(maps) {
+  function mostInformative(maps) {
     const crossed = maps.filter((map) => map.kind === "cross"), among = crossed.length ? crossed : maps;
     const most = (/** @type {import("./types").AttentionMap} */ map) => Math.max(...map.telling);
     return among.reduce((best, map) => (most(map) > most(best) ? map : best), among[0]);
@@ -82,10 +82,10 @@ export function addState(viewer) {
   /** @param {URLSearchParams} parts */
   function readAddress(parts) {
     const maps = mapsOf(Number(parts.get("example") || 0));
-    const map = maps.find((one) => one.address === parts.get("layer")) || mostTelling(maps) || data.maps[0];
+    const map = maps.find((one) => one.address === parts.get("layer")) || mostInformative(maps) || data.maps[0];
     /** @param {string} name @param {string[]} list @param {string | null} usual @returns {any} */
     const among = (name, list, usual) => (list.includes(parts.get(name) ?? "") ? parts.get(name) : usual);
-    const asked = parts.get("head") ?? "", head = /^\d+$/.test(asked) && Number(asked) < map.heads ? Number(asked) : toldBy(map)[0];
+    const asked = parts.get("head") ?? "", head = /^\d+$/.test(asked) && Number(asked) < map.heads ? Number(asked) : informativeHeads(map)[0];
     Object.assign(state, {
       map, head: map.heads > 1 && asked === "mean" ? "mean" : head,
       merge: parts.has("words") && canMerge(map), scale: among("scale", ["fit", "row", "unit"], ""),
@@ -95,7 +95,7 @@ export function addState(viewer) {
     const usable = Object.keys(VIEWS).filter((name) => VIEWS[name].usable(map));
     state.view = among("view", usable, OWN.find((name) => usable.includes(name)) ?? "heatmap");
     const heads = (parts.get("heads") || "").split(".").filter((one) => /^\d+$/.test(one) && Number(one) < map.heads);
-    state.on = new Set(heads.length ? heads.map(Number) : toldBy(map));
+    state.on = new Set(heads.length ? heads.map(Number) : informativeHeads(map));
     /** @param {string} name @param {import("./types").Side} side */
     const index = (name, side) => {
       const count = labelsOf(side, state.merge).length, given = Number(parts.get(name));
@@ -108,7 +108,7 @@ export function addState(viewer) {
   let turns = 0;
   async function show() {
     const turn = ++turns, view = VIEWS[state.view], own = view.map?.();
-    // What is drawn of certain maps has no choice of another.
+    // A view of certain maps has no choice of another map.
     if (own && own !== state.map) Object.assign(state, { map: own, head: 0, on: onIn(state.on, state.map, own) });
     if (own) state.merge = false;
     root.classList.toggle("busy", !view.needs().every(viewer.isLoaded));
@@ -132,7 +132,7 @@ export function addState(viewer) {
       state.limit = Math.max(0, ...shown.map((one) => one.peak)) || 1;
     }
     state.hover = null;
-    $("tip").hidden = true; // it told of what was shown before
+    $("tip").hidden = true; // it describes what was shown before
     viewer.fillControls();
     view.show();
     viewer.layout();
@@ -140,5 +140,5 @@ export function addState(viewer) {
     viewer.listStrongest();
     keepAddress();
   }
-  Object.assign(viewer, /** @satisfies {Partial<import("./types").Viewer>} */ ({ mapsOf, place, chosenHeads, scale, isHidden, valueText, whereText, tokenName, endOf, address, keepAddress, mostTelling, readAddress, show }));
+  Object.assign(viewer, /** @satisfies {Partial<import("./types").Viewer>} */ ({ mapsOf, place, chosenHeads, scale, isHidden, valueText, whereText, tokenName, endOf, address, keepAddress, mostInformative, readAddress, show }));
 }

@@ -82,7 +82,7 @@ export function addText(viewer) {
     },
   };
 
-  // The tokens that can ask, beside a text or an image that is not made of them.
+  // The tokens that can be the query, next to a text or an image that is not made of them.
   function listQueries() {
     const image = state.view === "image", { byKey, other, both } = image ? VIEWS.image.sides() : { byKey: true, other: state.map.query };
     const wanted = image ? state.image === "one" || both : state.text === "one" && !sameSides();

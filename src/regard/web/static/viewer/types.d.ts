@@ -24,9 +24,9 @@ export interface AttentionMap {
   causal: boolean;
   /** Of each head what it does, where it does one thing. */
   kinds: (string | null)[];
-  /** How much each head tells of the text, 1 less where it rests on a sink; see `regard/inspection/naming.py`. */
+  /** How informative each head is about the text, lowered by 1 where it attends to a sink; see `regard/inspection/naming.py`. */
   telling: number[];
-  /** The query of each head that tells most, and its key. */
+  /** The most informative cell of each head: query and key. */
   cells: [number, number][];
   example: number;
   heads: number;
@@ -138,9 +138,9 @@ export interface View {
   heads: "one" | "many" | "none";
   cursor?: string;
   usable(map: AttentionMap): boolean;
-  /** The one map that it is drawn of, where there is no choice. */
+  /** The only map that it shows, where there is no choice. */
   map?(): AttentionMap | null;
-  /** What stands above it, in place of the layer and the head. */
+  /** The heading above it, in place of the layer and the head. */
   where?(): string;
   /** What has the last colour, where no scale is chosen. */
   end?(): number;
@@ -163,7 +163,7 @@ export interface View {
   [own: string]: any;
 }
 
-/** One mounted viewer: its data, its state, and what its modules offer one another. */
+/** One mounted viewer: its data, its state, and the functions that its modules share. */
 export interface Viewer {
   root: HTMLElement;
   signal: AbortSignal;
@@ -182,9 +182,9 @@ export interface Viewer {
   matrixOf(map: AttentionMap, head: number | "mean", merge: boolean): Matrix;
   /** Shows another view in place of this one: the same layer, head and way to look where it has them. */
   replace(source: import("../source.js").Source): Promise<void>;
-  /** Shows what an address says, the page's own where none is given. */
+  /** Shows what the parameters of a URL describe; those of the page's own URL where none are given. */
   open(parts?: URLSearchParams): Promise<void>;
-  /** What else stands in the page's address. */
+  /** Further parameters of the page's address (URL). */
   more?(): [string, string][];
   /** Called when what is shown or chosen is another. */
   chosen?(): void;
@@ -202,10 +202,10 @@ export interface Viewer {
   whereText(): string;
   tokenName(side: Side, index: number): string;
   endOf(row: number): number;
-  /** What is shown, as what stands after the # of an address. */
+  /** What is shown, as the parameters after the # of an address (URL). */
   address(): URLSearchParams;
   keepAddress(): void;
-  mostTelling(maps: AttentionMap[]): AttentionMap;
+  mostInformative(maps: AttentionMap[]): AttentionMap;
   readAddress(parts: URLSearchParams): void;
   show(): Promise<void>;
 

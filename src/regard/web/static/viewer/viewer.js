@@ -1,4 +1,4 @@
-// The viewer: attention as figures of several kinds, with what they are drawn from.
+// The viewer: attention as figures of several kinds, with their numbers.
 
 import { finder, startShell } from "../shell.js";
 import { addControls } from "./controls.js";
@@ -9,7 +9,7 @@ import { addHeatmap } from "./heatmap.js";
 import { addImage } from "./image.js";
 import { addMemory } from "./memory.js";
 import { addModel } from "./model.js";
-import { onIn, toldBy } from "./names.js";
+import { onIn, informativeHeads } from "./names.js";
 import { addPane } from "./pane.js";
 import { addState } from "./state.js";
 import { addStrongest } from "./strongest.js";
@@ -63,14 +63,14 @@ export async function mount(root, source) {
     weights.reset(other);
     viewer.thumbs.clear();
     const same = data.maps.find((map) => map.address === before.address && map.example === before.example && map.heads === before.heads);
-    state.map = same ?? viewer.mostTelling(data.maps);
+    state.map = same ?? viewer.mostInformative(data.maps);
     if (same) state.on = onIn(state.on, before, same);
-    else Object.assign(state, { head: toldBy(state.map)[0], on: new Set(toldBy(state.map)) });
+    else Object.assign(state, { head: informativeHeads(state.map)[0], on: new Set(informativeHeads(state.map)) });
     state.merge &&= canMerge(state.map);
     if (!VIEWS[state.view].usable(state.map)) state.view = "heatmap";
     await viewer.show();
   };
-  // A page that was saved as a file opens where it was, until its own address says another place.
+  // A page that was saved as a file opens where it was, unless its own address (URL) has another place.
   viewer.open = async (parts = new URLSearchParams(location.hash.slice(1) || root.dataset.place)) => {
     viewer.readAddress(parts);
     await viewer.show();
@@ -78,7 +78,7 @@ export async function mount(root, source) {
     const { row, column } = state.asked;
     if (!state.matrix) return;
     const first = state.merge || state.map.query.patches?.[2]; // merged words have other places; the class token of an image reads all of it
-    const [query, key] = first ? [0, null] : state.map.cells[state.head === "mean" ? toldBy(state.map)[0] : state.head];
+    const [query, key] = first ? [0, null] : state.map.cells[state.head === "mean" ? informativeHeads(state.map)[0] : state.head];
     const from = row ?? (state.map.causal ? state.matrix.rows - 1 : query);
     viewer.move(from, column ?? (from === query ? key : null) ?? strongest(state.matrix.row(from), 1)[0], true);
     viewer.legend();

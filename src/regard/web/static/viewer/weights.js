@@ -98,7 +98,7 @@ function numbersIn(map, bytes) {
 /** @param {AttentionMap} map */
 const sizeOf = (map) => map.query.tokens.length * map.key.tokens.length;
 
-/** What each level stands for, and by how much that may be off. @param {AttentionMap} map */
+/** The weight of each level, and its largest error. @param {AttentionMap} map */
 export function scaleOf(map) {
   if (!map.scale) {
     const count = map.size === 1 ? 256 : 65536, half = Math.expm1(map.step / 2) * 1.0001;
@@ -133,7 +133,7 @@ export const canMerge = (map) => Boolean(map.query.words || map.key.words);
 export const labelsOf = (side, merge) => (merge && side.texts ? side.texts : side.tokens);
 
 /**
- * The weights of one head, or the mean of them: what every figure is drawn from. Rows and columns of a head are read where they
+ * The weights of one head, or the mean of them: the input of every figure. Rows and columns of a head are read where they
  * are stored; all of it is turned into numbers only for a figure that shows all of it.
  */
 export class Matrix {
@@ -149,8 +149,8 @@ export class Matrix {
     this.key = labelsOf(map.key, merge);
     this.rows = this.query.length;
     this.columns = this.key.length;
-    this.above = groupsOf(map.query, merge);
-    this.beside = groupsOf(map.key, merge);
+    this.rowGroups = groupsOf(map.query, merge);
+    this.columnGroups = groupsOf(map.key, merge);
     /** @type {number | undefined} */
     this.most = undefined;
     /** @type {{ count: number, places: number[] } | undefined} */
@@ -167,7 +167,7 @@ export class Matrix {
   get values() {
     if (!this.held) {
       const values = numbersOf(this.weights, this.map, this.head), width = this.map.key.tokens.length;
-      this.held = this.above || this.beside ? this.merged((i, j) => values[i * width + j]) : values;
+      this.held = this.rowGroups || this.columnGroups ? this.merged((i, j) => values[i * width + j]) : values;
       this.weights.trim(this);
     }
     return this.held;
@@ -182,8 +182,8 @@ export class Matrix {
   }
   /** @param {number} row @param {number} column @param {(i: number, j: number) => number} read */
   sum(row, column, read) {
-    const [top, bottom] = this.above ? this.above[row] : [row, row + 1];
-    const [left, right] = this.beside ? this.beside[column] : [column, column + 1];
+    const [top, bottom] = this.rowGroups ? this.rowGroups[row] : [row, row + 1];
+    const [left, right] = this.columnGroups ? this.columnGroups[column] : [column, column + 1];
     let sum = 0;
     for (let i = top; i < bottom; i++) for (let j = left; j < right; j++) sum += read(i, j);
     return sum / (bottom - top);
@@ -193,7 +193,7 @@ export class Matrix {
     if (!this.isStored) return this.values[row * this.columns + column];
     const { values } = scaleOf(this.map), all = this.weights.of(this.map), width = this.map.key.tokens.length;
     const from = Number(this.head) * sizeOf(this.map);
-    if (!this.above && !this.beside) return values[all[from + row * width + column]];
+    if (!this.rowGroups && !this.columnGroups) return values[all[from + row * width + column]];
     return this.sum(row, column, (i, j) => values[all[from + i * width + j]]);
   }
   /** @param {number} row */
@@ -211,7 +211,7 @@ export class Matrix {
    * @param {number} row @param {number} least @param {(column: number, value: number) => void} add
    */
   over(row, least, add) {
-    if (!this.isStored || this.above || this.beside) {
+    if (!this.isStored || this.rowGroups || this.columnGroups) {
       this.row(row).forEach((value, column) => Math.abs(value) >= least && add(column, value));
       return;
     }
@@ -226,7 +226,7 @@ export class Matrix {
   /** The size of the largest weight. */
   get peak() {
     if (this.most === undefined) {
-      if (!this.isStored || this.above || this.beside) this.most = largest(this.values);
+      if (!this.isStored || this.rowGroups || this.columnGroups) this.most = largest(this.values);
       else {
         const { map } = this, all = this.weights.of(map), from = Number(this.head) * sizeOf(map), to = from + sizeOf(map);
         let most = 0;
