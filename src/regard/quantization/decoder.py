@@ -54,10 +54,10 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
     """A decoder of ordinary blocks for inference; its outputs are those of the model it was made from, up to rounding.
 
     Weights are rounded as in `QuantizedWeights`; before an int8 or int4 product the kernel rounds activations to int8 in groups
-    of 32. The KV cache is bfloat16, or float32 with float32 weights. With a C++ compiler, kernels are built for this machine's
-    processor at the first use (`regard.quantization.native`), and a row's outputs are bit for bit the same alone and in any
-    batch, also while the prompt is read. Without one, `slow` says so, and PyTorch computes the same in bfloat16, without a gain
-    in speed.
+    of 32, before one in bfloat16 to bfloat16 where the processor multiplies it (AVX512-BF16). The KV cache is bfloat16, or
+    float32 with float32 weights. With a C++ compiler, kernels are built for this machine's processor at the first use
+    (`regard.quantization.native`), and a row's outputs are bit for bit the same alone and in any batch, also while the prompt
+    is read. Without one, `slow` says so, and PyTorch computes the same in bfloat16, without a gain in speed.
 
     Arguments:
         model: of GPT's family, on the CPU; it is not kept.

@@ -1,6 +1,7 @@
 """How the kernels of `kernels/` are compiled, by the machine that uses them or for a wheel, and which of a wheel's fit a machine.
 
-    _kernels/     x86_64-avx512.so, x86_64-avx2.so or aarch64.so, and SHA256SUMS: their digests and those of the sources
+    _kernels/     x86_64-avx512-bf16.so, x86_64-avx512.so, x86_64-avx2.so or aarch64.so, and SHA256SUMS: their digests and
+                  those of the sources
 
 This file uses the standard library only: the hook that builds wheels (`hatch_build.py`) reads it where nothing is installed.
 """
@@ -43,8 +44,11 @@ class Variant:
 _AVX2 = frozenset(("avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"))
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512_vnni"}
 
+_WIDE = ("-march=x86-64-v4", "-mavx512vnni", "-mprefer-vector-width=512")
+
 VARIANTS = (
-    Variant("x86_64-avx512", "x86_64", _AVX512, ("-march=x86-64-v4", "-mavx512vnni", "-mprefer-vector-width=512")),
+    Variant("x86_64-avx512-bf16", "x86_64", _AVX512 | {"avx512_bf16"}, (*_WIDE, "-mavx512bf16")),
+    Variant("x86_64-avx512", "x86_64", _AVX512, _WIDE),
     Variant("x86_64-avx2", "x86_64", _AVX2, ("-march=x86-64-v3",)),
     Variant("aarch64", "aarch64", frozenset(("asimd",)), ("-march=armv8-a",)),
 )

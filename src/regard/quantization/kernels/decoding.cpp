@@ -107,9 +107,8 @@ int64_t regard_linear_scratch(const Linear* w, int32_t rows) {
 
 // x (rows, w.inputs) to y (rows, real), the activation included; real counts the outputs without what they are filled up with.
 void regard_linear(const Linear* w, const float* x, int32_t rows, float* y, int32_t real, uint8_t* scratch) {
-    Bytes bytes = laid_in(scratch, rows, w->inputs);
+    Bytes bytes = laid_in(scratch, rows, w->inputs, w->bits, x);
     float* last = floats_in(scratch, int64_t(rows) * UNIT);
-    if (w->bits > 8) bytes.plain = x;
 #pragma omp parallel
     {
 #pragma omp for schedule(static)
@@ -146,15 +145,15 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
                     uint8_t* scratch) {
     const int width = blocks->width, heads = blocks->heads, key_heads = blocks->key_heads, each = blocks->head_width;
     const int inner = heads * each, every = heads + 2 * key_heads, stride = every * each, wide = blocks->inner.outputs;
-    Bytes input = laid_in(scratch, rows, width), attended = laid_in(scratch, rows, inner),
-          hidden = laid_in(scratch, rows, wide);
     float* normal = floats_in(scratch, int64_t(rows) * width);
     float* projected = floats_in(scratch, int64_t(rows) * stride);
     float* gathered = floats_in(scratch, int64_t(rows) * inner);
     float* inside = floats_in(scratch, int64_t(rows) * wide);
     float* gates = floats_in(scratch, int64_t(rows) * wide);
     float* last = floats_in(scratch, int64_t(rows) * UNIT);
-    if (blocks->query.bits > 8) input.plain = normal, attended.plain = gathered, hidden.plain = inside;
+    const int bits = blocks->query.bits;
+    Bytes input = laid_in(scratch, rows, width, bits, normal), attended = laid_in(scratch, rows, inner, bits, gathered),
+          hidden = laid_in(scratch, rows, wide, bits, inside);
     const int most = source && source->columns > past->columns ? source->columns : past->columns;
 
     // The keys in a cache for a row and a head of keys; the values are `apart` further on.

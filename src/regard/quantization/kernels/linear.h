@@ -13,7 +13,9 @@
 // and those over groups are taken in theirs, so a row's result is the same to the bit whatever else is in the batch, and on any
 // number of threads.
 //
-// Weights in bfloat16 (16 bits) and float (32 bits) are stored as in PyTorch: the inputs of an output are consecutive.
+// Weights in bfloat16 (16 bits) and float (32 bits) are stored as in PyTorch: the inputs of an output are consecutive. Where the
+// processor multiplies bfloat16 (`vdpbf16ps`), activations are rounded to bfloat16 before a product with such weights, as PyTorch
+// rounds them; elsewhere they stay in float.
 
 #pragma once
 
@@ -38,7 +40,8 @@ struct Bytes {
     float* scales;
     int32_t* sums;
     int rows, inputs;
-    const float* plain;  // the rows as they are (rows, inputs), where weights want them so; then there are no bytes
+    const float* plain;  // the rows as they are (rows, inputs), for weights in float; then there are no bytes
+    uint16_t* halves;    // the rows in bfloat16 (rows, inputs), for weights in bfloat16; then there are no bytes
 
     // The band that a row belongs to: how many rows it has, its first one.
     int band(int row, int& first) const {
@@ -53,6 +56,13 @@ struct Bytes {
 
     void quantise(int row, int from, const float* x) const {  // one group
         if (plain) return;
+#if defined(REGARD_BF16)
+        if (halves) {
+            __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + LANES), _mm512_loadu_ps(x));
+            std::memcpy(halves + int64_t(row) * inputs + from, &both, sizeof(both));
+            return;
+        }
+#endif
         int first, size = band(row, first), own = row - first;
         float largest = 0, poison = 0;  // what is not finite makes the scale, and with it all that follows, not finite
 #pragma omp simd reduction(max : largest) reduction(+ : poison)
@@ -126,15 +136,45 @@ inline void some_outputs(const W* weight, const float* bias, int inputs, const f
         for (int o = 0; o < O; ++o) y[r * stride + o] = total(sums[r][o]) + bias[o];
 }
 
-template <class W>
-void plain_outputs(const Linear& w, const Bytes& x, int rows, int first, float* y, int64_t stride) {
+#if defined(REGARD_BF16)
+// The same of weights and rows in bfloat16.
+template <int R, int O, class W>
+inline void some_outputs(const W* weight, const float* bias, int inputs, const uint16_t* x, float* y, int64_t stride) {
+    __m512 sums[R][O];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+        for (int o = 0; o < O; ++o) sums[r][o] = _mm512_setzero_ps();
+    const char* ahead = reinterpret_cast<const char*>(weight) + AHEAD;
+    for (int k = 0; k < inputs; k += GROUP) {
+#pragma GCC unroll 8
+        for (int o = 0; o < O; ++o) __builtin_prefetch(ahead + o * 64);
+        ahead += O * 64;
+        __m512bh own[O];
+#pragma GCC unroll 8
+        for (int o = 0; o < O; ++o) own[o] = (__m512bh)_mm512_loadu_si512(weight + int64_t(o) * inputs + k);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+            __m512bh read = (__m512bh)_mm512_loadu_si512(x + int64_t(r) * inputs + k);
+#pragma GCC unroll 8
+            for (int o = 0; o < O; ++o) sums[r][o] = _mm512_dpbf16_ps(sums[r][o], own[o], read);
+        }
+    }
+    for (int r = 0; r < R; ++r)
+        for (int o = 0; o < O; ++o) y[r * stride + o] = total((Lanes)sums[r][o]) + bias[o];
+}
+#endif
+
+// Rows in X: float, or bfloat16.
+template <class W, class X>
+void plain_outputs(const Linear& w, const X* x, int rows, int first, float* y, int64_t stride) {
     constexpr int FEW = LANES == 16 ? 4 : 2;  // sums of four rows that fit the registers together with what is read
     const int end = first + UNIT < w.outputs ? first + UNIT : w.outputs;
     for (int o = first; o < end;) {
         const W* weight = reinterpret_cast<const W*>(w.weight) + int64_t(o) * w.inputs;
         const bool few = end - o < 4;
         for (int row = 0; row < rows;) {
-            const float* own = x.plain + int64_t(row) * w.inputs;
+            const X* own = x + int64_t(row) * w.inputs;
             float* to = y + row * stride + o - first;
             int size = few ? 1 : rows - row >= 4 ? 4 : rows - row >= 2 ? 2 : 1;
             if (few)
@@ -155,8 +195,12 @@ void plain_outputs(const Linear& w, const Bytes& x, int rows, int first, float* 
 
 // UNIT outputs of all rows, from `first` on; y is where those of row 0 go.
 void outputs_of(const Linear& w, const Bytes& x, int rows, int first, float* y, int64_t stride) {
-    if (w.bits == 32) return plain_outputs<float>(w, x, rows, first, y, stride);
-    if (w.bits == 16) return plain_outputs<uint16_t>(w, x, rows, first, y, stride);
+    if (w.bits == 32) return plain_outputs<float>(w, x.plain, rows, first, y, stride);
+#if defined(REGARD_BF16)
+    if (w.bits == 16) return plain_outputs<uint16_t>(w, x.halves, rows, first, y, stride);
+#else
+    if (w.bits == 16) return plain_outputs<uint16_t>(w, x.plain, rows, first, y, stride);
+#endif
     int tile = first / TILE;
     for (int row = 0; row < rows;) {
         int first, size = x.band(row, first);
@@ -188,17 +232,29 @@ void unit_of(const Linear& w, const Bytes& x, int rows, int first, float* y, int
 
 int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-int64_t bytes_of(int rows, int inputs) {
-    return rounded(int64_t(rows) * inputs) + 2 * rounded(int64_t(rows) * (inputs / GROUP) * 4);
+// Whether rows are wanted as they are, in float, for products with weights of so many bits.
+bool wants_floats(int bits) {
+#if defined(REGARD_BF16)
+    return bits == 32;
+#else
+    return bits > 8;
+#endif
 }
 
-Bytes laid_in(uint8_t*& place, int rows, int inputs) {
+int64_t bytes_of(int rows, int inputs) {  // enough for rows in bfloat16 too
+    return rounded(int64_t(rows) * inputs * 2) + 2 * rounded(int64_t(rows) * (inputs / GROUP) * 4);
+}
+
+// For products with weights of `bits`; `x` are the rows as they are.
+
+Bytes laid_in(uint8_t*& place, int rows, int inputs, int bits, const float* x) {
     Bytes bytes;
-    bytes.plain = nullptr;
+    bytes.plain = wants_floats(bits) ? x : nullptr;
+    bytes.halves = bits == 16 && !bytes.plain ? reinterpret_cast<uint16_t*>(place) : nullptr;
     bytes.rows = rows;
     bytes.inputs = inputs;
     bytes.values = reinterpret_cast<int8_t*>(place);
-    place += rounded(int64_t(rows) * inputs);
+    place += rounded(int64_t(rows) * inputs * 2);
     bytes.scales = reinterpret_cast<float*>(place);
     place += rounded(int64_t(rows) * (inputs / GROUP) * 4);
     bytes.sums = reinterpret_cast<int32_t*>(place);

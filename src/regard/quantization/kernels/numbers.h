@@ -8,6 +8,9 @@
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VNNI__)
 #define REGARD_VNNI 1
+#if defined(__AVX512BF16__)
+#define REGARD_BF16 1
+#endif
 #elif defined(__AVX2__) && defined(__FMA__)
 #define REGARD_AVX2 1
 #endif
