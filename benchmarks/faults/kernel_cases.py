@@ -132,6 +132,11 @@ def floats(halves: Array) -> Array:
     return (halves.astype(np.uint32) << 16).view(np.float32)
 
 
+def normal(x: Array) -> Array:
+    """Without denormal numbers of float32: zero in their place."""
+    return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.float32(0), x)
+
+
 def activated(x: Array, kind: int) -> Array:
     """An activation by its equation."""
     name = ACTIVATIONS[kind]
@@ -166,6 +171,7 @@ class Map:
     Arguments:
         weight: (outputs, inputs): float, or whole numbers.
         scale: (outputs,) of 8 bits, (outputs, groups) of 4.
+        halves: whether rows are rounded to bfloat16 before a product with weights of 16 bits.
     """
 
     bits: int
@@ -173,6 +179,7 @@ class Map:
     weight: Array
     scale: Array
     bias: Array
+    halves: bool = False
 
     @classmethod
     def drawn(
@@ -184,6 +191,7 @@ class Map:
         activation: int = 0,
         *,
         extreme: bool = False,
+        halves: bool = False,
     ) -> Map:
         """One whose outputs are of about the size of its inputs; of 8 and 4 bits `outputs` is a multiple of `UNIT`."""
         spread = 1 / math.sqrt(max(inputs, 1))
@@ -191,7 +199,7 @@ class Map:
         if bits > 8:
             weight = drawn(rng, outputs, inputs, extreme=extreme and rng.random() < 0.3) * np.float32(spread)
             weight = weight if bits == 32 else floats(bfloats(weight))
-            return cls(bits, activation, weight, np.zeros(0, np.float32), bias)
+            return cls(bits, activation, weight, np.zeros(0, np.float32), bias, halves)
         ends = (-127, 127) if bits == 8 else (-8, 7)
         weight = rng.integers(ends[0], ends[1] + 1, (outputs, inputs))
         if extreme and rng.random() < 0.3:  # products as large as they get
@@ -221,8 +229,10 @@ class Map:
     def __call__(self, x: Array) -> tuple[Array, Array]:
         """(N, inputs) to (N, outputs) without the activation, in float64, and the sum of the magnitudes of what was added."""
         if self.bits > 8:
-            weight = self.weight.astype(np.float64)
-            parts = x.astype(np.float64)[:, None] * weight
+            weight = self.weight
+            if self.halves and self.bits == 16:  # and denormal numbers are zero to `vdpbf16ps`
+                x, weight = normal(floats(bfloats(normal(x)))), normal(weight)
+            parts = x.astype(np.float64)[:, None] * weight.astype(np.float64)
             return parts.sum(axis=2) + self.bias, np.abs(parts).sum(axis=2) + np.abs(self.bias)
         values, scales = in_bytes(x)
         parts = np.einsum("ngk,ogk->ngo", values, self.weight.reshape(len(self.weight), values.shape[1], GROUP)).astype(
@@ -236,15 +246,17 @@ class Map:
 # A linear layer.
 
 
-def linear_case(rng: np.random.Generator) -> Case:
-    """One call of `regard_linear`."""
+def linear_case(rng: np.random.Generator, halves: bool) -> Case:
+    """One call of `regard_linear`; halves: of kernels that round rows to bfloat16 for weights of 16 bits."""
     bits, activation = int(rng.choice([32, 16, 8, 4])), int(rng.integers(0, 5))
     rows, inputs = (
         int(rng.choice([0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 15, 16, 17, 27])),
         GROUP * int(rng.choice([0, 1, 1, 2, 3, 5, 8])),
     )
     real, extreme = int(rng.choice([0, 1, 3, 16, 31, 32, 33, 50, 64, 96, 101])), bool(rng.random() < 0.6)
-    own = Map.drawn(rng, bits, real if bits > 8 else real + -real % UNIT, inputs, activation, extreme=extreme)
+    own = Map.drawn(
+        rng, bits, real if bits > 8 else real + -real % UNIT, inputs, activation, extreme=extreme, halves=halves
+    )
     x = drawn(rng, rows, inputs, extreme=extreme)
     memory = Memory(rng)
     w = memory.put_structs([own.struct(memory)])

@@ -45,13 +45,15 @@ SANITIZERS = {
 
 _V4 = frozenset(("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"))
 _V3 = frozenset(("avx2", "fma", "bmi2", "f16c"))
+_SHIPPED = {variant.name: variant.flags for variant in VARIANTS}
 INSTRUCTIONS = {
-    "vnni": (_V3 | _V4 | {"avx512_vnni"}, VARIANTS[0].flags),
+    "bf16": (_V3 | _V4 | {"avx512_vnni", "avx512_bf16"}, _SHIPPED["x86_64-avx512-bf16"]),
+    "vnni": (_V3 | _V4 | {"avx512_vnni"}, _SHIPPED["x86_64-avx512"]),
     "avx512": (_V3 | _V4, ("-march=x86-64-v4",)),
-    "avx2": (_V3, VARIANTS[1].flags),
+    "avx2": (_V3, _SHIPPED["x86_64-avx2"]),
     "avx": (frozenset(("avx",)), ("-march=x86-64-v2", "-mavx")),
     "plain": (frozenset(), ("-march=x86-64",)),
-    "aarch64": (frozenset(), VARIANTS[2].flags),
+    "aarch64": (frozenset(), _SHIPPED["aarch64"]),
 }
 """What the processor has to list, and the compiler's options; `aarch64` runs under an emulator elsewhere."""
 
@@ -73,9 +75,11 @@ class Driver:
 
     Arguments:
         command: what runs it.
+        halves: whether they round rows to bfloat16 for weights of 16 bits.
     """
 
     command: tuple[str, ...]
+    halves: bool
 
     @classmethod
     def built(cls, build: str, place: Path, sources: Path = SOURCES) -> Driver:
@@ -125,7 +129,7 @@ class Driver:
         around: list[str] = [emulator] if other and emulator else []
         if sanitizer == "threads" and (setarch := shutil.which("setarch")):
             around = [setarch, "-R"]  # this sanitizer does not start where addresses are drawn from a wide range
-        return cls((*around, str(program)))
+        return cls((*around, str(program)), halves=name == "bf16")
 
     def run(self, calls: Sequence[bytes], sizes: Sequence[int]) -> tuple[list[bytes], str]:
         """What comes out of each call, up to one that does not come to its end, and what was said then."""
@@ -150,11 +154,11 @@ class Driver:
         return answers, ""
 
 
-def drawn_case(seed: int, number: int) -> Case:
-    """The case of a number."""
+def drawn_case(seed: int, number: int, halves: bool) -> Case:
+    """The case of a number; halves: as in `Driver`."""
     rng = np.random.default_rng([seed, number])
     with np.errstate(all="ignore"):
-        return (linear_case if number % 2 else blocks_case)(rng)
+        return (linear_case if number % 2 else blocks_case)(rng, halves)
 
 
 def judged(case: Case, threads: Sequence[int], answers: Sequence[bytes]) -> tuple[float, str]:
@@ -182,7 +186,7 @@ def run(driver: Driver, seed: int, numbers: Sequence[int], say: Callable[[str], 
     wrong: list[str] = []
     largest, waiting = 0.0, list(numbers)
     while waiting:
-        cases = {number: drawn_case(seed, number) for number in waiting[:200]}
+        cases = {number: drawn_case(seed, number, driver.halves) for number in waiting[:200]}
         calls = [case.call(threads) for case in cases.values() for threads in THREADS]
         sizes = [
             4 + sum(int(np.prod(shape)) * np.dtype(kind).itemsize for kind, shape in case.outputs)
@@ -220,8 +224,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         if arguments.only:
             build, number = arguments.only.rsplit(":", 1)
-            found = run(Driver.built(build, Path(place)), arguments.seed, [int(number)], print)
-            print(drawn_case(arguments.seed, int(number)).what, *found, sep="\n")
+            driver = Driver.built(build, Path(place))
+            found = run(driver, arguments.seed, [int(number)], print)
+            print(drawn_case(arguments.seed, int(number), driver.halves).what, *found, sep="\n")
             return
         for build in arguments.builds:
             try:
@@ -251,7 +256,8 @@ def main() -> None:
         | figures
         | ({"what went wrong": wrong} if wrong else {}),
         threads=max(THREADS),
-        note="SANITIZER:INSTRUCTIONS. vnni: AVX-512 with VNNI; avx512: without VNNI; avx: without AVX2; plain: SSE2 alone. "
+        note="SANITIZER:INSTRUCTIONS. bf16: AVX-512 with VNNI and BF16; vnni: with VNNI alone; avx512: without VNNI; "
+        "avx: without AVX2; plain: SSE2 alone. "
         f"Each case runs on {' and on '.join(map(str, THREADS))} threads and has to come to the same bits.",
     )
     if wrong:

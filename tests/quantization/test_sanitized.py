@@ -38,7 +38,7 @@ def test_the_plain_kernels_keep_within_their_arrays_and_near_float64(harness, tm
     assert found[2] == []
 
 
-INSTRUCTIONS = ("vnni", "avx512", "avx2", "avx", "plain")
+INSTRUCTIONS = ("bf16", "vnni", "avx512", "avx2", "avx", "plain")
 
 
 @pytest.mark.slow
@@ -61,8 +61,8 @@ PLANTED = {
     "writes what it is to read": (
         "none",
         "decoding.cpp",
-        "bytes.plain = x;",
-        "bytes.plain = x; if (rows && w->inputs) const_cast<float*>(x)[0] += 1;",
+        "Bytes bytes = laid_in(scratch, rows, w->inputs, w->bits, x);",
+        "Bytes bytes = laid_in(scratch, rows, w->inputs, w->bits, x); if (rows && w->inputs) const_cast<float*>(x)[0] += 1;",
     ),
     "sums a little wrongly": (
         "none",
