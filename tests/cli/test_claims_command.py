@@ -48,7 +48,11 @@ def test_the_list_has_no_verdicts_before_anything_is_run(command, tmp_path):
     people = command("claims", "list", "--output", tmp_path).out
     assert people.splitlines()[0].split() == ["row", "claim", "shipped", "yours", "minutes", "statement"]
     assert len(people.splitlines()) == len(found) + 1
-    assert "confirmed      not run" in next(line for line in people.splitlines() if "word-order" in line)
+    last = {each["claim"]: each["shipped"][0]["verdict"] for each in found if each["shipped"]}
+    assert last["word-order"] == "supported"
+    for line in people.splitlines()[1:]:
+        name = next(each["claim"] for each in found if f" {each['claim']} " in line)
+        assert f"{last.get(name, '-'):<15}not run" in line
 
 
 def test_a_claim_is_shown_with_what_would_confirm_it(command, tmp_path):

@@ -341,7 +341,8 @@ def test_the_figures_of_the_page_show_the_three_mistakes():
     figures = runpy.run_path(str(place))
     right, wrong = figures["scores_divided_by_d"]().values()
     assert (wrong - 1 / 12).abs().max() < 0.02 < 0.3 < right.max()
-    assert figures["gradients"](1)["query"] == figures["gradients"](1)["key"] == 0
+    alone = figures["gradients"](1)
+    assert max(alone["query"], alone["key"]) < 1e-15  # zero, up to float64's rounding in the softmax's gradient
     assert min(figures["gradients"](16).values()) > 1e-3
     assert figures["residuals"](skips=False)[4] < 1e-15
     assert figures["residuals"](skips=True)[-1] > 0.1
