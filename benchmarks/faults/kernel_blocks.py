@@ -325,13 +325,13 @@ def blocks_case(rng: np.random.Generator, halves: bool) -> Case:
         if wild:  # float32 overflows where float64 does not
             return math.inf if np.isfinite(states[np.isnan(x).any(axis=1)]).any() else 0.0
         pairs += [(cached[..., new, :], past.values[..., new, :])]
-        return max(_difference(*pair) for pair in pairs) / _allowed(sizes)
+        return max(difference(*pair) for pair in pairs) / allowed(sizes)
 
     what = f"blocks, {sizes}, {past.columns} columns{', wild numbers' if wild else ', one row not finite' if poisoned else ''}"
     return Case(what, lambda threads: memory.call(BLOCKS, threads, arguments), outputs, judge)
 
 
-def _difference(found: Array, wanted: Array) -> float:
+def difference(found: Array, wanted: Array) -> float:
     """The largest, as a share of the largest number wanted; infinite where one is finite and the other is not."""
     finite = np.isfinite(wanted)
     if not np.array_equal(np.isfinite(found), finite):
@@ -339,7 +339,7 @@ def _difference(found: Array, wanted: Array) -> float:
     return float(np.abs(found - wanted)[finite].max(initial=0)) / max(1.0, float(np.abs(wanted)[finite].max(initial=0)))
 
 
-def _allowed(sizes: Sizes) -> float:
+def allowed(sizes: Sizes) -> float:
     """What rounding may come to: once more on the way where whole numbers, or keys and values of bfloat16, are rounded to."""
     rounded = sizes.cache_bits == 16 or (sizes.halves and sizes.bits == 16)
     return 0.1 if sizes.bits <= 8 else 0.02 if rounded else 2e-4

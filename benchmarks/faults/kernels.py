@@ -6,10 +6,10 @@
 
 A build is a sanitizer and the instructions that the sources are compiled for. `addresses` stops at any access outside an array
 and at any undefined behaviour (-fsanitize=address,undefined,float-cast-overflow), `threads` at any two accesses that race
-(-fsanitize=thread), `none` checks the numbers alone, with the flags that users get. Each case is one call of `regard_linear` or
-`regard_blocks`: of any shape, 0 among them; at addresses that are no multiple of more than the size of a number; with infinite
-numbers, NaN, -0.0 and denormal ones; on one thread and on several, which have to come to the same bits. A case hangs on the seed
-and its number alone.
+(-fsanitize=thread), `none` checks the numbers alone, with the flags that users get. Each case is one call of `regard_linear`,
+`regard_blocks` or `regard_greedy`: of any shape, 0 among them; at addresses that are multiples of no more than the size of a
+number; with infinite numbers, NaN, -0.0 and denormal ones; on one thread and on several, which must give the same bits. A case
+depends on the seed and its number only.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from kernel_blocks import blocks_case  # noqa: E402
 from kernel_cases import Case, linear_case  # noqa: E402
+from kernel_greedy import greedy_case  # noqa: E402
 
 from regard.quantization.variants import FLAGS, SOURCES, VARIANTS, processor  # noqa: E402
 
@@ -158,7 +159,7 @@ def drawn_case(seed: int, number: int, halves: bool) -> Case:
     """The case of a number; halves: as in `Driver`."""
     rng = np.random.default_rng([seed, number])
     with np.errstate(all="ignore"):
-        return (linear_case if number % 2 else blocks_case)(rng, halves)
+        return (linear_case if number % 2 else greedy_case if number % 6 == 4 else blocks_case)(rng, halves)
 
 
 def judged(case: Case, threads: Sequence[int], answers: Sequence[bytes]) -> tuple[float, str]:

@@ -80,7 +80,7 @@ void run_case() {
         std::memcpy(arrays[array].start + at, &arrays[to].start, sizeof(char*));
         std::memcpy(arrays[array].given.data() + at, &arrays[to].start, sizeof(char*));
     }
-    int64_t a[16] = {};
+    int64_t a[20] = {};
     std::memcpy(a, arrays[0].start, size_t(arrays[0].size));
     auto at = [&](int place) { return reinterpret_cast<void*>(a[place]); };
     uint8_t* scratch;
@@ -88,6 +88,17 @@ void run_case() {
         const auto* w = static_cast<const Linear*>(at(0));
         scratch = scratch_of(regard_linear_scratch(w, int32_t(a[2])));
         regard_linear(w, static_cast<const float*>(at(1)), int32_t(a[2]), static_cast<float*>(at(3)), int32_t(a[4]), scratch);
+    } else if (function == 3) {
+        const auto* blocks = static_cast<const Block*>(at(0));
+        const auto* past = static_cast<const Cache*>(at(7));
+        const int32_t steps = int32_t(a[4]), rows = int32_t(a[5]);
+        scratch = scratch_of(regard_blocks_scratch(blocks, rows, past->columns + steps));
+        *static_cast<int32_t*>(at(16)) =
+            regard_greedy(blocks, int32_t(a[1]), static_cast<const Embedding*>(at(2)), static_cast<int64_t*>(at(3)), steps, rows,
+                          static_cast<const int64_t*>(at(6)), past, static_cast<const uint8_t* const*>(at(8)),
+                          static_cast<const Head*>(at(9)), static_cast<float*>(at(10)), static_cast<const int64_t*>(at(11)),
+                          int32_t(a[12]), static_cast<const int64_t*>(at(13)), int32_t(a[14]), static_cast<float*>(at(15)),
+                          scratch);
     } else {
         const auto* blocks = static_cast<const Block*>(at(0));
         const auto *past = static_cast<const Cache*>(at(6)), *source = static_cast<const Cache*>(at(8));

@@ -70,6 +70,8 @@ PLANTED = {
         "shares[c] = share;\n",
         "shares[c] = share * (c == 3 ? 1.001f : 1.0f);\n",
     ),
+    "chooses a forbidden token": ("none", "choosing.h", "if (found != never[n]) continue;", "continue;"),
+    "goes on after the end": ("none", "decoding.cpp", "if (ended) return step + 1;", ""),
     "sums otherwise on other threads": (
         "none",
         "decoding.cpp",
@@ -89,4 +91,4 @@ def test_a_planted_fault_is_found(name, harness, tmp_path):
     text = (sources / file).read_text()
     assert text.count(old) == 1
     (sources / file).write_text(text.replace(old, new))
-    assert harness.run(driver(harness, f"{sanitizer}:plain", tmp_path, sources), 1, range(60), print)[2]
+    assert harness.run(driver(harness, f"{sanitizer}:plain", tmp_path, sources), 1, range(200), print)[2]

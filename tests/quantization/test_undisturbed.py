@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from regard.errors import InputError
-from regard.generation import Continuation, FixedLength, generate
+from regard.generation import Continuation, FixedLength, Forbid, generate
 from regard.layers import Tokens
 from regard.models import GPT2, GPT3, GPT2Config, GPT3Config, Llama, LlamaConfig
-from regard.quantization import InferenceDecoder
+from regard.quantization import InferenceDecoder, decoder
 from regard.quantization.invariance import InvariantActivation, set_batch_invariant
 from regard.quantization.native import kernels
 
@@ -72,26 +72,121 @@ def test_a_hook_registered_during_a_generation_is_honoured_from_the_next_token_o
 
 
 def test_a_hook_that_another_thread_registers_is_honoured_too(generator, monkeypatch):
-    """Nothing of the search itself runs in between: the blocks are examined once, for the prompt and once for all tokens."""
+    """Nothing of the search itself runs in between: the blocks are examined once for all tokens of a call."""
     model, seen, calls, examined = made("gpt2", "int8", generator), [], [], []
-    place, kernel, untouched = model.layers[1].feedforward.inner, type(model.kernel), type(model.kernel.untouched)
-    call, examine = kernel.__call__, untouched.__bool__
-    handles = []
+    monkeypatch.setattr("regard.quantization.greedy.STEPS", 3)
+    place, untouched, search = model.layers[1].feedforward.inner, type(model.kernel.untouched), decoder.greedy
+    examine = untouched.__bool__
 
     def called(*given, **named):
         calls.append(1)
         if len(calls) == 3:
-            handles.append(place.register_forward_hook(lambda *_: seen.append(1)))
-        return call(*given, **named)
+            place.register_forward_hook(lambda *_: seen.append(1))
+        return search(*given, **named)
 
-    monkeypatch.setattr(kernel, "__call__", called)
+    monkeypatch.setattr(decoder, "greedy", called)
     monkeypatch.setattr(untouched, "__bool__", lambda self: examined.append(1) or examine(self))
-    written(model, 2)
+    written(model, 4)
     assert len(calls) == 2
-    assert len(examined) == 2
+    assert len(examined) == 4  # once for the prompt, once where it would make a token alone
     written(model, 9)
     assert len(calls) == 3
-    assert len(seen) == 8  # of all tokens but the first
+    assert len(seen) == 6  # of all tokens but the first three, which were being made
+
+
+def searches(monkeypatch):
+    """The number of tokens that each call of the kernel is asked for and makes."""
+    found, search = [], decoder.greedy
+
+    def called(kernel, tokens, present, table, steps, **named):
+        result = search(kernel, tokens, present, table, steps, **named)
+        found.append((steps, len(result[0])))
+        return result
+
+    monkeypatch.setattr(decoder, "greedy", called)
+    return found
+
+
+@every_model
+@every_precision
+@pytest.mark.parametrize("together", [1, 3, 16])
+def test_tokens_that_are_made_in_one_call_are_those_made_one_by_one(name, precision, together, generator, monkeypatch):
+    """An observer has them made one by one. Texts end at different tokens; log-probabilities are the same to the bit."""
+    model = made(name, precision, generator)
+    prompts = Tokens.pad([[0, 5, 6], [0, 7, 7], [0, 9, 30], [0, 44, 2]])
+    plain = generate(Continuation(model), prompts, limit=FixedLength(12), minimum_length=12)
+    second = {answer.tokens[7] for answer in plain}
+    monkeypatch.setattr("regard.quantization.greedy.STEPS", together)
+    for settings in (
+        {"minimum_length": 12},
+        {"minimum_length": 5, "end_tokens": tuple(second)},
+        {"end_tokens": (0, *second), "transforms": [Forbid((plain[0].tokens[0], plain[1].tokens[2]))]},
+    ):
+        found = searches(monkeypatch)
+        one = generate(Continuation(model), prompts, limit=FixedLength(12), observer=Pauses(), **settings)
+        assert not found
+        assert generate(Continuation(model), prompts, limit=FixedLength(12), **settings) == one
+        longest = max(answer.length for answer in one)
+        if name == "gpt3":  # a step whose text is longer than a sliding window is made alone
+            longest = min(longest, 3)
+        assert sum(tokens for _, tokens in found) == longest
+        if settings == {"minimum_length": 12}:
+            assert len(found) == -(-longest // together)
+
+
+def test_a_call_stops_where_a_row_has_no_token_to_choose(generator):
+    model = made("gpt2", "float32", generator)
+    model.embedding.positions.weight[6] = torch.nan  # of the fourth token's place
+    prompt = Tokens.pad([[0, 5, 6, 7]])
+    assert len(generate(Continuation(model), prompt, limit=FixedLength(3), minimum_length=3)[0].tokens) == 3
+    for observer in (None, Pauses()):
+        with pytest.raises(InputError, match="step 3 of decoding"):
+            generate(Continuation(model), prompt, limit=FixedLength(9), minimum_length=9, observer=observer)
+    every = tuple(range(45))
+    with pytest.raises(InputError, match="every token is forbidden"):
+        generate(
+            Continuation(made("gpt2", "int4", generator)), prompt, limit=FixedLength(9), transforms=[Forbid(every)]
+        )
+
+
+def test_the_state_after_several_tokens_continues_like_any_other(generator):
+    model = made("llama", "bfloat16", generator)
+    before = model.read(Tokens.pad([[0, 5, 6], [0, 8, 9]]), model.start(2))[1]
+    first = torch.tensor([3, 4])
+    found = model.greedy_steps(first, before, most=5, forbidden=(), ends=())
+    state, tokens = before, first
+    for made_at_once, logits in zip(found.tokens, found.logits, strict=True):
+        wanted, state = model.step(tokens, state)
+        tokens = wanted.argmax(dim=-1)
+        assert torch.equal(logits, wanted)
+        assert torch.equal(made_at_once, tokens)
+    assert found.state.length == state.length == 8
+    assert torch.equal(found.state.cache.layers[0].key, state.cache.layers[0].key)
+    (one, after), (other, _) = model.step(tokens, found.state), model.step(tokens, state)
+    assert torch.equal(one, other)
+    assert after.length == 9
+    # The state before is as it was, and another continuation of it does not disturb the first.
+    again = model.greedy_steps(first, before, most=2, forbidden=tuple(found.tokens[0].tolist()), ends=())
+    assert not set(again.tokens[0].tolist()) & set(found.tokens[0].tolist())
+    assert torch.equal(model.step(tokens, found.state)[0], one)
+
+
+def test_several_tokens_are_made_alone_where_something_must_be_seen_or_refused(generator):
+    model = made("gpt2", "int8", generator)
+    state = model.read(Tokens.pad([[0, 5, 6]]), model.start(1))[1]
+    asked = {"most": 4, "forbidden": (), "ends": ()}
+    tokens = torch.tensor([3])
+    assert model.greedy_steps(tokens, state, **asked) is not None
+    assert model.greedy_steps(torch.tensor([45]), state, **asked) is None
+    assert model.greedy_steps(tokens, state, **asked | {"forbidden": (45,)}) is None
+    assert len(model.greedy_steps(tokens, state, **asked | {"most": 90}).tokens) <= 21  # positions
+    uneven = model.read(Tokens.pad([[0, 5, 6], [5]], side="left"), model.start(2))[1]
+    assert model.greedy_steps(torch.tensor([3, 4]), uneven, **asked) is None
+    for place in (model.embedding, model.embedding.tokens, model.layers[0].feedforward):
+        handle = place.register_forward_hook(lambda *_: None)
+        assert model.greedy_steps(tokens, state, **asked) is None
+        handle.remove()
+    assert model.greedy_steps(tokens, state, **asked) is not None
 
 
 @every_model

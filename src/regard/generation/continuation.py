@@ -21,7 +21,7 @@ from regard.generation.choosing import check_choosable, inverse_transform
 from regard.generation.hypothesis import Hypothesis, Paths
 from regard.generation.penalties import LengthLimit, StopRule, whole
 from regard.generation.transforms import LogitTransform
-from regard.layers import TARGET, CausalLM, CausalStack, DecoderState, LeftToRight, Source, Tokens, join
+from regard.layers import TARGET, CausalLM, CausalStack, DecoderState, GreedySteps, LeftToRight, Source, Tokens, join
 
 S = TypeVar("S", bound=DecoderState)
 D = TypeVar("D", bound=DecoderState)
@@ -153,10 +153,27 @@ class Continuation(Generic[S]):
 
     def undisturbed(self) -> Callable[[Tensor, ContinuationState], tuple[Tensor, ContinuationState]]:
         """`step`, for a caller between whose calls nothing changes the model, see `LeftToRight.undisturbed`."""
-        own = type(self).step is not Continuation.step or "step" in self.__dict__
-        if own or not isinstance(self.model, LeftToRight):
+        if self._steps_itself or not isinstance(self.model, LeftToRight):
             return self.step
         return partial(self._step, self.model.undisturbed())
+
+    @property
+    def _steps_itself(self) -> bool:
+        """Whether `step` is not the one of this class."""
+        return type(self).step is not Continuation.step or "step" in self.__dict__
+
+    def greedy_steps(
+        self, tokens: Tensor, state: ContinuationState, *, most: int, forbidden: Sequence[int], ends: Sequence[int]
+    ) -> GreedySteps[ContinuationState] | None:
+        """Several steps of greedy search in one call of the model, see `LeftToRight.greedy_steps`; None where it makes none."""
+        if self._steps_itself or not isinstance(self.model, LeftToRight) or not self._own_rows:
+            return None
+        given, reader = tokens if state.last is None else state.last, cast(Any, state.reader)
+        made = self.model.greedy_steps(given, reader, most=most, forbidden=forbidden, ends=ends)
+        if made is None or not len(made.tokens):
+            return None
+        after = state.advanced(steps=len(made.tokens), reader=made.state, last=None)
+        return GreedySteps(made.tokens, made.logits, after)
 
     def _step(
         self, step: Callable[[Tensor, Any], tuple[Tensor, Any]], tokens: Tensor, state: ContinuationState

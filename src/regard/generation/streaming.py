@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -86,6 +87,11 @@ class NextToken:
         own = [index for change in self.transforms if isinstance(change, Forbid) for index in change.ids]
         return tuple(sorted({*self.forbidden(length), *own})) if own else self.forbidden(length)
 
+    def constant(self, length: int) -> tuple[int, tuple[int, ...]]:
+        """For how many steps after this many tokens `ruled_out` is the same, and what it is; at least one step."""
+        more = self.minimum_length - length
+        return more if more > 0 else sys.maxsize, self.ruled_out(length)
+
     @property
     def ends(self) -> tuple[int, ...]:
         """The tokens that end a row."""
@@ -114,8 +120,7 @@ class NextToken:
             tokens = torch.full_like(tokens, self.forced_start)
         if self.forced_end:
             tokens = torch.where(limits <= paths.length + 1, end_id, tokens)
-        log_probabilities = logits.log_softmax(dim=-1).gather(1, tokens.unsqueeze(1)).squeeze(1)
-        paths = paths.lengthened(tokens, log_probabilities)
+        paths = paths.lengthened(tokens, _log_probabilities(logits, tokens))
         finished = are_among(tokens, self.ends)
         for rule in self.stop:
             finished = finished | rule(paths)
@@ -127,6 +132,11 @@ class NextToken:
             return None
         found = allowed_best(logits, [self.ruled_out(length)] * logits.shape[0])
         return None if -1 in found.tolist() else torch.from_numpy(found)
+
+
+def _log_probabilities(logits: Tensor, tokens: Tensor) -> Tensor:
+    """(...,), of the tokens (...,) by the logits (..., V)."""
+    return logits.log_softmax(dim=-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
 
 
 @torch.no_grad()
@@ -150,8 +160,8 @@ def stream(
     """Decode one hypothesis per source row, or several samples, and yield each step.
 
     Arguments:
-        undisturbed: whether whoever takes the steps changes nothing of the model between them but its hooks. In plain greedy
-            search without an observer a model for inference is then examined once, and not before each token.
+        undisturbed: whether whoever takes the steps changes nothing of the model between them. In plain greedy search without an
+            observer a model for inference is then examined once for several tokens, which it makes in one call.
 
     The others are those of `generate`.
 
@@ -200,10 +210,32 @@ def stream(
         paused = getattr(observer, "search_paused", None)
         alone = undisturbed and observer is None and following.is_plain
         step = getattr(decoder, "undisturbed", lambda: decoder.step)() if alone else decoder.step
+        several = getattr(decoder, "greedy_steps", None) if alone else None
         soonest = int(limits.min())
+        ahead: Iterator[tuple[Tensor, Tensor]] = iter(
+            ()
+        )  # tokens that are chosen and not yielded yet, log-probabilities
         while sources:
-            logits, state = step(tokens, state)
-            paths, finished = following(logits.float(), paths, limits)
+            chosen = next(ahead, None)
+            if chosen is None and several is not None:
+                most, forbidden = following.constant(paths.length)
+                made = several(
+                    tokens, state, most=min(most, soonest - paths.length), forbidden=forbidden, ends=following.ends
+                )
+                if made is None:
+                    several = None
+                else:
+                    state, ahead = (
+                        made.state,
+                        zip(made.tokens, _log_probabilities(made.logits, made.tokens), strict=True),
+                    )
+                    chosen = next(ahead)
+            if chosen is None:
+                logits, state = step(tokens, state)
+                paths, finished = following(logits.float(), paths, limits)
+            else:
+                paths = paths.lengthened(*chosen)
+                finished = are_among(chosen[0], following.ends)
             tokens, log_probabilities = paths.newest
             emitted = tuple(tokens.tolist())
             made = Step(sources=sources, tokens=emitted, log_probabilities=tuple(log_probabilities.tolist()), left={})

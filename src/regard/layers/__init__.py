@@ -77,6 +77,7 @@ from regard.layers.state import (
     Decoder,
     DecoderConfig,
     DecoderState,
+    GreedySteps,
     LeftToRight,
     join,
 )
@@ -121,6 +122,7 @@ __all__ = [
     "FewShotLearner",
     "GatedFeedForward",
     "GatedRecurrentCell",
+    "GreedySteps",
     "HeadKind",
     "Highway",
     "ImageClassifier",

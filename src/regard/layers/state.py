@@ -175,12 +175,12 @@ class DecoderState:
             lengths = here + (self.length if lengths is None else lengths)
         return replace(self, **({"length": self.length + count, "lengths": lengths} | changes))
 
-    def advanced(self, **changes: Any) -> Self:
-        """The state one token later, with the fields in `changes` replaced. Called once per step, by the model."""
-        lengths = None if self.lengths is None else self.lengths + 1
+    def advanced(self, *, steps: int = 1, **changes: Any) -> Self:
+        """The state one token later, or several, with the fields in `changes` replaced. Called once per step, by the model."""
+        lengths = None if self.lengths is None else self.lengths + steps
         # As `replace`, which asks for every field: a step of a small model would take noticeably longer.
         after = object.__new__(type(self))
-        after.__dict__.update(self.__dict__, **({"length": self.length + 1, "lengths": lengths} | changes))
+        after.__dict__.update(self.__dict__, **({"length": self.length + steps, "lengths": lengths} | changes))
         return after
 
     @classmethod
@@ -438,6 +438,21 @@ class CausalLM(Protocol[S]):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class GreedySteps(Generic[S]):
+    """Several steps of greedy search that a model made in one call.
+
+    Arguments:
+        tokens: (T, N) int64, those of each step.
+        logits: (T, N, V) float32, from which each was chosen.
+        state: after them; the last tokens are not read yet.
+    """
+
+    tokens: Tensor
+    logits: Tensor
+    state: S
+
+
 class LeftToRight(nn.Module, Generic[S]):
     """A language model defined by `hidden`, which maps a state and tokens to vectors and the next state.
 
@@ -513,3 +528,20 @@ class LeftToRight(nn.Module, Generic[S]):
         A model that examines itself at each step can do so once, when this is called.
         """
         return self.step
+
+    def greedy_steps(
+        self, tokens: Tensor, state: S, *, most: int, forbidden: Sequence[int], ends: Sequence[int]
+    ) -> GreedySteps[S] | None:
+        """Several steps of greedy search at once, where the model can make them faster than one by one; else None.
+
+        The last step is the first in which a row chooses one of `ends`; and a step is not made in which a row has no token to
+        choose, so that there may be no step at all.
+
+        Arguments:
+            tokens: (N,) int64, to consume first.
+            state: before them.
+            most: the largest number of steps.
+            forbidden: tokens that are not chosen.
+            ends: tokens after which the caller goes on by itself.
+        """
+        return None

@@ -21,11 +21,13 @@ from regard.attention.positions import check_length
 from regard.errors import InputError
 from regard.layers import (
     CausalTransformer,
+    GreedySteps,
     PositionedEmbedding,
     Reduction,
     Tokens,
 )
 from regard.layers.causal import CausalState, Entered
+from regard.quantization.greedy import greedy, most_steps
 from regard.quantization.inference import POSITIONS, InferenceEmbedding, InferenceOnly, table_dtype, unlike_heads
 from regard.quantization.invariance import set_batch_invariant
 from regard.quantization.linear import (
@@ -152,6 +154,35 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
             return self._step_by_kernel(kernel, tokens, state)
 
         return step
+
+    def greedy_steps(
+        self, tokens: Tensor, state: CausalState, *, most: int, forbidden: Sequence[int], ends: Sequence[int]
+    ) -> GreedySteps[CausalState] | None:
+        """As `LeftToRight`: all in one call of the kernel, so that nothing is asked of Python between two tokens.
+
+        Texts of different lengths, and steps beyond a sliding window, are made one by one.
+        """
+        kernel, table = self.kernel, self.embedding
+        if not isinstance(table, InferenceEmbedding) or any(map(has_hooks, table.modules())) or "step" in self.__dict__:
+            return None
+        if kernel is None or kernel.head is None or not kernel.untouched or not self._reads_all(state):
+            return None
+        limits = (*self.sliding_windows, self.maximum_length, kernel.positions)
+        left = [limit - state.length for limit in limits if limit is not None]
+        steps = min(most, most_steps(kernel, len(tokens)), *left)
+        given, known = tokens.tolist(), len(table.tokens.weight)
+        if (
+            steps < 1
+            or not all(0 <= token < known for token in given)
+            or not all(0 <= token < kernel.head.real for token in forbidden)
+        ):
+            return None  # the step says what is wrong
+        cache = state.cache
+        present = cache.layers[0].lengthened(steps)
+        made, logits = greedy(kernel, tokens, present, table, steps, forbidden=forbidden, ends=ends)
+        present = present.rewound(state.length + len(made))
+        grown = KVCache((present,), (*cache.widths, *(1,) * len(made)), capacity=cache.capacity)
+        return GreedySteps(made, logits, state.advanced(steps=len(made), cache=grown))
 
     def _step_by_kernel(self, kernel: StackKernel, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
         if self._reads_all(state):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 Pointer = ctypes.c_void_p
 
@@ -82,6 +82,17 @@ class HeadStruct(ctypes.Structure):
     _fields_ = (("norm", NormStruct), ("output", LinearStruct), ("real", ctypes.c_int32))
 
 
+class EmbeddingStruct(ctypes.Structure):
+    """`Embedding` in choosing.h."""
+
+    _fields_ = (
+        ("values", Pointer),
+        ("positions", Pointer),
+        ("scale", ctypes.c_float),
+        ("bits", ctypes.c_int32),
+    )
+
+
 class CacheStruct(ctypes.Structure):
     """`Cache` in decoding.cpp."""
 
@@ -130,7 +141,7 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
     """
     count, large = ctypes.c_int32, ctypes.c_int64
     linear, block, pointers = ctypes.POINTER(LinearStruct), ctypes.POINTER(BlockStruct), ctypes.POINTER(Pointer)
-    cache, head = ctypes.POINTER(CacheStruct), ctypes.POINTER(HeadStruct)
+    cache, head, table = (ctypes.POINTER(struct) for struct in (CacheStruct, HeadStruct, EmbeddingStruct))
     signatures = {
         "regard_runtime": (None, [ctypes.POINTER(RuntimeStruct)]),
         "regard_linear_scratch": (large, [linear, count]),
@@ -141,6 +152,13 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
             [
                 *(block, count, Pointer, count, count, Pointer, cache, pointers),
                 *(cache, Pointer, count, Pointer, head, Pointer, Pointer),
+            ],
+        ),
+        "regard_greedy": (
+            count,
+            [
+                *(block, count, table, Pointer, count, count, Pointer, cache, pointers, head, Pointer),
+                *(Pointer, count, Pointer, count, Pointer, Pointer),
             ],
         ),
     }
@@ -158,6 +176,8 @@ def fault(library: ctypes.CDLL) -> str:
     for bits in (32, 16):
         if not _goes_through_a_block(library, bits):
             return f"a block with keys and values of {bits} bits computes wrong results"
+        if not _continues_greedily(library, bits):
+            return f"greedy search with keys and values of {bits} bits computes wrong results"
     return ""
 
 
@@ -217,39 +237,14 @@ def _maps_linearly(library: ctypes.CDLL, bits: int) -> bool:
 
 
 def _goes_through_a_block(library: ctypes.CDLL, bits: int) -> bool:
-    """Test a block whose layers make it add attention and swish(3) to its input, with an earlier column that is masked or not.
+    """Test a block that adds attention and swish(3) to its input, with an earlier column that is masked or not.
 
     The last row is infinite.
 
     Arguments:
         bits: of keys and values.
     """
-    width = GROUP
-    zero, one = (ctypes.c_uint8 * width**2)(*[128] * width**2), (ctypes.c_uint8 * width**2)()
-    for output in range(width):
-        tile, own = divmod(output, TILE)
-        for place in range(width):
-            one[tile * TILE * width + place // 4 * 64 + own * 4 + place % 4] = 255 if output == place else 128
-    scale = (ctypes.c_float * width)(*[1 / 127] * width)
-    nothing, unit, two, three = ((ctypes.c_float * width)(*[number] * width) for number in (0.0, 1.0, 2.0, 3.0))
-
-    def linear(weight: ctypes.Array, bias: ctypes.Array, activation: int = 0) -> LinearStruct:
-        return LinearStruct(width, width, 8, activation, _place(weight), _place(scale), _place(bias))
-
-    block = BlockStruct(
-        query=linear(zero, unit),
-        key=linear(zero, nothing),
-        value=linear(zero, two),
-        output=linear(one, nothing),
-        inner=linear(zero, three, 4),
-        outer=linear(one, nothing),
-        attention_before=NormStruct(_place(unit), _place(nothing), 1e-5),
-        width=width,
-        heads=1,
-        key_heads=1,
-        head_width=width,
-        scale=1.0,
-    )
+    width, block, _owned = _adding_block()
     rows, capacity, columns = 3, 18, 2
     for hidden, attended in ((True, 2.0), (False, 3.0)):
         before = math.nan if hidden else 4.0  # the values of the first column
@@ -272,6 +267,81 @@ def _goes_through_a_block(library: ctypes.CDLL, bits: int) -> bool:
         if not all(math.isclose(x[place], place + added, rel_tol=1e-5) for place in range(finite)):
             return False
     return True
+
+
+def _continues_greedily(library: ctypes.CDLL, bits: int) -> bool:
+    """Test greedy search with a model after whose token n comes n + 1, which may not choose 3 and ends at 0.
+
+    The block adds the same to all channels, which the norm after it takes off again.
+
+    Arguments:
+        bits: of keys and values, and of the embedding.
+    """
+    width, block, _owned = _adding_block()
+    real, steps, rows = 6, 4, 2
+    numbers = _floats if bits == 32 else _bfloats
+    vectors = numbers([float(token == place) for token in range(real) for place in range(width)])
+    following, scale = _tiles(lambda token, place: token == place + 1), _floats([1 / 127] * width)
+    none, unit = _floats([0.0] * width), _floats([1.0] * width)
+    output = LinearStruct(width, width, 8, 0, _place(following), _place(scale), _place(none))
+    head = HeadStruct(NormStruct(_place(unit), _place(none), 1e-5), output, real)
+    never, ends = (ctypes.c_int64 * 1)(3), (ctypes.c_int64 * 1)(0)
+    for poisoned, wanted in ((False, [0, 1, 1, 2, 2, 0]), (True, [0, 1, 1, 2])):
+        positions = _floats([0.0, 0.25] * (steps * width // 2))
+        if poisoned:
+            positions[width] = math.nan  # of the second step
+        held = numbers([0.0] * (2 * rows * steps * width))
+        cache = CacheStruct(_place(held), None, rows, steps, 1, bits)
+        table = EmbeddingStruct(_place(vectors), _place(positions), 8.0, bits)
+        tokens = (ctypes.c_int64 * ((steps + 1) * rows))(0, 1)
+        logits, x = (ctypes.c_float * (steps * rows * real))(), (ctypes.c_float * (rows * width))()
+        scratch = (ctypes.c_uint8 * library.regard_blocks_scratch(block, rows, steps))()
+        done = library.regard_greedy(
+            *(block, 1, table, _place(tokens), steps, rows, None, cache, (Pointer * 1)(), head, _place(logits)),
+            *(_place(never), 1, _place(ends), 1, _place(x), _place(scratch)),
+        )
+        if tokens[: (done + 1) * rows] != wanted:
+            return False
+        if not poisoned and max(logits[18:24]) != logits[21]:  # of the second row's second step, 3 among them
+            return False
+    return True
+
+
+def _adding_block() -> tuple[int, BlockStruct, tuple[ctypes.Array, ...]]:
+    """Its width, a block that adds attention to values of 2 and swish(3) to its input, and the memory that it points into."""
+    width = GROUP
+    zero, one = _tiles(lambda output, place: False), _tiles(lambda output, place: output == place)
+    scale = (ctypes.c_float * width)(*[1 / 127] * width)
+    nothing, unit, two, three = ((ctypes.c_float * width)(*[number] * width) for number in (0.0, 1.0, 2.0, 3.0))
+
+    def linear(weight: ctypes.Array, bias: ctypes.Array, activation: int = 0) -> LinearStruct:
+        return LinearStruct(width, width, 8, activation, _place(weight), _place(scale), _place(bias))
+
+    block = BlockStruct(
+        query=linear(zero, unit),
+        key=linear(zero, nothing),
+        value=linear(zero, two),
+        output=linear(one, nothing),
+        inner=linear(zero, three, 4),
+        outer=linear(one, nothing),
+        attention_before=NormStruct(_place(unit), _place(nothing), 1e-5),
+        width=width,
+        heads=1,
+        key_heads=1,
+        head_width=width,
+        scale=1.0,
+    )
+    return width, block, (zero, one, scale, nothing, unit, two, three)
+
+
+def _tiles(wanted: Callable[[int, int], bool]) -> ctypes.Array:
+    """Weights (GROUP, GROUP) of 8 bits: 127 for each output and input that is wanted, else 0."""
+    weights = (ctypes.c_uint8 * GROUP**2)()
+    for output in range(GROUP):
+        tile, own = divmod(output, TILE)
+        for place in range(GROUP):
+            weights[tile * TILE * GROUP + place // 4 * 64 + own * 4 + place % 4] = 255 if wanted(output, place) else 128
+    return weights
 
 
 def _floats(numbers: Sequence[float]) -> ctypes.Array:

@@ -1,6 +1,7 @@
 // One token of each row through the blocks of a decoder, in one call.
 
 #include "attention.h"
+#include "choosing.h"
 #include "linear.h"
 #include "runtime.h"
 
@@ -300,5 +301,41 @@ void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, i
     auto run = past->bits == 32 ? through_blocks<float> : through_blocks<uint16_t>;
     run(blocks, count, x, rows, group_rows, positions, past, visible, source, source_visible, asked, queries, head, logits,
         scratch);
+}
+
+// Greedy search: several tokens of each row, each the one of the largest logit after the token before. Returns the number of steps
+// that are complete. It stops after a step in which a row came to one of `ends`, and before one in which a row has no token to
+// choose: its logits have a NaN, or the largest of those that are allowed is infinite.
+//
+// tokens: (steps + 1, rows), the first row given: the tokens whose successors are wanted.
+// positions: (steps, rows); null where no block turns anything.
+// past: of the tokens before, and a column for the first of these.
+// logits: (steps, rows, head->real), of each step, as the model gives them.
+// never: tokens that are not chosen; their number is `excluded`. ends: tokens after which the search stops.
+// x: (rows, width), for the kernel alone; scratch as of `regard_blocks` with `steps` - 1 columns more.
+int32_t regard_greedy(const Block* blocks, int32_t count, const Embedding* table, int64_t* tokens, int32_t steps, int32_t rows,
+                      const int64_t* positions, const Cache* past, const uint8_t* const* visible, const Head* head,
+                      float* logits, const int64_t* never, int32_t excluded, const int64_t* ends, int32_t ending, float* x,
+                      uint8_t* scratch) {
+    const int width = blocks->width;
+    for (int32_t step = 0; step < steps; ++step) {
+        const int64_t* given = tokens + int64_t(step) * rows;
+        int64_t* made = tokens + int64_t(step + 1) * rows;
+        float* own = logits + int64_t(step) * rows * head->real;
+        for (int32_t row = 0; row < rows; ++row) embed(*table, given[row], step, width, x + int64_t(row) * width);
+        Cache now = *past;
+        now.columns += step;
+        regard_blocks(blocks, count, x, rows, 1, positions ? positions + int64_t(step) * rows : nullptr, &now, visible, nullptr,
+                      nullptr, -1, nullptr, head, own, scratch);
+        bool none = false, ended = false;
+        for (int32_t row = 0; row < rows; ++row) {
+            made[row] = largest_allowed(own + int64_t(row) * head->real, head->real, never, excluded);
+            none |= made[row] < 0;
+            for (int32_t n = 0; n < ending; ++n) ended |= made[row] == ends[n];
+        }
+        if (none) return step;
+        if (ended) return step + 1;
+    }
+    return steps;
 }
 }
