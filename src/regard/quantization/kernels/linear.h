@@ -108,6 +108,11 @@ namespace {
 
 constexpr int AHEAD = 8192;  // bytes of weights between what is multiplied and what is fetched
 
+// Into which cache weights are fetched (the third argument of __builtin_prefetch): the nearest, or the next one where several rows
+// share them, since the rows fill the nearest.
+template <int R>
+constexpr int LEVEL = R < 2 ? 3 : 2;
+
 // R rows times O outputs of weights W; the sum of a row is taken in the same order whatever R and O are.
 template <int R, int O, class W>
 inline void some_outputs(const W* weight, const float* bias, int inputs, const float* x, float* y, int64_t stride) {
@@ -120,7 +125,7 @@ inline void some_outputs(const W* weight, const float* bias, int inputs, const f
     for (int k = 0; k < inputs; k += LANES) {
         constexpr int BYTES = O * LANES * sizeof(W);  // of a step, fetched in the order of memory, not output by output
 #pragma GCC unroll 8
-        for (int byte = 0; byte < BYTES; byte += 64) __builtin_prefetch(ahead + byte);
+        for (int byte = 0; byte < BYTES; byte += 64) __builtin_prefetch(ahead + byte, 0, LEVEL<R>);
         ahead += BYTES;
         Lanes own[O];
 #pragma GCC unroll 8
@@ -136,8 +141,53 @@ inline void some_outputs(const W* weight, const float* bias, int inputs, const f
         for (int o = 0; o < O; ++o) y[r * stride + o] = total(sums[r][o]) + bias[o];
 }
 
+// Eight rows at once read their part of the inputs from the nearest cache: 8 x 192 floats, and no more, stay in it beside the
+// weights. The sums of a part go on from those of the part before, so they are the same to the bit as without parts.
+constexpr int PART = 192;
+
+// 4 rows times 4 outputs of `count` inputs, added to `sums`; ahead: the weights to fetch meanwhile, null for none.
+template <class W>
+inline void some_outputs_of_part(const W* weight, int inputs, int count, const float* x, Lanes (*sums)[4], const W* ahead) {
+    Lanes own[4][4];
+    std::memcpy(own, sums, sizeof(own));
+    for (int k = 0; k < count; k += LANES) {
+        if (ahead)
+#pragma GCC unroll 4
+            for (int o = 0; o < 4; ++o) __builtin_prefetch(ahead + int64_t(o) * inputs + k, 0, LEVEL<4>);
+        Lanes read[4];
+#pragma GCC unroll 4
+        for (int o = 0; o < 4; ++o) read[o] = lanes(weight + int64_t(o) * inputs + k);
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; ++r) {
+            Lanes row = lanes(x + int64_t(r) * inputs + k);
+#pragma GCC unroll 4
+            for (int o = 0; o < 4; ++o) own[r][o] += read[o] * row;
+        }
+    }
+    std::memcpy(sums, own, sizeof(own));
+}
+
+// ROWS rows times TILE outputs, part by part.
+template <class W>
+void tile_by_parts(const W* weight, const float* bias, int inputs, const float* x, float* y, int64_t stride) {
+    Lanes sums[TILE / 4][ROWS / 4][4][4] = {};
+    for (int from = 0; from < inputs; from += PART) {
+        const int count = inputs - from < PART ? inputs - from : PART;
+        for (int o = 0; o < TILE; o += 4) {
+            const W* own = weight + int64_t(o) * inputs + from;
+            const W* ahead = o + 8 < TILE           ? own + int64_t(8) * inputs
+                             : from + PART < inputs ? own + PART - int64_t(TILE - 8) * inputs
+                                                    : own - from + int64_t(8) * inputs;
+            for (int r = 0; r < ROWS; r += 4)
+                some_outputs_of_part(own, inputs, count, x + int64_t(r) * inputs + from, sums[o / 4][r / 4], r ? nullptr : ahead);
+        }
+    }
+    for (int r = 0; r < ROWS; ++r)
+        for (int o = 0; o < TILE; ++o) y[r * stride + o] = total(sums[o / 4][r / 4][r % 4][o % 4]) + bias[o];
+}
+
 #if defined(REGARD_BF16)
-// The same of weights and rows in bfloat16.
+// The same as `some_outputs` of weights and rows in bfloat16.
 template <int R, int O, class W>
 inline void some_outputs(const W* weight, const float* bias, int inputs, const uint16_t* x, float* y, int64_t stride) {
     __m512 sums[R][O];
@@ -148,7 +198,7 @@ inline void some_outputs(const W* weight, const float* bias, int inputs, const u
     const char* ahead = reinterpret_cast<const char*>(weight) + AHEAD;
     for (int k = 0; k < inputs; k += GROUP) {
 #pragma GCC unroll 8
-        for (int o = 0; o < O; ++o) __builtin_prefetch(ahead + o * 64);
+        for (int o = 0; o < O; ++o) __builtin_prefetch(ahead + o * 64, 0, LEVEL<R>);
         ahead += O * 64;
         __m512bh own[O];
 #pragma GCC unroll 8
@@ -170,6 +220,13 @@ template <class W, class X>
 void plain_outputs(const Linear& w, const X* x, int rows, int first, float* y, int64_t stride) {
     constexpr int FEW = LANES == 16 ? 4 : 2;  // sums of four rows that fit the registers together with what is read
     const int end = first + UNIT < w.outputs ? first + UNIT : w.outputs;
+    if constexpr (LANES == 16 && std::is_same<X, float>::value) {
+        if (end == first + UNIT)
+            for (; rows >= ROWS; rows -= ROWS, x += int64_t(ROWS) * w.inputs, y += ROWS * stride)
+                for (int o = 0; o < UNIT; o += TILE)
+                    tile_by_parts(reinterpret_cast<const W*>(w.weight) + int64_t(first + o) * w.inputs, w.bias + first + o,
+                                  w.inputs, x, y + o, stride);
+    }
     for (int o = first; o < end;) {
         const W* weight = reinterpret_cast<const W*>(w.weight) + int64_t(o) * w.inputs;
         const bool few = end - o < 4;
