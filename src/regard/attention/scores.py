@@ -26,6 +26,8 @@ class Score(nn.Module, ABC):
     """How well each query matches each key; `reads` declares the tensors that it reads from the record."""
 
     reads: Reads = MappingProxyType({})
+    follows_autocast: bool = False
+    """Whether it is computed in autocast's dtype in training; others, and all in evaluation, are computed in float32."""
 
     @abstractmethod
     def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
@@ -151,12 +153,16 @@ class Additive(Score):
 
     `va` starts at zero, as in the paper, so the first attention of an untrained model is exactly uniform.
 
+    In training under autocast tanh(q + k), which is larger than all else in a step of a recurrent model, has autocast's dtype.
+
     Arguments:
         width: n', the size of a projected query and key.
 
     >>> Additive(3)(torch.randn(1, 1, 2, 3), torch.randn(1, 1, 5, 3)).abs().max().item()
     0.0
     """
+
+    follows_autocast = True
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -23,6 +23,7 @@ from regard.attention import (
     ScaledDot,
     positions_of,
 )
+from regard.attention.kernels import as_autocast
 from regard.layers import (
     TARGET,
     BidirectionalReader,
@@ -140,7 +141,7 @@ class BahdanauDecoder(nn.Module):
             source_valid=source.valid,
             source_places=source.places,
             hidden=torch.tanh(self.initial(first)),
-            memory=self.attention.keys_values(annotations),
+            memory=self.attention.keys_values(as_autocast(annotations)),  # once, not at every step
         )
 
     def advance(

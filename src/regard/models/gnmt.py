@@ -23,6 +23,7 @@ from regard.attention import (
     ScoredAttention,
     positions_of,
 )
+from regard.attention.kernels import as_autocast
 from regard.layers import (
     TARGET,
     Dropout,
@@ -159,7 +160,7 @@ class GNMTDecoder(nn.Module):
             source_places=source.places,
             bottom=states[0],
             upper=states[1:],
-            memory=self.attention.keys_values(outputs),
+            memory=self.attention.keys_values(as_autocast(outputs)),
         )
 
     def advance(

@@ -26,6 +26,7 @@ from regard.attention import (
     Soft,
     positions_of,
 )
+from regard.attention.kernels import as_autocast
 from regard.attention.positions import check_length
 from regard.layers import (
     LAST_STEP,
@@ -202,7 +203,7 @@ class LuongDecoder(nn.Module):
             source_valid=valid,
             recurrent=recurrent,
             attentional=torch.zeros_like(recurrent[-1][0]),
-            memory=self.attention.keys_values(states),
+            memory=self.attention.keys_values(as_autocast(states)),
         )
 
     def attend(
