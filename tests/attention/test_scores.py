@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from itertools import product
 
 import pytest
 import torch
@@ -147,7 +146,7 @@ def test_an_additive_score_follows_autocast_in_training_and_no_further(generator
     seen = []
     handle = attention.score.register_forward_hook(lambda module, given, output: seen.append(output.dtype))
     found = {}
-    for training, autocast in product((True, False), (True, False)):
+    for training, autocast in ((True, True), (True, False), (False, True), (False, False)):
         attention.train(training)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
             weights, output = attention.weights(inputs), attention(inputs, value)
