@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -147,3 +149,25 @@ def test_without_a_compiler_pytorch_multiplies_the_same_weights(generator, bits)
     torch.testing.assert_close(layer(x), wanted, rtol=3e-2, atol=0.15)
     if kernels().library is not None:
         assert QuantizedLinear(weight, bias, bits).scales is not None
+
+
+@pytest.mark.skipif(
+    not kernels().reads_bfloat16, reason="the kernels do not multiply bfloat16 here, or PyTorch has matrix tiles"
+)
+@pytest.mark.parametrize("inputs", [64, 96, 70])
+def test_rows_times_weights_in_bfloat16_have_their_own_bits_and_a_bias_in_float32(inputs, generator):
+    weight, bias = torch.randn(50, inputs, generator=generator), 100 + torch.randn(50, generator=generator)
+    layer = QuantizedLinear(weight, bias, 16)
+    layer.batch_invariant = True
+    assert layer.by_kernel == (inputs % 32 == 0)
+    x = torch.randn(37, inputs, generator=generator)
+    found = layer(x)
+    exact = x.bfloat16().double() @ weight.bfloat16().double().T + bias.double()
+    # PyTorch's bias and output are rounded to bfloat16, whose steps near 100 are 0.5.
+    assert (found - exact).abs().max() <= (1e-4 if layer.by_kernel else 0.5)
+    for count in (1, 2, 3, 4, 8, 9):
+        assert torch.equal(layer(x[:count]), found[:count])
+    without = QuantizedLinear(weight, bias, 16, compiled=Kernels(None))
+    assert not without.by_kernel
+    assert not pickle.loads(pickle.dumps(without)).by_kernel
+    assert torch.equal(pickle.loads(pickle.dumps(layer))(x), found)

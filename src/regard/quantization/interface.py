@@ -144,6 +144,7 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
     cache, head, table = (ctypes.POINTER(struct) for struct in (CacheStruct, HeadStruct, EmbeddingStruct))
     signatures = {
         "regard_runtime": (None, [ctypes.POINTER(RuntimeStruct)]),
+        "regard_multiplies_bfloat16": (count, []),
         "regard_linear_scratch": (large, [linear, count]),
         "regard_linear": (None, [linear, Pointer, count, Pointer, count, Pointer]),
         "regard_blocks_scratch": (large, [block, count, count]),

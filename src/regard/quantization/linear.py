@@ -202,7 +202,8 @@ class QuantizedLinear(nn.Module):
     """y = W x + b with W in int8, int4 or bfloat16; replaces a `nn.Linear`.
 
     In int8 and int4 the compiled kernel rounds each group of 32 inputs to int8 and sums integer products, so that a row of the
-    output does not depend on other rows. Without a kernel, PyTorch computes with the same weights in bfloat16.
+    output does not depend on other rows. Without a kernel, PyTorch computes with the same weights in bfloat16. In bfloat16 the
+    kernel computes where it is faster than PyTorch (`Kernels.reads_bfloat16`), with a bias and an output in float32.
 
     Arguments:
         weight: W, (outputs, inputs), any floating dtype.
@@ -222,7 +223,10 @@ class QuantizedLinear(nn.Module):
     """
 
     batch_invariant: bool = False
-    """Whether a row of a product in bfloat16 has the same bits alone and in any batch; one in 8 or 4 bits always has."""
+    """Whether a row of PyTorch's product has the same bits alone and in any batch; one of the kernels always has."""
+
+    by_kernel: bool
+    """Whether the kernels compute the product."""
 
     values: Tensor
     scales: Tensor | None
@@ -251,19 +255,19 @@ class QuantizedLinear(nn.Module):
             values, scales = memory.keep(values), None if scales is None else memory.keep(scales)
         self.register_buffer("values", values)
         self.register_buffer("scales", scales)
-        if (kernels() if compiled is None else compiled).library is None:
-            self._without_kernels()
+        self._choose(kernels() if compiled is None else compiled)
         self.training = False
 
-    def _without_kernels(self) -> None:
-        """Keep the weights in bfloat16, for PyTorch's product."""
-        if self.scales is not None:
+    def _choose(self, compiled: Kernels) -> None:
+        """Choose between the kernels and PyTorch, for whose product the weights are kept in bfloat16."""
+        if self.scales is not None and compiled.library is None:
             self.values, self.scales = self.weight.bfloat16(), None
+        self.by_kernel = self.scales is not None or (compiled.reads_bfloat16 and not self.in_features % GROUP)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        if self.scales is not None and kernels().library is None:  # unpickled in a process that may have no compiler
-            self._without_kernels()
+        if self.by_kernel:
+            self._choose(kernels())  # of this process, which may have no compiler
 
     @property
     def weight(self) -> Tensor:
@@ -286,7 +290,7 @@ class QuantizedLinear(nn.Module):
 
     def product(self, input: Tensor) -> Tensor:
         """As `forward`, but without gradients."""
-        if self.scales is None:
+        if not self.by_kernel:
             bias = None if self.bias is None else self.bias.bfloat16()
             x = input.to(self.values.dtype)
             with BatchInvariant() if self.batch_invariant else nullcontext():

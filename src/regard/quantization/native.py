@@ -48,9 +48,22 @@ class Kernels:
     library: ctypes.CDLL | None
     why: str = ""
 
+    @property
+    def reads_bfloat16(self) -> bool:
+        """Whether products of many rows with weights in bfloat16 are faster with these kernels than with PyTorch.
+
+        Without instructions for bfloat16 they compute in float32; with matrix tiles (AMX), which only PyTorch uses, it is faster.
+        """
+        return self.library is not None and bool(self.library.regard_multiplies_bfloat16()) and not _has_matrix_tiles()
+
     def slowness(self, bits: int) -> str:
         """Why a model with weights of `bits` bits is no faster for it, as a sentence; empty where it is faster."""
         return "" if self.library is not None else f"{self.why}: weights of {bits} bits are no faster than bfloat16"
+
+
+@functools.cache
+def _has_matrix_tiles() -> bool:
+    return "amx_bf16" in variants.processor().split()
 
 
 @functools.cache

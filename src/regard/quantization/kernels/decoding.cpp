@@ -101,6 +101,15 @@ void turn(const Rotary& rotary, int64_t position, float* x) {
 
 extern "C" {
 
+// Whether rows are rounded to bfloat16 and multiplied so by weights in bfloat16.
+int32_t regard_multiplies_bfloat16() {
+#if defined(REGARD_BF16)
+    return 1;
+#else
+    return 0;
+#endif
+}
+
 // Bytes of scratch memory for `regard_linear`.
 int64_t regard_linear_scratch(const Linear* w, int32_t rows) {
     return bytes_of(rows, w->inputs) + rounded(int64_t(rows) * UNIT * 4);
@@ -303,8 +312,8 @@ void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, i
         scratch);
 }
 
-// Greedy search: several tokens of each row, each the one of the largest logit after the token before. Returns the number of steps
-// that are complete. It stops after a step in which a row came to one of `ends`, and before one in which a row has no token to
+// Greedy search: several tokens of each row, each the one of the largest logit after the token before. Returns the number of
+// complete steps. It stops after a step in which a row came to one of `ends`, and before one in which a row has no token to
 // choose: its logits have a NaN, or the largest of those that are allowed is infinite.
 //
 // tokens: (steps + 1, rows), the first row given: the tokens whose successors are wanted.

@@ -108,8 +108,8 @@ namespace {
 
 constexpr int AHEAD = 8192;  // bytes of weights between what is multiplied and what is fetched
 
-// Into which cache weights are fetched (the third argument of __builtin_prefetch): the nearest, or the next one where several rows
-// share them, since the rows fill the nearest.
+// Into which cache weights are fetched (the third argument of __builtin_prefetch): the nearest, or the next one where several
+// rows share them, since the rows fill the nearest.
 template <int R>
 constexpr int LEVEL = R < 2 ? 3 : 2;
 
@@ -137,17 +137,44 @@ inline void some_outputs(const W* weight, const float* bias, int inputs, const f
             for (int o = 0; o < O; ++o) sums[r][o] += own[o] * read;
         }
     }
-    for (int r = 0; r < R; ++r)
-        for (int o = 0; o < O; ++o) y[r * stride + o] = total(sums[r][o]) + bias[o];
+    totals(sums, bias, y, stride);
 }
 
-// Eight rows at once read their part of the inputs from the nearest cache: 8 x 192 floats, and no more, stay in it beside the
-// weights. The sums of a part go on from those of the part before, so they are the same to the bit as without parts.
+#if defined(REGARD_BF16)
+// The same as `some_outputs` of weights and rows in bfloat16.
+template <int R, int O, class W>
+inline void some_outputs(const W* weight, const float* bias, int inputs, const uint16_t* x, float* y, int64_t stride) {
+    Lanes sums[R][O];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+        for (int o = 0; o < O; ++o) sums[r][o] = Lanes{};
+    const char* ahead = reinterpret_cast<const char*>(weight) + AHEAD;
+    for (int k = 0; k < inputs; k += GROUP) {
+#pragma GCC unroll 8
+        for (int o = 0; o < O; ++o) __builtin_prefetch(ahead + o * 64, 0, LEVEL<R>);
+        ahead += O * 64;
+        __m512bh own[O];
+#pragma GCC unroll 8
+        for (int o = 0; o < O; ++o) own[o] = (__m512bh)_mm512_loadu_si512(weight + int64_t(o) * inputs + k);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+            __m512bh read = (__m512bh)_mm512_loadu_si512(x + int64_t(r) * inputs + k);
+#pragma GCC unroll 8
+            for (int o = 0; o < O; ++o) sums[r][o] = (Lanes)_mm512_dpbf16_ps((__m512)sums[r][o], own[o], read);
+        }
+    }
+    totals(sums, bias, y, stride);
+}
+#endif
+
+// Eight rows of floats at once read their part of the inputs from the nearest cache: 8 x 192 of them stay in it beside the
+// weights, but not many more. The sums of a part go on from those before, so they are the same to the bit as without parts.
 constexpr int PART = 192;
 
 // 4 rows times 4 outputs of `count` inputs, added to `sums`; ahead: the weights to fetch meanwhile, null for none.
 template <class W>
-inline void some_outputs_of_part(const W* weight, int inputs, int count, const float* x, Lanes (*sums)[4], const W* ahead) {
+inline void some_outputs_of_part(const W* weight, int inputs, int count, const float* x, Lanes (&sums)[4][4], const W* ahead) {
     Lanes own[4][4];
     std::memcpy(own, sums, sizeof(own));
     for (int k = 0; k < count; k += LANES) {
@@ -182,38 +209,9 @@ void tile_by_parts(const W* weight, const float* bias, int inputs, const float* 
                 some_outputs_of_part(own, inputs, count, x + int64_t(r) * inputs + from, sums[o / 4][r / 4], r ? nullptr : ahead);
         }
     }
-    for (int r = 0; r < ROWS; ++r)
-        for (int o = 0; o < TILE; ++o) y[r * stride + o] = total(sums[o / 4][r / 4][r % 4][o % 4]) + bias[o];
+    for (int r = 0; r < ROWS; r += 4)
+        for (int o = 0; o < TILE; o += 4) totals(sums[o / 4][r / 4], bias + o, y + r * stride + o, stride);
 }
-
-#if defined(REGARD_BF16)
-// The same as `some_outputs` of weights and rows in bfloat16.
-template <int R, int O, class W>
-inline void some_outputs(const W* weight, const float* bias, int inputs, const uint16_t* x, float* y, int64_t stride) {
-    __m512 sums[R][O];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-        for (int o = 0; o < O; ++o) sums[r][o] = _mm512_setzero_ps();
-    const char* ahead = reinterpret_cast<const char*>(weight) + AHEAD;
-    for (int k = 0; k < inputs; k += GROUP) {
-#pragma GCC unroll 8
-        for (int o = 0; o < O; ++o) __builtin_prefetch(ahead + o * 64, 0, LEVEL<R>);
-        ahead += O * 64;
-        __m512bh own[O];
-#pragma GCC unroll 8
-        for (int o = 0; o < O; ++o) own[o] = (__m512bh)_mm512_loadu_si512(weight + int64_t(o) * inputs + k);
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) {
-            __m512bh read = (__m512bh)_mm512_loadu_si512(x + int64_t(r) * inputs + k);
-#pragma GCC unroll 8
-            for (int o = 0; o < O; ++o) sums[r][o] = _mm512_dpbf16_ps(sums[r][o], own[o], read);
-        }
-    }
-    for (int r = 0; r < R; ++r)
-        for (int o = 0; o < O; ++o) y[r * stride + o] = total((Lanes)sums[r][o]) + bias[o];
-}
-#endif
 
 // Rows in X: float, or bfloat16.
 template <class W, class X>

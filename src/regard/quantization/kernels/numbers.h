@@ -70,6 +70,35 @@ inline float total(Lanes x) {
 #endif
 }
 
+// The totals of R rows times O outputs, and the bias of each output added; the same to the bit as one `total` after another.
+template <int R, int O>
+inline void totals(const Lanes (&sums)[R][O], const float* bias, float* y, int64_t stride) {
+    for (int r = 0; r < R; ++r)
+        for (int o = 0; o < O; ++o) y[r * stride + o] = total(sums[r][o]) + bias[o];
+}
+
+#if defined(__AVX512F__)
+// Sixteen at once: halves, quarters, pairs and single lanes of vectors are added to their neighbours', as in `total`.
+template <>
+inline void totals<4, 4>(const Lanes (&sums)[4][4], const float* bias, float* y, int64_t stride) {
+    __m512 outputs[4];  // of each output, a quarter for each row
+    for (int o = 0; o < 4; ++o) {
+        __m512 a = sums[0][o], b = sums[1][o], c = sums[2][o], d = sums[3][o];
+        __m512 ab = _mm512_shuffle_f32x4(a, b, 0x44) + _mm512_shuffle_f32x4(a, b, 0xee);
+        __m512 cd = _mm512_shuffle_f32x4(c, d, 0x44) + _mm512_shuffle_f32x4(c, d, 0xee);
+        outputs[o] = _mm512_shuffle_f32x4(ab, cd, 0x88) + _mm512_shuffle_f32x4(ab, cd, 0xdd);
+    }
+    __m512 one = _mm512_shuffle_ps(outputs[0], outputs[1], 0x44) + _mm512_shuffle_ps(outputs[0], outputs[1], 0xee);
+    __m512 two = _mm512_shuffle_ps(outputs[2], outputs[3], 0x44) + _mm512_shuffle_ps(outputs[2], outputs[3], 0xee);
+    __m512 all = _mm512_shuffle_ps(one, two, 0x88) + _mm512_shuffle_ps(one, two, 0xdd);
+    all += _mm512_broadcast_f32x4(_mm_loadu_ps(bias));
+    _mm_storeu_ps(y, _mm512_extractf32x4_ps(all, 0));
+    _mm_storeu_ps(y + stride, _mm512_extractf32x4_ps(all, 1));
+    _mm_storeu_ps(y + 2 * stride, _mm512_extractf32x4_ps(all, 2));
+    _mm_storeu_ps(y + 3 * stride, _mm512_extractf32x4_ps(all, 3));
+}
+#endif
+
 enum Activation { NONE = 0, RELU = 1, GELU_TANH = 2, GELU = 3, SWISH = 4 };
 
 inline void keep(float& place, float x) { place = x; }
