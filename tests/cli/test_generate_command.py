@@ -107,8 +107,9 @@ def test_fewer_bits_write_much_the_same(command, model, precision):
 def test_a_draft_changes_no_greedy_answer(command, model):
     words = ("generate", model, "line nu", "--maximum-length", 12, "--json")
     plain = json.loads(command(*words).out)["texts"][0]
-    found = json.loads(command(*words, "--draft", model, "--ahead", 3).out)["texts"][0]
-    assert found["tokens"] == plain["tokens"]
+    for draft in (model, "ngram"):
+        found = json.loads(command(*words, "--draft", draft, "--ahead", 3).out)["texts"][0]
+        assert found["tokens"] == plain["tokens"]
     assert "beam is 3; set beam to 1" in command(*words, "--draft", model, "--beam", 3).err
 
 

@@ -11,10 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.generation import Continuation, FixedLength, Speculation, Temperature, TopK, generate
+from regard.generation import Continuation, FixedLength, NGramDraft, Speculation, Temperature, TopK, generate
 from regard.layers import DecoderState, Tokens
-from regard.models import GPT2, GPT2Config, LSTMLanguageModel, LSTMLanguageModelConfig
+from regard.models import (
+    GPT2,
+    GPT3,
+    GPT2Config,
+    GPT3Config,
+    Llama,
+    LlamaConfig,
+    LSTMLanguageModel,
+    LSTMLanguageModelConfig,
+)
 from regard.quantization import InferenceDecoder
+from regard.quantization.native import kernels
 
 SIZES = {"vocabulary": 23, "width": 32, "heads": 1, "feedforward_width": 48, "maximum_positions": 40}
 
@@ -43,8 +53,8 @@ class Chain:
         return self.table[tokens], state.advanced()
 
 
-def gpt(layers, seed):
-    model = GPT2(GPT2Config(**SIZES, layers=layers)).eval()
+def gpt(layers, seed, **sizes):
+    model = GPT2(GPT2Config(**SIZES | sizes, layers=layers)).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -61,7 +71,8 @@ def gpt(layers, seed):
 def test_greedy_answers_are_greedy_searchs_whatever_the_draft(seed, ahead, most, prompt):
     model = gpt(2, seed)
     wanted = generate(Continuation(model), Tokens.pad([[0, *prompt]]), limit=FixedLength(most))[0]
-    for draft in (gpt(1, seed + 1), model, Chain(torch.randn(23, 23, generator=torch.Generator().manual_seed(seed)))):
+    chain = Chain(torch.randn(23, 23, generator=torch.Generator().manual_seed(seed)))
+    for draft in (gpt(1, seed + 1), model, chain, NGramDraft(), NGramDraft(longest=2, shortest=1)):
         found = Speculation(model=model, draft=draft, ahead=ahead).write([0, *prompt], most=most)
         assert found.hypothesis.tokens == wanted.tokens
         assert found.hypothesis.finished == wanted.finished
@@ -78,24 +89,25 @@ def test_a_perfect_draft_is_always_right_and_saves_readings():
 
 
 @pytest.mark.parametrize(
-    "transforms",
-    [pytest.param((), marks=pytest.mark.slow), (Temperature(0.6), TopK(3))],
-    ids=["plain", "temperature and top-k"],
+    ("transforms", "ngrams"),
+    [pytest.param((), False, marks=pytest.mark.slow), ((Temperature(0.6), TopK(3)), False), ((), True)],
+    ids=["plain", "temperature and top-k", "n-grams"],
 )
-def test_draws_are_distributed_as_the_models_own(transforms):
+def test_draws_are_distributed_as_the_models_own(transforms, ngrams):
     """Against the exact probabilities of all texts of three tokens, by a chi-squared test."""
     generator = torch.Generator().manual_seed(3)
     table = 1.2 * torch.randn(5, 5, generator=generator)
-    model, draft = Chain(table), Chain(table + torch.randn(5, 5, generator=generator))
+    model = Chain(table)
+    draft = NGramDraft(shortest=1) if ngrams else Chain(table + torch.randn(5, 5, generator=generator))
     speculation = Speculation(model=model, draft=draft, ahead=2, transforms=transforms)
     counts = dict.fromkeys(itertools.product(range(5), repeat=3), 0)
     texts = 1_500
     accepted = guessed = 0
     for _ in range(texts):
-        found = speculation.write([4], most=3, least=3, generator=generator)
+        found = speculation.write([1, 2, 3, 1, 4, 4] if ngrams else [4], most=3, least=3, generator=generator)
         counts[found.hypothesis.tokens] += 1
         accepted, guessed = accepted + found.accepted, guessed + found.guessed
-    assert 0.2 < accepted / guessed < 0.9  # both ways are taken
+    assert 0.1 < accepted / guessed < 0.9  # both ways are taken
 
     table = model.table.clone()
     table[:, 0] = -torch.inf  # the end may not come before three tokens
@@ -153,7 +165,62 @@ def test_a_quantised_draft_and_a_quantised_model():
     assert found.token_log_probabilities[0] == pytest.approx(alone.token_log_probabilities[0], abs=0.05)
 
 
+def test_ngrams_propose_what_came_after_the_last_tokens_before():
+    seen = NGramDraft(longest=3, shortest=2).begin([1, 2, 3, 4, 9, 2, 3, 5])
+    assert seen.proposed(4) == []
+    seen.add(2)
+    assert seen.proposed(4) == []  # a single token is not looked up
+    seen.add(3)
+    assert seen.proposed(3) == [5, 2, 3]  # the last occurrence of 2, 3
+    seen = NGramDraft(longest=3, shortest=2).begin([1, 2, 3, 4, 9, 2, 3, 5, 1, 2, 3])
+    assert seen.proposed(2) == [4, 9]  # that of 1, 2, 3 before it, which is longer
+    assert NGramDraft(shortest=1).begin([7, 7]).proposed(5) == [7] * 5  # a repetition goes on
+    assert NGramDraft().begin([]).proposed(5) == []
+
+
+@pytest.mark.skipif(kernels().library is None, reason="no compiled kernels")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8", "int4"])
+def test_ngrams_save_readings_and_change_no_bit_of_a_model_for_inference(precision):
+    model = InferenceDecoder(gpt(2, 7, feedforward_width=64), precision)
+    prompt = [0, 9, 4, 9, 4, 9]
+    alone = generate(Continuation(model), Tokens.pad([prompt]), limit=FixedLength(30), minimum_length=30)[0]
+    found = Speculation(model=model, draft=NGramDraft(shortest=1)).write(prompt, most=30, least=30)
+    assert found.hypothesis.tokens == alone.tokens
+    assert found.hypothesis.token_log_probabilities == alone.token_log_probabilities
+    assert 0 < found.accepted <= found.guessed
+    assert found.readings == 30 - found.accepted
+
+
+@pytest.mark.skipif(kernels().library is None, reason="no compiled kernels")
+def test_tokens_that_are_read_together_are_those_read_one_by_one_to_the_bit(generator):
+    sizes = SIZES | {"feedforward_width": 64, "layers": 3}
+    llama = Llama(LlamaConfig(**sizes | {"heads": 4, "key_heads": 2, "head_width": 32}))
+    for model in (gpt(2, 3, feedforward_width=64), llama.eval(), GPT3(GPT3Config(**sizes, band=5)).eval()):
+        model = InferenceDecoder(model, "int8")
+        tokens = torch.randint(1, 23, (2, 6), generator=generator)
+        before = model.read(Tokens.pad([[0, 5, 6], [0, 7, 8]]), model.start(2))[1]
+        together, after = model.step_through(tokens, before)
+        one, state = [], before
+        for place in range(6):
+            logits, state = model.step(tokens[:, place], state)
+            one.append(logits)
+        assert after.length == state.length == 9
+        windows = any(model.sliding_windows)
+        if not windows:
+            assert torch.equal(together, torch.stack(one, dim=1))
+            assert torch.equal(after.cache.layers[0].key, state.cache.layers[0].key)
+        else:  # block by block, since a window would be wrong for some
+            torch.testing.assert_close(together, torch.stack(one, dim=1), rtol=0.1, atol=0.1)
+        # Going back and reading something else writes over the tokens after the place.
+        again, _ = model.step_through(tokens[:, :3], after.rewound(3))
+        torch.testing.assert_close(again, together[:, :3], rtol=0, atol=0.1 if windows else 0)
+    with pytest.raises(InputError, match="40"):
+        model.step_through(torch.ones(2, 40, dtype=torch.long), before)
+
+
 def test_what_cannot_be_is_refused():
+    with pytest.raises(InputError, match="longest"):
+        NGramDraft(longest=1, shortest=2)
     model = gpt(1, 1)
     with pytest.raises(InputError, match="vocabulary of 5 and the model one of 23"):
         Speculation(model=model, draft=Chain(torch.zeros(5, 5)))

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 BATCHES_AT_ONCE = 16
 
+NGRAM = Path("ngram")
+"""The value of --draft for `NGramDraft`, unless there is a folder of this name."""
+
 
 @renamed(precision="dtype")
 @verb(
@@ -62,7 +65,8 @@ def generate(
         Path | None,
         typer.Option(
             metavar="MODEL",
-            help="A smaller model with the same vocabulary, for speculative decoding.",
+            help="For speculative decoding: a smaller model with the same vocabulary, or ngram, which guesses that the text "
+            "repeats itself.",
             show_default=False,
         ),
     ] = None,
@@ -87,6 +91,7 @@ def generate(
       regard generate path/to/smollm2-instruct "Name three rivers." --chat
       regard generate runs/t5 "translate English to German: The house is small."
       regard generate runs/gpt "The history of" --dtype int8 --draft runs/gpt-tiny
+      regard generate runs/gpt "The history of" --draft ngram
       regard generate runs/gpt --input prompts.txt --output texts.txt --stop "." --maximum-length 40
     """  # noqa: D301  # \b keeps the lines of the example apart
     if top_log_probabilities and not run.as_json:
@@ -95,6 +100,7 @@ def generate(
         raise InputError("--system is a message of a conversation; give --chat too")
     waiting = run.read()
     with run.file() as file:
+        from regard.generation import NGramDraft
         from regard.tasks.loading import task_of
 
         after = task_of(run.model) != "text_to_text"
@@ -103,7 +109,10 @@ def generate(
         for option, given in asked.items():
             if given and not after:
                 raise InputError(f"{option} is for language models, and {run.model} is no language model; leave it out")
-        guessing = None if draft is None else opened(draft, run.device, "language_modelling", dtype=dtype)
+        guessing: Any = None
+        if draft is not None:
+            by_ngrams = draft == NGRAM and not draft.exists()
+            guessing = NGramDraft() if by_ngrams else opened(draft, run.device, "language_modelling", dtype=dtype)
         settings = with_options(writer.usual, decoding)
         alone = after and run.count == 1 and settings.beam == settings.n_best == 1
         if alone and guessing is None and file is None and not run.as_json and on_terminal(sys.stdout):

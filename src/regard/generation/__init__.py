@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from regard.generation.beam import beam_search
 from regard.generation.beam_tree import BeamTree, Tried
 from regard.generation.choosing import Chooser, Greedy, Sample, SampleRows
-from regard.generation.continuation import Continuation, PositionLimit, Speculated, Speculation
+from regard.generation.continuation import Continuation, PositionLimit
 from regard.generation.continuous import ContinuousBatch, PromptRead, RequestFailed, TextRequest, TokenEvent, top_of
 from regard.generation.hypothesis import Hypothesis, Paths, PauseObserver, SearchObserver, SearchStep, StepObserver
 from regard.generation.penalties import (
@@ -20,6 +20,7 @@ from regard.generation.penalties import (
     StopSequence,
 )
 from regard.generation.settings import GenerationSettings, search
+from regard.generation.speculation import NGramDraft, Speculated, Speculation
 from regard.generation.streaming import NextToken, Step, generate, stream
 from regard.generation.transforms import (
     Forbid,
@@ -57,6 +58,7 @@ __all__ = [
     "LogitTransform",
     "MinP",
     "MinimumLength",
+    "NGramDraft",
     "NextToken",
     "Paths",
     "PauseObserver",

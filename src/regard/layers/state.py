@@ -522,6 +522,14 @@ class LeftToRight(nn.Module, Generic[S]):
         hidden, after = self.hidden(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), state)
         return self.logits(hidden[:, 0]), after
 
+    def step_through(self, tokens: Tensor, state: S) -> tuple[Tensor, S]:
+        """Consume a few given tokens (N, L); return the logits (N, L, V) after each, as `step` gives them, and the state after.
+
+        Raises:
+            InputError: as `forward`.
+        """
+        return self.read(Tokens(tokens, torch.ones_like(tokens, dtype=torch.bool), "nowhere"), state)
+
     def undisturbed(self) -> Callable[[Tensor, S], tuple[Tensor, S]]:
         """`step`, for a caller between whose calls nothing changes the model; only hooks may be registered or removed.
 

@@ -138,6 +138,31 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
             return super().step(tokens, state)
         return self._step_by_kernel(kernel, tokens, state)
 
+    def step_through(self, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
+        """As `LeftToRight`; in one call of the kernel, and the same to the bit as one `step` after another."""
+        kernel, (rows, count) = self.kernel, tokens.shape
+        slots = state.length + count
+        limits = (*self.sliding_windows, self.maximum_length, None if kernel is None else kernel.positions)
+        if any(limit is not None and slots > limit for limit in limits) or not self._reads_all(state):
+            return super().step_through(tokens, state)
+        if kernel is None or kernel.head is None or not kernel.untouched:
+            return super().step_through(tokens, state)
+        cache = state.cache
+        present = cache.layers[0].lengthened(count)
+        places = torch.arange(state.length, slots).expand(rows, -1)
+        x = self.embedding(tokens, places)
+        seen = (torch.arange(slots) <= places[:, :, None]).flatten(0, 1).contiguous()
+        found = kernel(
+            x.flatten(0, 1),
+            SharedRows(present),
+            (seen,) * len(kernel.structs),
+            positions=places.flatten(),
+            width=count,
+            logits=True,
+        )
+        grown = KVCache((present,), (*cache.widths, *(1,) * count), capacity=cache.capacity)
+        return found.unflatten(0, (rows, count)), state.advanced(steps=count, cache=grown)
+
     def undisturbed(self) -> Callable[[Tensor, CausalState], tuple[Tensor, CausalState]]:
         """As `LeftToRight.undisturbed`: whether the blocks are as they were is asked here, and not before each step.
 

@@ -15,7 +15,7 @@ import torch
 from regard.data.notes import in_keys
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
-from regard.generation import GenerationSettings
+from regard.generation import GenerationSettings, NGramDraft
 from regard.layers import Tokens
 from regard.layers.embeddings import check_finite
 from regard.quantization import InferenceDecoder, Precision
@@ -167,7 +167,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         batch_size: int = 16,
         first: int = 0,
         top: int = 0,
-        draft: LanguageModel | None = None,
+        draft: LanguageModel | NGramDraft | None = None,
         ahead: int = 4,
         after: Beginning | None = None,
     ) -> Written: ...
@@ -182,7 +182,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         batch_size: int = 16,
         first: int = 0,
         top: int = 0,
-        draft: LanguageModel | None = None,
+        draft: LanguageModel | NGramDraft | None = None,
         ahead: int = 4,
         after: Beginning | None = None,
     ) -> list[Written]: ...
@@ -196,7 +196,7 @@ class LanguageModel(Predictor[LanguageModellingTask]):
         batch_size: int = 16,
         first: int = 0,
         top: int = 0,
-        draft: LanguageModel | None = None,
+        draft: LanguageModel | NGramDraft | None = None,
         ahead: int = 4,
         after: Beginning | None = None,
     ) -> Written | list[Written]:
@@ -209,8 +209,9 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             batch_size: prompts per batch; it affects memory and speed, but not the results.
             first: the index of the first prompt among all prompts, from 0; with the seed it determines the samples.
             top: the number of most probable tokens to return for each position, in `Written.top`.
-            draft: a smaller model with the same vocabulary, for speculative decoding (`regard.generation.Speculation`). It only
-                affects the time: greedy results are the same, and samples have the same distribution.
+            draft: for speculative decoding (`regard.generation.Speculation`), a smaller model with the same vocabulary, or
+                `NGramDraft()`, which guesses that the text repeats itself. It only affects the time: greedy results are the
+                same, and samples have the same distribution.
             ahead: the number of tokens that the draft proposes at a time.
             after: a common prefix of all prompts, read by `begin`. The result is the same as for prefix and prompt together, if
                 the tokenizer splits a token between them.
@@ -228,8 +229,9 @@ class LanguageModel(Predictor[LanguageModellingTask]):
             return self.generate(asked, settings, stop=stop, **more)[0]
         writer = replace(self.writer(settings, stop, top), after=after)
         if draft is not None:
-            self._check_draft(draft)
-            writer = replace(writer, draft=draft.model, ahead=ahead)
+            if not isinstance(draft, NGramDraft):
+                self._check_draft(draft)
+            writer = replace(writer, draft=draft if isinstance(draft, NGramDraft) else draft.model, ahead=ahead)
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         answers: dict[int, Written] = {}
         for start in range(0, len(order), batch_size):

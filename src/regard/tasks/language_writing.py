@@ -18,6 +18,7 @@ from regard.generation import (
     Greedy,
     Hypothesis,
     LengthLimit,
+    NGramDraft,
     Paths,
     PositionLimit,
     SampleRows,
@@ -179,7 +180,7 @@ class Writer:
         settings: how to decode.
         stop: strings that end a text and are not part of it.
         top: the number of most probable tokens to return for each position.
-        draft: a faster `CausalLM` with the same vocabulary, for speculative decoding; None for none.
+        draft: for speculative decoding, a faster `CausalLM` with the same vocabulary, or an `NGramDraft`; None for none.
         ahead: the number of tokens that the draft proposes at a time.
         after: a common prefix of all prompts that was already read; None for none.
     """
@@ -311,7 +312,9 @@ class Writer:
                 stop=rules["stop"],
                 end_tokens=rules["end_tokens"],
             )
-            within = PositionLimit(PositionLimit(self._asked(0), self.model.maximum_length), self.draft.maximum_length)
+            within = PositionLimit(self._asked(0), self.model.maximum_length)
+            if not isinstance(self.draft, NGramDraft):
+                within = PositionLimit(within, self.draft.maximum_length)
             most = int(within(self._side_by_side([ids])))
             generators: list[torch.Generator | None] = [None]
             if settings.sample:
