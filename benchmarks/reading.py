@@ -121,7 +121,8 @@ def main() -> None:
     record(
         RESULTS / f"{options.name}.json",
         title="Reading several tokens at once: prompts, and n-gram speculation",
-        command=f"python benchmarks/reading.py --threads {options.threads}",
+        command=f"python benchmarks/reading.py --threads {options.threads}"
+        + "".join(f" --text {path.name}" for path in options.text),
         precision="named in each figure",
         seed=1,
         figures=figures,
