@@ -99,6 +99,11 @@ void run_case() {
                           static_cast<const Head*>(at(9)), static_cast<float*>(at(10)), static_cast<const int64_t*>(at(11)),
                           int32_t(a[12]), static_cast<const int64_t*>(at(13)), int32_t(a[14]), static_cast<float*>(at(15)),
                           scratch);
+    } else if (function == 4) {
+        const auto* tables = static_cast<const WordTables*>(at(0));
+        const auto* text = static_cast<const Text*>(at(1));
+        scratch = scratch_of(regard_word2vec_scratch(tables->stride, a[3], text->negative));
+        regard_word2vec(tables, text, int32_t(a[2]), a[3], float(a[4]) / 1000, scratch);
     } else {
         const auto* blocks = static_cast<const Block*>(at(0));
         const auto *past = static_cast<const Cache*>(at(6)), *source = static_cast<const Cache*>(at(8));

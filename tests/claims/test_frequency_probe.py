@@ -40,7 +40,6 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("method", ["skipgram", "fasttext"])
 def test_three_figures_of_a_text(folder, method):
-    pytest.importorskip("gensim")
     settings = FrequencyInVectors(path=str(folder), pairs="pairs.txt", method=method, **SMALL)
     found = settings.run(1)
     assert tuple(found) == settings.measures
@@ -51,7 +50,6 @@ def test_three_figures_of_a_text(folder, method):
 
 
 def test_arms_are_methods(folder, tmp_path):
-    pytest.importorskip("gensim")
     sections = {
         "experiment": {"name": "frequency_probe", "path": str(folder), "pairs": str(folder / "pairs.txt"), **SMALL},
         "arms": {"a": {"method": "cbow"}, "b": {"method": "skipgram", "width": 9}},

@@ -19,8 +19,6 @@ from regard_claims.shifted_pmi.planted_statistics import PlantedStatistics
 from regard_claims.subsampling.subsampled_text import SubsampledText
 from regard_claims.unseen_forms.unseen_forms import UnseenForms, inflected, withheld_forms
 
-pytest.importorskip("gensim")
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

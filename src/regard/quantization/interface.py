@@ -106,6 +106,27 @@ class CacheStruct(ctypes.Structure):
     )
 
 
+class WordTablesStruct(ctypes.Structure):
+    """`WordTables` in word2vec.h."""
+
+    _fields_ = (("inputs", Pointer), ("outputs", Pointer), ("stride", ctypes.c_int64))
+
+
+class TextStruct(ctypes.Structure):
+    """`Text` in word2vec.h."""
+
+    _fields_ = (
+        ("words", Pointer),
+        ("begins", Pointer),
+        ("ends", Pointer),
+        ("negatives", Pointer),
+        ("parts", Pointer),
+        ("part_ends", Pointer),
+        ("count", ctypes.c_int64),
+        ("negative", ctypes.c_int32),
+    )
+
+
 class RuntimeStruct(ctypes.Structure):
     """`Runtime` in runtime.h: the addresses of OpenMP's functions."""
 
@@ -162,6 +183,11 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
                 *(Pointer, count, Pointer, count, Pointer, Pointer),
             ],
         ),
+        "regard_word2vec_scratch": (large, [large, large, large]),
+        "regard_word2vec": (
+            None,
+            [ctypes.POINTER(WordTablesStruct), ctypes.POINTER(TextStruct), count, large, ctypes.c_float, Pointer],
+        ),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
@@ -179,6 +205,8 @@ def fault(library: ctypes.CDLL) -> str:
             return f"a block with keys and values of {bits} bits computes wrong results"
         if not _continues_greedily(library, bits):
             return f"greedy search with keys and values of {bits} bits computes wrong results"
+    if not _learns_words(library):
+        return "training of word embeddings computes wrong results"
     return ""
 
 
@@ -306,6 +334,27 @@ def _continues_greedily(library: ctypes.CDLL, bits: int) -> bool:
         if not poisoned and max(logits[18:24]) != logits[21]:  # of the second row's second step, 3 among them
             return False
     return True
+
+
+def _learns_words(library: ctypes.CDLL) -> bool:
+    """Test skip-gram on a sentence of two words with a sampled word for each, of which the second is the word itself."""
+    stride, rate = 32, 0.5
+    given = [[(7 * row + 3 * place) % 11 / 16 - 0.3 for place in range(stride)] for row in range(6)]
+    x, y = given[:3], given[3:]
+    tables = tuple(_floats([number for row in table for number in row]) for table in (x, y))
+    words, begins, ends, negatives = ((ctypes.c_int32 * 2)(*each) for each in ((0, 2), (0, 0), (2, 2), (1, 2)))
+    text = TextStruct(_place(words), _place(begins), _place(ends), _place(negatives), None, None, 2, 1)
+    scratch = (ctypes.c_uint8 * library.regard_word2vec_scratch(stride, 1, 1))()
+    library.regard_word2vec(WordTablesStruct(*map(_place, tables), stride), text, 0, 1, rate, _place(scratch))
+    for source, wanted in ((2, {0: 1, 1: 0}), (0, {2: 1})):
+        before = x[source]
+        products = {row: sum(one * other for one, other in zip(before, y[row], strict=True)) for row in wanted}
+        steps = {row: rate * (wanted[row] - 1 / (1 + math.exp(-products[row]))) for row in wanted}
+        x[source] = [one + sum(steps[row] * y[row][place] for row in wanted) for place, one in enumerate(before)]
+        for row, step in steps.items():
+            y[row] = [one + step * other for one, other in zip(y[row], before, strict=True)]
+    made, found = (number for row in (*x, *y) for number in row), (number for table in tables for number in table)
+    return all(math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-5) for one, other in zip(made, found, strict=True))
 
 
 def _adding_block() -> tuple[int, BlockStruct, tuple[ctypes.Array, ...]]:

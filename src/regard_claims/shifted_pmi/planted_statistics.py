@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from regard.metrics.regression import pearson
 from regard.models.config import check, check_sizes
 from regard.word_embeddings.training.corpus import Method, count_words, settings_of
-from regard.word_embeddings.training.train import train_word2vec
+from regard.word_embeddings.training.word2vec import word2vec_tables
 
 Table = NDArray[np.float64]
 
@@ -77,11 +79,7 @@ class PlantedStatistics:
         return CORRELATION, SLOPE, SHIFT
 
     def run(self, seed: int) -> dict[str, float]:
-        """Sample the text, train vectors on it, and compare their products with the PMI.
-
-        Raises:
-            InputError: if gensim is not installed.
-        """
+        """Sample the text, train vectors on it, and compare their products with the PMI."""
         generator = np.random.Generator(np.random.Philox(key=[seed, 0x9A11]))
         shares = self.shares(generator)
         text = list(self.text(shares, generator))
@@ -90,7 +88,8 @@ class PlantedStatistics:
             self.method, width=self.width, window=self.window, minimum_count=1, epochs=self.epochs, seed=seed,
             learning_rate=self.learning_rate, negative=self.negative, subsample=0.0, noise_exponent=self.noise_exponent,
         )  # fmt: skip
-        model = train_word2vec(text, vocabulary, settings).model
+        with tempfile.TemporaryDirectory() as scratch:
+            tables, _ = word2vec_tables(text, vocabulary, settings, scratch=Path(scratch))
         order = np.array([int(word) for word in vocabulary.words])
         joint = (shares.T @ shares / self.topics)[np.ix_(order, order)]
         single = shares.mean(axis=0)[order]
@@ -101,7 +100,7 @@ class PlantedStatistics:
             for k in range(1, min(self.window, self.length - 1) + 1)
         )
         often = joint * self.sentences * together >= self.frequent
-        learnt = (model.wv.vectors @ model.syn1neg.T).astype(np.float64)[often]
+        learnt = (tables.words @ tables.contexts.T).astype(np.float64)[often]
         true = information[often]
         slope = float(np.polyfit(true, learnt, 1)[0])
         return {CORRELATION: pearson(true, learnt), SLOPE: slope, SHIFT: float((true - learnt).mean())}

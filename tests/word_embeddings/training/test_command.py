@@ -24,7 +24,6 @@ def text(tmp_path):
 
 
 def test_vectors_are_written_with_what_is_known_of_them(text, tmp_path, capsys):
-    pytest.importorskip("gensim")
     train(
         texts=[str(text)], output=tmp_path / "out", method="fasttext", width=8, ngrams="3-4", buckets=100, as_json=True
     )

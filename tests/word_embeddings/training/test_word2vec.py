@@ -1,8 +1,8 @@
-"""Skip-gram, CBoW and fastText: the vectors are gensim's, the same seed gives the same, and nothing hangs."""
+"""Skip-gram, CBoW and fastText: the kernel against the equations written plainly, what is sampled, seeds, workers and faults."""
 
 from __future__ import annotations
 
-import builtins
+import dataclasses
 import os
 import random
 import subprocess
@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from regard.errors import InputError
-from regard.word_embeddings.training import Progress, VectorSettings, sentences, settings_of, train_vectors
-from regard.word_embeddings.training.corpus import count_words
-
-gensim = pytest.importorskip("gensim")
+from regard.quantization.native import Kernels
+from regard.word_embeddings.training import Progress, VectorSettings, sentences, settings_of, train_vectors, word2vec
+from regard.word_embeddings.training.corpus import METHODS, count_words
 
 
 @pytest.fixture(scope="module")
@@ -60,33 +59,108 @@ def test_subsampling_leaves_common_words_out(text):
     assert kept == pytest.approx(expected, rel=0.05)
 
 
-def test_it_is_gensims_own_training(text):
-    """Called by hand with the same numbers, on words in the same order."""
-    from gensim.models import Word2Vec
-
-    mine = train_vectors(text, settings("skipgram", negative=3, seed=7))
-    words = sum(map(len, text))
-    model = Word2Vec(
-        vector_size=16, window=5, min_count=1, sg=1, negative=3, alpha=0.025, min_alpha=0.025e-4, sample=1e-3, seed=7,
-        workers=1, sorted_vocab=0, batch_words=100,
-    )  # fmt: skip
-    vocabulary = count_words(text)
-    model.build_vocab_from_freq(dict(zip(vocabulary.words, vocabulary.counts.tolist(), strict=True)))
-    model.train(text, total_words=words, epochs=3)
-    np.testing.assert_array_equal(mine.matrix, model.wv.vectors)
-    assert list(mine.words) == model.wv.index_to_key
+WORD2VEC = [method for method in METHODS if method != "glove"]
 
 
-def test_unknown_words_have_the_vectors_that_gensim_gives_them(text):
-    from regard.word_embeddings.training.train import train_word2vec
+def learner_of(text, given, **changes):
+    return dataclasses.replace(word2vec.Learner.of(count_words(text), given), **changes)
 
+
+def pieces_of(text, given, folder):
+    ids, places = word2vec.encoded(text, count_words(text), folder / "ids", given)
+    sampler = word2vec.Sampler.of(count_words(text), given)
+    return [sampler.sampled(ids[place.begin : place.end], np.random.default_rng(n)) for n, place in enumerate(places)]
+
+
+@pytest.mark.parametrize("method", WORD2VEC)
+@pytest.mark.parametrize(("width", "window", "negative"), [(1, 1, 1), (16, 3, 5), (37, 4, 2)])
+def test_the_kernel_computes_the_equations(text, tmp_path, method, width, window, negative):
+    """Two passes of text, by the kernel and by `plain_pass`, in which a vector moves by a multiple of its length."""
+    given = settings(method, width=width, window=window, negative=negative, subsample=0.01)
+    fast, plain = learner_of(text, given), learner_of(text, given, library=None)
+    assert fast.library is not None
+    before = plain.inputs.copy()
+    for piece in pieces_of(text[:200], given, tmp_path) * 2:
+        fast.learn(piece, 0.1)
+        plain.learn(piece, 0.1)
+    assert np.abs(plain.inputs - before).max() > 2 * np.abs(before).max()
+    for one, other in ((fast.inputs, plain.inputs), (fast.outputs, plain.outputs)):
+        np.testing.assert_allclose(one, other, atol=1e-4 * np.abs(other).max())
+        assert not one[:, width:].any()
+
+
+def test_one_window_by_hand():
+    """Skip-gram: the second word is to predict the first and not the sampled third."""
+    inputs, outputs = (np.array(rows, dtype=np.float64) for rows in ([[1.0], [2.0], [0.0]], [[0.5], [-0.5], [0.25]]))
+    words, begins, ends, negatives = (np.array(x, dtype=np.int32) for x in ([0, 1], [0, 1], [2, 2], [2, 2]))
+    piece = word2vec.Piece(
+        words=words, begins=begins, ends=ends, negatives=negatives
+    )  # the second word's window is empty
+    word2vec.plain_pass(inputs, outputs, piece, 0.1, settings("skipgram", negative=1), words[:0], np.empty(0, np.int64))
+
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    toward, away = 0.1 * (1 - sigmoid(2.0 * 0.5)), 0.1 * (0 - sigmoid(2.0 * 0.25))
+    np.testing.assert_allclose(inputs[:, 0], [1.0, 2.0 + toward * 0.5 + away * 0.25, 0.0])
+    np.testing.assert_allclose(outputs[:, 0], [0.5 + toward * 2.0, -0.5, 0.25 + away * 2.0])
+
+
+@pytest.mark.parametrize("method", WORD2VEC)
+def test_windows_stay_in_their_sentence_and_negatives_are_sampled_by_their_count(text, tmp_path, method):
+    given = settings(method, window=3, negative=4, subsample=0.0, noise_exponent=0.5)
+    counts = count_words(text).counts
+    found = np.concatenate([piece.negatives for piece in pieces_of(text, given, tmp_path)])
+    shares, wanted = np.bincount(found) / len(found), counts**0.5 / (counts**0.5).sum()
+    assert np.abs(shares - wanted).max() < 4 * np.sqrt(wanted.max() / len(found))
+    pairs = 0
+    for piece in pieces_of(text, given, tmp_path):
+        places = np.arange(len(piece.words))
+        sentence = places // 8  # of eight words each
+        assert (piece.begins <= places).all()
+        assert (piece.ends > places).all()
+        assert (sentence[piece.begins] == sentence).all()
+        assert (sentence[piece.ends - 1] == sentence).all()
+        reach = np.maximum(piece.ends - places - 1, places - piece.begins)
+        assert set(reach.tolist()) == {1, 2, 3}
+        pairs += int((piece.ends - piece.begins - 1).sum())
+    assert len(found) == 4 * (pairs if method == "fasttext" else 8 * len(text))
+
+
+@pytest.mark.parametrize("method", WORD2VEC)
+def test_without_a_kernel_the_vectors_are_the_same_and_it_is_said(text, monkeypatch, method):
+    given = settings(method, epochs=1)
+    fast = train_vectors(text[:150], given)
+    monkeypatch.setattr(word2vec, "kernels", lambda: Kernels(None, "there is no C++ compiler (g++ or clang++)"))
+    with pytest.warns(UserWarning, match=r"no C\+\+ compiler.*takes many times as long"):
+        plain = train_vectors(text[:150], given)
+    np.testing.assert_allclose(fast.matrix, plain.matrix, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", WORD2VEC)
+def test_several_workers_train_as_many_words_to_vectors_of_the_same_use(text, method):
+    vectors = train_vectors(text, settings(method, subsample=0.0, epochs=6, workers=3))
+    assert vectors.metadata["trained_words"] == 6 * 1500 * 8
+    cosine = {
+        (a, b): vectors[a] @ vectors[b] / np.linalg.norm(vectors[a]) / np.linalg.norm(vectors[b])
+        for a, b in (("cat", "dog"), ("cat", "saw"))
+    }
+    assert cosine["cat", "dog"] > 0.2 + cosine["cat", "saw"]
+
+
+def test_vectors_of_fasttext_are_means_of_parts(text):
+    """A known word's own and its n-grams', and those of n-grams alone for others."""
     given = settings("fasttext", seed=3, maximum_ngram=5)
-    mine = train_vectors(text, given)
-    model = train_word2vec(text, count_words(text), given).model
-    np.testing.assert_array_equal(mine.matrix, model.wv.vectors)
-    for word in ("cats", "dril", "naïve", "हिन्दी", "drilling", "z"):
-        assert word not in mine
-        np.testing.assert_allclose(mine[word], model.wv[word], atol=1e-6)
+    vectors = train_vectors(text, given)
+    assert vectors.subwords is not None
+    table = vectors.subwords.table
+    assert table.shape == (500, 16)
+    for word in ("cats", "dril", "naïve", "हिन्दी"):
+        assert word not in vectors
+        np.testing.assert_allclose(vectors[word], table[vectors.subwords.rows(word)].mean(axis=0), atol=1e-6)
+    rows = vectors.subwords.rows("plane")
+    own = vectors["plane"] * (len(rows) + 1) - table[rows].sum(axis=0)  # what is left is the word's own vector
+    assert 0 < np.abs(own).max() < 10
 
 
 @pytest.mark.slow
@@ -138,17 +212,9 @@ def test_files_are_trained_on_and_told_by_name(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_without_gensim_it_is_said_what_to_install(text, monkeypatch):
-    real = builtins.__import__
-
-    def missing(name, *rest, **more):
-        if name.startswith("gensim"):
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(InputError, match=r"pip install 'regard\[static\]'"):
-        train_vectors(text, settings("skipgram"))
+def test_a_rate_too_high_is_said(text):
+    with pytest.raises(InputError, match=r"the vectors overflow; lower learning_rate, which is 1e\+30"):
+        train_vectors(text[:100], settings("cbow", learning_rate=1e30))
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def train(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train word embeddings: skip-gram, CBOW and fastText with gensim, GloVe with our implementation.
+    """Train word embeddings: skip-gram, CBOW, fastText or GloVe.
 
     Defaults are those of the published method. The text may be larger than memory. With one worker, the same seed gives the
     same vectors.

@@ -4,6 +4,7 @@
 #include "choosing.h"
 #include "linear.h"
 #include "runtime.h"
+#include "word2vec.h"
 
 extern "C" {
 
