@@ -1,7 +1,8 @@
 """Calls of the compiled kernels on drawn shapes and numbers, and what has to come out, in float64 by numpy alone.
 
 Here are what all calls have in common and those of `regard_linear`; those of `regard_blocks` are in `kernel_blocks.py`,
-those of `regard_greedy` in `kernel_greedy.py`, those of `regard_word2vec` in `kernel_words.py`.
+those of `regard_greedy` in `kernel_greedy.py`, those of `regard_word2vec` and `regard_glove` in
+`kernel_words.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Array = NDArray[Any]
 GROUP, TILE, UNIT = 32, 16, 32
 ACTIVATIONS = ("none", "relu", "gelu_tanh", "gelu", "swish")
 EPSILON = 2.0**-24
-LINEAR, BLOCKS, GREEDY, WORD2VEC = 1, 2, 3, 4
+LINEAR, BLOCKS, GREEDY, WORD2VEC, GLOVE = 1, 2, 3, 4, 5
 
 
 @dataclass

@@ -104,6 +104,11 @@ void run_case() {
         const auto* text = static_cast<const Text*>(at(1));
         scratch = scratch_of(regard_word2vec_scratch(tables->stride, a[3], text->negative));
         regard_word2vec(tables, text, int32_t(a[2]), a[3], float(a[4]) / 1000, scratch);
+    } else if (function == 5) {
+        scratch = nullptr;
+        *static_cast<double*>(at(6)) =
+            regard_glove(static_cast<const CountTables*>(at(0)), static_cast<const Count*>(at(1)),
+                         static_cast<const float*>(at(2)), static_cast<const float*>(at(3)), a[4], 0.05f, float(a[5]) / 1000);
     } else {
         const auto* blocks = static_cast<const Block*>(at(0));
         const auto *past = static_cast<const Cache*>(at(6)), *source = static_cast<const Cache*>(at(8));

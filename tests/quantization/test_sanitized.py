@@ -72,6 +72,14 @@ PLANTED = {
     ),
     "chooses a forbidden token": ("none", "choosing.h", "if (found != never[n]) continue;", "continue;"),
     "goes on after the end": ("none", "decoding.cpp", "if (ended) return step + 1;", ""),
+    "takes a word for its own context": ("none", "word2vec.h", "if (j != at) around", "around"),
+    "counts too little memory": (
+        "addresses",
+        "word2vec.h",
+        "(2 * inputs + outputs) * stride",
+        "(inputs + outputs) * stride",
+    ),
+    "forgets to clip": ("none", "glove.h", "within(own * pull, clip)", "own * pull"),
     "sums otherwise on other threads": (
         "none",
         "decoding.cpp",

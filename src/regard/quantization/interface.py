@@ -12,6 +12,9 @@ from collections.abc import Callable, Sequence
 
 Pointer = ctypes.c_void_p
 
+LANES = 16
+"""Rows of word embeddings are filled up with zeros to a multiple of this."""
+
 
 class LinearStruct(ctypes.Structure):
     """`Linear` in linear.h."""
@@ -127,6 +130,18 @@ class TextStruct(ctypes.Structure):
     )
 
 
+class CountTablesStruct(ctypes.Structure):
+    """`CountTables` in glove.h."""
+
+    _fields_ = (
+        ("words", Pointer),
+        ("contexts", Pointer),
+        ("word_squares", Pointer),
+        ("context_squares", Pointer),
+        ("stride", ctypes.c_int64),
+    )
+
+
 class RuntimeStruct(ctypes.Structure):
     """`Runtime` in runtime.h: the addresses of OpenMP's functions."""
 
@@ -183,6 +198,13 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
                 *(Pointer, count, Pointer, count, Pointer, Pointer),
             ],
         ),
+        "regard_glove": (
+            ctypes.c_double,
+            [
+                *(ctypes.POINTER(CountTablesStruct), Pointer, Pointer, Pointer, large),
+                *(ctypes.c_float, ctypes.c_float),
+            ],
+        ),
         "regard_word2vec_scratch": (large, [large, large, large]),
         "regard_word2vec": (
             None,
@@ -207,6 +229,8 @@ def fault(library: ctypes.CDLL) -> str:
             return f"greedy search with keys and values of {bits} bits computes wrong results"
     if not _learns_words(library):
         return "training of word embeddings computes wrong results"
+    if not _learns_a_count(library):
+        return "training of GloVe computes wrong results"
     return ""
 
 
@@ -355,6 +379,26 @@ def _learns_words(library: ctypes.CDLL) -> bool:
             y[row] = [one + step * other for one, other in zip(y[row], before, strict=True)]
     made, found = (number for row in (*x, *y) for number in row), (number for table in tables for number in table)
     return all(math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-5) for one, other in zip(made, found, strict=True))
+
+
+def _learns_a_count(library: ctypes.CDLL) -> bool:
+    """Test GloVe on one count whose weight is 0.5 and whose logarithm is 2, with a gradient that is clipped in some places."""
+    stride, rate, clip = 32, 0.1, 0.6
+    x, y = ([(factor * place) % 11 / 8 - 0.6 for place in range(stride)] for factor in (7, 3))
+    squares = [1.0 + place % 3 for place in range(stride)]
+    tables = tuple(map(_floats, (x, y, squares, squares)))
+    count, logarithm, weight = (ctypes.c_int32 * 3)(0, 0, 0), _floats([2.0]), _floats([0.5])
+    cost = library.regard_glove(
+        CountTablesStruct(*map(_place, tables), stride),
+        *(_place(count), _place(logarithm), _place(weight), 1, rate, clip),
+    )
+    wrong = sum(one * other for one, other in zip(x, y, strict=True)) - 2
+    wanted = [0.25 * wrong**2]
+    for own, other in ((x, y), (y, x)):
+        steps = [rate * min(max(0.5 * wrong * each, -clip), clip) for each in other]
+        wanted += [one - step / math.sqrt(size) for one, step, size in zip(own, steps, squares, strict=True)]
+    found = [cost, *tables[0], *tables[1]]
+    return all(math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-5) for one, other in zip(found, wanted, strict=True))
 
 
 def _adding_block() -> tuple[int, BlockStruct, tuple[ctypes.Array, ...]]:

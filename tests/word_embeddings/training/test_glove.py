@@ -1,4 +1,4 @@
-"""GloVe against its own program written plainly: a loop in float64 over one entry after another."""
+"""GloVe against its own program written plainly: a loop in float64 over one entry after another; in batches without a kernel."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import InputError
+from regard.quantization.native import Kernels
 from regard.word_embeddings.training import VectorSettings, train_vectors
 from regard.word_embeddings.training import glove as module
 from regard.word_embeddings.training.glove import ENTRY, train_glove, weights
@@ -55,10 +56,39 @@ def pieces(tables):
 def started(words, given, monkeypatch):
     """The tables as they are drawn: those of a training in which nothing is updated."""
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_update", lambda *_: 0.0)
+        patch.setattr(module, "_updater", lambda _: lambda *_: 0.0)
         return [part.astype(np.float64) for part in pieces(train_glove(entries_of(words, 5, 0), words, given))]
 
 
+@pytest.fixture
+def without_kernel(monkeypatch):
+    monkeypatch.setattr(module, "kernels", lambda: Kernels(None, "there is no C++ compiler (g++ or clang++)"))
+
+
+@pytest.mark.parametrize("width", [1, 14, 15, 40])
+@pytest.mark.parametrize("clip", [100.0, 0.2])
+def test_the_kernel_is_the_program(monkeypatch, clip, width):
+    """Twenty entries of a batch one after another, in float32."""
+    given = VectorSettings(method="glove", width=width, epochs=3, batch=20, largest_count=2.0, clip=clip)
+    monkeypatch.setattr(module, "FEWEST_BATCHES", 1)
+    entries = entries_of(12, 60, 1)
+    tables = started(12, given, monkeypatch)
+    squares = [np.ones_like(part) for part in tables]
+    order = np.random.Generator(np.random.Philox(key=[given.seed, 0x610E]))
+    for _ in range(2):  # what the tables are drawn from, before the order
+        order.random((12, width + 1), dtype=np.float32)
+    costs = []
+    for _ in range(3):
+        batches = [entries[start : start + 20] for start in order.permutation(np.arange(0, 60, 20)).tolist()]
+        costs.append(plainly(tables, squares, np.concatenate(batches), given))
+    found = train_glove(entries, 12, given)
+    for mine, theirs in zip(pieces(found), tables, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-5, rtol=0)
+    np.testing.assert_allclose(found.costs, costs, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("without_kernel")
+@pytest.mark.filterwarnings("ignore:there is no C")
 @pytest.mark.parametrize("clip", [100.0, 0.2])
 def test_one_entry_at_a_time_is_the_program(monkeypatch, clip):
     given = VectorSettings(method="glove", width=5, epochs=3, batch=1, largest_count=2.0, clip=clip, learning_rate=0.1)
@@ -78,6 +108,7 @@ def test_one_entry_at_a_time_is_the_program(monkeypatch, clip):
         np.testing.assert_allclose(mine, theirs, atol=1e-5, rtol=0)
 
 
+@pytest.mark.usefixtures("without_kernel")
 def test_a_batch_of_entries_that_share_no_row_is_the_program(monkeypatch):
     """Whatever the order: no entry sees what another did."""
     given = VectorSettings(method="glove", width=4, epochs=1, largest_count=2.0)
@@ -86,7 +117,8 @@ def test_a_batch_of_entries_that_share_no_row_is_the_program(monkeypatch):
     monkeypatch.setattr(module, "FEWEST_BATCHES", 1)
     tables = started(10, given, monkeypatch)
     cost = plainly(tables, [np.ones_like(part) for part in tables], entries, given)
-    found = train_glove(entries, 10, given)
+    with pytest.warns(UserWarning, match=r"no C\+\+ compiler.*several times as long"):
+        found = train_glove(entries, 10, given)
     for mine, theirs in zip(pieces(found), tables, strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-6, rtol=0)
     assert found.costs[0] == pytest.approx(cost, rel=1e-5)
@@ -102,12 +134,12 @@ def test_sums_over_a_batch_are_those_of_a_loop(words, size, seed):
     batch["count"] = draw.uniform(0.2, 9, size)
     for clip in (100.0, 0.3):
         given = VectorSettings(method="glove", width=3, largest_count=4.0, clip=clip)
-        left, right = (module._table(words, 3, draw, bias, torch.float64) for bias in (-2, -1))
+        left, right = (module._table(words, 3, draw, bias, torch.float64) for bias in (0, 1))
         w, v = left.rows.numpy().copy(), right.rows.numpy().copy()
         module._update(left, right, batch, given)
         for mine, theirs, key, other, table in ((w, v, "row", "column", left), (v, w, "column", "row", right)):
             for row in range(words):
-                steps = np.zeros((0, 5))
+                steps = np.zeros((0, len(mine[row])))
                 for entry in batch[batch[key] == row]:
                     wrong = mine[row] @ theirs[entry[other]] - math.log(entry["count"])
                     f = min(1.0, entry["count"] / 4.0) ** 0.75
@@ -115,17 +147,19 @@ def test_sums_over_a_batch_are_those_of_a_loop(words, size, seed):
                     steps = np.concatenate([steps, step[None]])
                 met = 1 + (steps**2).sum(axis=0) * (len(steps) - 1) / (2 * max(1, len(steps)))
                 wanted = mine[row] - steps.sum(axis=0) / np.sqrt(met)
-                wanted[-1 if table is left else -2] = 1.0
+                wanted[4 if table is left else 3] = 1.0
+                wanted[5:] = 0.0
                 np.testing.assert_allclose(table.rows[row].numpy(), wanted, atol=1e-6)
 
 
-def test_large_batches_end_where_single_entries_do(monkeypatch):
+@pytest.mark.filterwarnings("ignore:there is no C")
+def test_batches_without_a_kernel_end_where_single_entries_do(monkeypatch):
     monkeypatch.setattr(module, "FEWEST_BATCHES", 10)
     entries = entries_of(20, 200, 3)
-    single, many = (
-        train_glove(entries, 20, VectorSettings(method="glove", width=8, epochs=10, batch=batch, largest_count=5.0))
-        for batch in (1, 65_536)
-    )
+    given = VectorSettings(method="glove", width=8, epochs=10, largest_count=5.0)
+    single = train_glove(entries, 20, given)
+    monkeypatch.setattr(module, "kernels", lambda: Kernels(None, "there is no C++ compiler"))
+    many = train_glove(entries, 20, given)
     assert many.costs[-1] == pytest.approx(single.costs[-1], rel=0.05)
     assert many.costs[-1] < 0.5 * many.costs[0]
 

@@ -2,6 +2,7 @@
 
 #include "attention.h"
 #include "choosing.h"
+#include "glove.h"
 #include "linear.h"
 #include "runtime.h"
 #include "word2vec.h"

@@ -85,7 +85,8 @@ class VectorSettings:
         largest_count: for GloVe: counts above this have weight 1. Use 10 for small texts.
         power: exponent of GloVe's weighting.
         clip: for GloVe: largest absolute value of a gradient's entries.
-        batch: for GloVe: counts per update; smaller if there would be fewer than a hundred batches per epoch.
+        batch: for GloVe: counts that are read together, in an order that is random anew in each epoch; smaller if there would be
+            fewer than a hundred batches per epoch.
         vectors: for GloVe: the sum of a word's two vectors (`sum`), or the word vector alone (`word`).
         memory: for GloVe: MiB of memory for counting, in addition to the vocabulary; what does not fit is written to disk.
 

@@ -7,9 +7,12 @@ training is a file too.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +24,8 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.files import writing_errors
+from regard.quantization.interface import LANES, CountTablesStruct
+from regard.quantization.native import kernels
 from regard.word_embeddings.store import Matrix
 from regard.word_embeddings.training.corpus import Progress, Report, VectorSettings, Vocabulary, per_second, quiet
 
@@ -319,16 +324,17 @@ class GloveTables:
 class _Table:
     """The parameters of words or of contexts, and their AdaGrad accumulators (sums of squared gradients).
 
-    A row is (vector, bias, 1) in one table and (vector, 1, bias) in the other, so that the dot product of two rows includes both
-    biases. The accumulator of the constant 1 is infinite, so it never changes.
+    A row is (vector, bias, 1) in one table and (vector, 1, bias) in the other, filled up with zeros, so that the dot product of
+    two rows includes both biases. The accumulators of 1 and of the zeros are infinite, so they never change.
     """
 
     rows: Tensor
     squares: Tensor
+    width: int
     bias: int
 
     def vectors(self) -> Matrix:
-        return self.rows[:, :-2].to(torch.float32).numpy().copy()
+        return self.rows[:, : self.width].to(torch.float32).numpy().copy()
 
     def biases(self) -> Matrix:
         return self.rows[:, self.bias].to(torch.float32).numpy().copy()
@@ -405,14 +411,14 @@ def train_glove(
     """Minimize the sum over X_ij > 0 of f(X_ij) (w_i w~_j + b_i + b~_j - log X_ij)^2 by AdaGrad.
 
     As in GloVe's own program, accumulators start at 1, a step divides by the square root of the accumulator before the step,
-    and parameters are initialised uniformly from -0.5 / (W + 1) to 0.5 / (W + 1). Entries are processed in batches. A row that
-    occurs once in a batch is updated exactly as in that program. If a row occurs c times, its c gradients are computed at the
-    same parameters, and their sum is divided by the square root of the mean of the accumulators that c single steps would
-    have used.
+    and parameters are initialised uniformly from -0.5 / (W + 1) to 0.5 / (W + 1). The compiled kernel processes entries one
+    after another, as that program does. Without it, and in float64, they are processed in batches, with a warning: a row that
+    occurs once in a batch is updated as in the program; if a row occurs c times, its c gradients are computed at the same
+    parameters, and their sum is divided by the square root of the mean of the accumulators that c single steps would have used.
 
     Arguments:
         entries: (n,) array of dtype `ENTRY`, in memory or memory-mapped. It is cut into batches in this order; each epoch
-            processes the batches in a new random order.
+            processes the batches in a new random order, a batch in its own.
         words: N, the number of words.
         settings: the settings of training.
         report: is called with the progress.
@@ -424,13 +430,14 @@ def train_glove(
     if not len(entries):
         raise InputError("no two words are near each other in the text; give sentences of two words or more")
     generator = np.random.Generator(np.random.Philox(key=[settings.seed, 0x610E]))
-    left, right = (_table(words, settings.width, generator, bias, dtype) for bias in (-2, -1))
+    left, right = (_table(words, settings.width, generator, bias, dtype) for bias in (0, 1))
+    update = _updater(dtype)
     size = max(1, min(settings.batch, len(entries) // FEWEST_BATCHES))
     costs: list[float] = []
     for epoch in range(1, settings.epochs + 1):
         cost, done = 0.0, 0
         for batch in _batches(entries, size, generator):
-            cost += _update(left, right, batch, settings)
+            cost += update(left, right, batch, settings)
             done += len(batch)
             report(Progress(f"epoch {epoch} of {settings.epochs}", done, len(entries), "counts"))
         if not np.isfinite(cost):
@@ -461,15 +468,42 @@ def weights(counts: Tensor, settings: VectorSettings) -> Tensor:
 
 
 def _table(words: int, width: int, generator: np.random.Generator, bias: int, dtype: torch.dtype) -> _Table:
-    rows = torch.ones(words, width + 2, dtype=dtype)
-    squares = torch.full((words, width + 2), float("inf"), dtype=dtype)
+    """Sampled parameters; the bias comes directly after the vector, or after the 1 (`bias` 0 or 1)."""
+    stride = -(-(width + 2) // LANES) * LANES
+    rows = torch.zeros(words, stride, dtype=dtype)
+    rows[:, width : width + 2] = 1.0
+    squares = torch.full((words, stride), float("inf"), dtype=dtype)
     sampled = (generator.random((words, width + 1), dtype=np.float32) - 0.5) / (
         width + 1
     )  # the program includes the bias in the width
-    for columns, part in ((slice(width), sampled[:, :width]), ([width + 2 + bias], sampled[:, width:])):
+    for columns, part in ((slice(width), sampled[:, :width]), ([width + bias], sampled[:, width:])):
         rows[:, columns] = torch.from_numpy(part).to(dtype)
         squares[:, columns] = 1.0
-    return _Table(rows, squares, bias)
+    return _Table(rows, squares, width, width + bias)
+
+
+_Update = Callable[[_Table, _Table, NDArray[np.void], VectorSettings], float]
+
+
+def _updater(dtype: torch.dtype) -> _Update:
+    """What updates both tables for a batch and returns the sum of the entries' costs before their updates."""
+    found = kernels()
+    if found.library is None:
+        warnings.warn(f"{found.why}: training GloVe takes several times as long", UserWarning, stacklevel=3)
+    return partial(_each, found.library) if found.library is not None and dtype == torch.float32 else _update
+
+
+def _each(
+    library: ctypes.CDLL, left: _Table, right: _Table, batch: NDArray[np.void], settings: VectorSettings
+) -> float:
+    """Update both tables for one entry after another, by the kernel."""
+    entries = np.ascontiguousarray(batch)
+    counts = torch.from_numpy(entries["count"].copy())
+    logs, factors = counts.log(), weights(counts, settings).contiguous()
+    places = (each.data_ptr() for each in (left.rows, right.rows, left.squares, right.squares))
+    tables = CountTablesStruct(*places, left.rows.shape[1])
+    given = (entries.ctypes.data, logs.data_ptr(), factors.data_ptr(), len(entries))
+    return library.regard_glove(tables, *given, settings.learning_rate, settings.clip)
 
 
 def _batches(entries: NDArray[np.void], size: int, generator: np.random.Generator) -> Iterator[NDArray[np.void]]:
@@ -490,7 +524,7 @@ def _side(ids: NDArray[np.int32]) -> _Side:
 
 
 def _update(left: _Table, right: _Table, batch: NDArray[np.void], settings: VectorSettings) -> float:
-    """Update both tables for one batch; returns the sum of the entries' costs before the update."""
+    """Update both tables for all entries of a batch at once, in PyTorch."""
     dtype = left.rows.dtype
     counts = torch.from_numpy(np.array(batch["count"])).to(dtype)
     one, other = _side(batch["row"]), _side(batch["column"])

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import InputError
-from regard.quantization.interface import TextStruct, WordTablesStruct
+from regard.quantization.interface import LANES, TextStruct, WordTablesStruct
 from regard.quantization.native import kernels
 from regard.word_embeddings.store import Matrix, ngram_rows
 from regard.word_embeddings.training.corpus import Progress, Report, VectorSettings, Vocabulary, per_second, quiet
@@ -31,9 +31,6 @@ Ids = NDArray[np.int32]
 
 LEAST_RATE = 1e-4
 """The final learning rate as a share of the initial one."""
-
-LANES = 16
-"""Rows of the tables are filled up with zeros to a multiple of this, which the kernel works on at a time."""
 
 _PART_WORDS = 10_000
 _FEWEST_PARTS = 200
