@@ -106,6 +106,41 @@ def test_one_window_by_hand():
     np.testing.assert_allclose(outputs[:, 0], [0.5 + toward * 2.0, -0.5, 0.25 + away * 2.0])
 
 
+def test_cbow_is_gensims_given_its_samples():
+    """One pass from gensim's first vectors, windows and negatives; its sigmoid is a table, which is off by up to 0.008."""
+    gensim = pytest.importorskip("gensim.models")
+    draw = random.Random(1)
+    text = [draw.choices([f"w{n}" for n in range(2000)], k=8) for _ in range(900)]
+    given = settings("cbow", window=4, negative=5)
+    vocabulary = count_words(text)
+    model = gensim.Word2Vec(
+        vector_size=16, window=4, min_count=1, sg=0, negative=5, alpha=0.05, min_alpha=0.05, sample=0, seed=3, workers=1,
+        sorted_vocab=0, batch_words=10_000,
+    )  # fmt: skip
+    model.build_vocab_from_freq(dict(zip(vocabulary.words, vocabulary.counts.tolist(), strict=True)))
+    learner = learner_of(text, given)
+    learner.inputs[:, :16] = first = model.wv.vectors.copy()
+    state = model.random.get_state()
+    model.train(text, total_words=vocabulary.tokens, epochs=1)
+
+    theirs = np.random.RandomState()  # gensim's
+    theirs.set_state(state)
+    number = (theirs.randint(0, 2**24) << 24) + theirs.randint(0, 2**24)
+    words = np.array([model.wv.key_to_index[word] for sentence in text for word in sentence], dtype=np.int32)
+    reach, places, table = 4 - theirs.randint(0, 4, len(words)), np.arange(len(words)), model.cum_table.astype(np.int64)
+    negatives = []
+    for _ in range(5 * len(words)):
+        negatives.append(int(np.searchsorted(table, (number >> 16) % int(table[-1]))))
+        number = (number * 25214903917 + 11) % 2**48
+    begins, ends = np.maximum(places - reach, places // 8 * 8), np.minimum(places + reach + 1, places // 8 * 8 + 8)
+    learner.learn(word2vec.Piece(words=words, **{
+        name: np.asarray(each, dtype=np.int32)
+        for name, each in (("begins", begins), ("ends", ends), ("negatives", negatives))
+    }), 0.05)  # fmt: skip
+    for mine, its, before in ((learner.inputs, model.wv.vectors, first), (learner.outputs, model.syn1neg, 0 * first)):
+        assert np.linalg.norm(mine[:, :16] - its) < 0.05 * np.linalg.norm(its - before)
+
+
 @pytest.mark.parametrize("method", WORD2VEC)
 def test_windows_stay_in_their_sentence_and_negatives_are_sampled_by_their_count(text, tmp_path, method):
     given = settings(method, window=3, negative=4, subsample=0.0, noise_exponent=0.5)
