@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -11,31 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from regard.attention import (
-    BatchInvariant,
-    KeysValues,
-    KVCache,
-    Packed,
-)
-from regard.attention.positions import check_length
+from regard.attention import BatchInvariant, KeysValues, KVCache, Packed
 from regard.errors import InputError
-from regard.layers import (
-    CausalTransformer,
-    GreedySteps,
-    PositionedEmbedding,
-    Reduction,
-    Tokens,
-)
+from regard.layers import CausalTransformer, GreedySteps, PositionedEmbedding, Reduction, Tokens
 from regard.layers.causal import CausalState, Entered
 from regard.quantization.greedy import greedy, most_steps
 from regard.quantization.inference import POSITIONS, InferenceEmbedding, InferenceOnly, table_dtype, unlike_heads
 from regard.quantization.invariance import set_batch_invariant
-from regard.quantization.linear import (
-    Precision,
-    check_precision,
-    inference_copy,
-    linear_for,
-)
+from regard.quantization.linear import Precision, check_precision, inference_copy, linear_for
 from regard.quantization.memory import LargePages
 from regard.quantization.native import Kernels, kernels
 from regard.quantization.stack import (
@@ -133,25 +117,18 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
 
     def step(self, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
         """As `CausalTransformer`; in one call of the kernel unless the blocks have hooks."""
-        kernel = self.kernel
-        if kernel is None or kernel.head is None or not kernel.untouched:
-            return super().step(tokens, state)
-        return self._step_by_kernel(kernel, tokens, state)
+        kernel = self._ready()
+        return super().step(tokens, state) if kernel is None else self._step_by_kernel(kernel, tokens, state)
 
     def step_through(self, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
         """As `LeftToRight`; in one call of the kernel, and the same to the bit as one `step` after another."""
-        kernel, (rows, count) = self.kernel, tokens.shape
-        slots = state.length + count
-        limits = (*self.sliding_windows, self.maximum_length, None if kernel is None else kernel.positions)
-        if any(limit is not None and slots > limit for limit in limits) or not self._reads_all(state):
+        kernel, (rows, count) = self._ready(), tokens.shape
+        if kernel is None or count > self._steps_left(kernel, state):
             return super().step_through(tokens, state)
-        if kernel is None or kernel.head is None or not kernel.untouched:
-            return super().step_through(tokens, state)
-        cache = state.cache
-        present = cache.layers[0].lengthened(count)
-        places = torch.arange(state.length, slots).expand(rows, -1)
+        present = state.cache.layers[0].lengthened(count)
+        places = torch.arange(state.length, state.length + count).expand(rows, -1)
         x = self.embedding(tokens, places)
-        seen = (torch.arange(slots) <= places[:, :, None]).flatten(0, 1).contiguous()
+        seen = (torch.arange(state.length + count) <= places[:, :, None]).flatten(0, 1).contiguous()
         found = kernel(
             x.flatten(0, 1),
             SharedRows(present),
@@ -160,17 +137,15 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
             width=count,
             logits=True,
         )
-        grown = KVCache((present,), (*cache.widths, *(1,) * count), capacity=cache.capacity)
-        return found.unflatten(0, (rows, count)), state.advanced(steps=count, cache=grown)
+        return found.unflatten(0, (rows, count)), _grown(state, present, count)
 
     def undisturbed(self) -> Callable[[Tensor, CausalState], tuple[Tensor, CausalState]]:
         """As `LeftToRight.undisturbed`: whether the blocks are as they were is asked here, and not before each step.
 
         Hooks are seen from the next step on, whoever registers them: each takes a number, of which there is one count.
         """
-        kernel, hooks = self.kernel, RemovableHandle.next_id
-        own = "step" in self.__dict__ or any(map(has_hooks, self.embedding.modules()))
-        if own or kernel is None or kernel.head is None or not kernel.untouched:
+        kernel, hooks = self._ready(), RemovableHandle.next_id
+        if kernel is None or "step" in self.__dict__ or any(map(has_hooks, self.embedding.modules())):
             return self.step
 
         def step(tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
@@ -187,30 +162,26 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
 
         Texts of different lengths, and steps beyond a sliding window, are made one by one.
         """
-        kernel, table = self.kernel, self.embedding
-        if not isinstance(table, InferenceEmbedding) or any(map(has_hooks, table.modules())) or "step" in self.__dict__:
+        kernel, table = self._ready(), self.embedding
+        if kernel is None or kernel.head is None or "step" in self.__dict__:
             return None
-        if kernel is None or kernel.head is None or not kernel.untouched or not self._reads_all(state):
+        if not isinstance(table, InferenceEmbedding) or any(map(has_hooks, table.modules())):
             return None
-        limits = (*self.sliding_windows, self.maximum_length, kernel.positions)
-        left = [limit - state.length for limit in limits if limit is not None]
-        steps = min(most, most_steps(kernel, len(tokens)), *left)
-        given, known = tokens.tolist(), len(table.tokens.weight)
-        if (
-            steps < 1
-            or not all(0 <= token < known for token in given)
-            or not all(0 <= token < kernel.head.real for token in forbidden)
-        ):
+        steps = min(most, most_steps(kernel, len(tokens)), self._steps_left(kernel, state))
+        known = all(0 <= token < len(table.tokens.weight) for token in tokens.tolist())
+        if steps < 1 or not known or not all(0 <= token < kernel.head.real for token in forbidden):
             return None  # the step says what is wrong
-        cache = state.cache
-        present = cache.layers[0].lengthened(steps)
+        present = state.cache.layers[0].lengthened(steps)
         made, logits = greedy(kernel, tokens, present, table, steps, forbidden=forbidden, ends=ends)
-        present = present.rewound(state.length + len(made))
-        grown = KVCache((present,), (*cache.widths, *(1,) * len(made)), capacity=cache.capacity)
-        return GreedySteps(made, logits, state.advanced(steps=len(made), cache=grown))
+        return GreedySteps(made, logits, _grown(state, present.rewound(state.length + len(made)), len(made)))
+
+    def _ready(self) -> StackKernel | None:
+        """The kernel that computes decoding steps up to their logits; None where there is none, or blocks have changed since."""
+        kernel = self.kernel
+        return kernel if kernel is not None and kernel.head is not None and kernel.untouched else None
 
     def _step_by_kernel(self, kernel: StackKernel, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
-        if self._reads_all(state):
+        if self._steps_left(kernel, state):
             return self._plain_step(kernel, tokens, state)
         ids = tokens.unsqueeze(1)
         entered = self._entered(Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere"), state)
@@ -218,29 +189,21 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         found, after = self._by_kernel(kernel, entered, present, logits=True), entered.after
         return found, replace(after, cache=after.cache.filled((present,)))
 
-    def _reads_all(self, state: CausalState) -> bool:
-        """Whether all texts have the same length, and the next token of each attends to all tokens before it."""
-        cache, slots, windows = state.cache, state.length + 1, self.sliding_windows
-        return (
-            state.width == 1
-            and state.lengths is None
-            and cache.seen is None
-            and bool(cache.layers)
-            and (not any(windows) or all(window is None or slots <= window for window in windows))
-        )
+    def _steps_left(self, kernel: StackKernel, state: CausalState) -> int:
+        """The number of next tokens that attend to all before them in their text; 0 where texts have different lengths."""
+        if state.width != 1 or state.lengths is not None or state.cache.seen is not None or not state.cache.layers:
+            return 0
+        limits = (*self.sliding_windows, self.maximum_length, kernel.positions)
+        return max(0, min((limit - state.length for limit in limits if limit is not None), default=sys.maxsize))
 
     def _plain_step(self, kernel: StackKernel, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
         """The same as `_entered` and `_by_kernel` for such texts, without masks and tables of positions."""
-        cache, slots = state.cache, state.length + 1
-        if self.maximum_length is not None and slots > self.maximum_length:
-            check_length(slots, self.maximum_length, "text")
         positions = torch.full(tokens.shape, state.length)
         x = self.embedding(tokens.unsqueeze(1), positions.unsqueeze(1))
-        present = cache.layers[0].lengthened(1)
+        present = state.cache.layers[0].lengthened(1)
         visible = (None,) * len(kernel.structs)
         found = kernel(x.flatten(0, 1), SharedRows(present), visible, positions=positions, logits=True)
-        grown = KVCache((present,), (*cache.widths, 1), capacity=cache.capacity)
-        return found, state.advanced(cache=grown)
+        return found, _grown(state, present, 1)
 
     def _through(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
         """As `CausalStack`, with the keys and values of all blocks in one tensor; by the kernel unless the blocks have hooks."""
@@ -275,6 +238,13 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         width = attention.key.out_features // attention.key_heads
         none = torch.empty(rows, len(self.layers) * attention.key_heads, 0, width, dtype=self.cache_dtype)
         return KeysValues(none, none)
+
+
+def _grown(state: CausalState, present: KeysValues, steps: int) -> CausalState:
+    """The state after so many steps, of which `present` has the keys and values."""
+    cache = state.cache
+    grown = KVCache((present,), (*cache.widths, *(1,) * steps), capacity=cache.capacity)
+    return state.advanced(steps=steps, cache=grown)
 
 
 def unsupported_decoder(model: nn.Module) -> str:
