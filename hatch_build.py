@@ -39,8 +39,8 @@ class CustomBuildHook(BuildHookInterface):
         asked = os.environ.get("REGARD_KERNELS", "0")
         if asked in ("", "0") or self.target_name != "wheel" or version == "editable":
             return
-        quantization = Path(self.root) / "src" / "regard" / "quantization"
-        variants = _read(quantization / "variants.py")
+        kernels = Path(self.root) / "src" / "regard" / "kernels"
+        variants = _read(kernels / "variants.py")
         machine = platform.machine() if asked == "1" else asked
         wanted = [variant for variant in variants.VARIANTS if variant.machine == machine]
         if not wanted or platform.system() != "Linux":
@@ -52,11 +52,11 @@ class CustomBuildHook(BuildHookInterface):
         for variant, library in zip(wanted, libraries, strict=True):
             _compile(compiler, variants, variant, library)
             if variant.machine == platform.machine() and variant.needs <= set(variants.processor().split()):
-                _try(compiler, quantization / "interface.py", library)
+                _try(compiler, kernels / "interface.py", library)
         listed = Path(self.place) / variants.SUMS
         listed.write_text("\n".join([*variants.source_sums(), *variants.sums(libraries)]) + "\n", encoding="utf-8")
         for file in (*libraries, listed):
-            build_data["force_include"][str(file)] = f"regard/quantization/{variants.SHIPPED.name}/{file.name}"
+            build_data["force_include"][str(file)] = f"regard/kernels/{variants.SHIPPED.name}/{file.name}"
         major, minor = max(OLDEST, *map(_oldest, libraries))
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-manylinux_{major}_{minor}_{machine}"

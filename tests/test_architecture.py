@@ -26,7 +26,7 @@ LINES = [
     {"data", "metrics", "text", "models", "quantization"},
     {"layers"},
     {"attention"},
-    {"web"},
+    {"web", "kernels"},
 ]
 # Within a line: who may import whom.
 BESIDE = {

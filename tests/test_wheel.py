@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from regard import InputError
-from regard.quantization.native import kernels
+from regard.kernels import kernels
 from regard.training import read_recipe
 from regard.training.recipe import packaged_recipes, recipe_file
 
@@ -47,17 +47,17 @@ def test_the_wheel_holds_every_recipe_and_the_marker_of_types(wheel):
 
 
 def test_the_wheel_holds_the_source_of_the_kernels(wheel):
-    files = list((ROOT / "src" / "regard" / "quantization" / "kernels").iterdir())
+    files = list((ROOT / "src" / "regard" / "kernels" / "sources").iterdir())
     assert {path.suffix for path in files} == {".cpp", ".h"}
     assert {str(path.relative_to(ROOT / "src")) for path in files} <= set(wheel.namelist())
-    assert not any("_kernels" in name for name in wheel.namelist())
+    assert not any("_libraries" in name for name in wheel.namelist())
 
 
 DECODES = """
 import torch
 from regard.models import GPT2, GPT2Config
 from regard.quantization import InferenceDecoder
-from regard.quantization.native import kernels
+from regard.kernels import kernels
 
 torch.manual_seed(1)
 sizes = {"width": 64, "heads": 2, "feedforward_width": 128, "layers": 2, "maximum_positions": 64, "vocabulary": 50}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from kernel_cases import BLOCKS, GROUP, SPECIAL, UNIT, Array, Case, Map, Memory, activated, bfloats, drawn, floats
 
-from regard.quantization.interface import BlockStruct, CacheStruct, HeadStruct, NormStruct, RotaryStruct
+from regard.kernels.interface import BlockStruct, CacheStruct, HeadStruct, NormStruct, RotaryStruct
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.quantization.interface import LinearStruct, Pointer
+from regard.kernels.interface import LinearStruct, Pointer
 
 Array = NDArray[Any]
 

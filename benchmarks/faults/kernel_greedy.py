@@ -10,7 +10,7 @@ import numpy as np
 from kernel_blocks import Held, Norm, Sizes, Stack, allowed, difference
 from kernel_cases import GREEDY, UNIT, Array, Case, Map, Memory, bfloats, drawn, floats
 
-from regard.quantization.interface import EmbeddingStruct, HeadStruct
+from regard.kernels.interface import EmbeddingStruct, HeadStruct
 
 
 class Vectors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from kernel_cases import GLOVE, WORD2VEC, Array, Case, Memory, drawn
 
-from regard.quantization.interface import CountTablesStruct, TextStruct, WordTablesStruct
+from regard.kernels.interface import CountTablesStruct, TextStruct, WordTablesStruct
 from regard.word_embeddings.training.corpus import settings_of
 from regard.word_embeddings.training.glove import ENTRY
 from regard.word_embeddings.training.word2vec import Piece, plain_pass

@@ -37,7 +37,7 @@ from kernel_cases import Case, linear_case  # noqa: E402
 from kernel_greedy import greedy_case  # noqa: E402
 from kernel_words import counts_case, words_case  # noqa: E402
 
-from regard.quantization.variants import FLAGS, SOURCES, VARIANTS, processor  # noqa: E402
+from regard.kernels.variants import FLAGS, SOURCES, VARIANTS, processor  # noqa: E402
 
 SANITIZERS = {
     "addresses": ("-O1", "-g1", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"),

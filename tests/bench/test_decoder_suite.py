@@ -16,9 +16,9 @@ from regard.bench.decoder import contests
 from regard.bench.peers import ctranslate2, huggingface, llamacpp
 from regard.checkpoints import parameters_of, read_model, write_model
 from regard.errors import InputError
+from regard.kernels import kernels
 from regard.layers import Tokens
 from regard.models import Llama, LlamaConfig
-from regard.quantization.native import kernels
 
 
 def options(**changes):

@@ -14,7 +14,7 @@ import torch
 import regard
 from regard.checking import machine
 from regard.checking.machine import examine, extras, quota, remarks
-from regard.quantization import variants
+from regard.kernels import variants
 
 QUIET: dict[str, Any] = {
     "processors": 8,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.generation import Continuation, FixedLength, NGramDraft, Speculation, Temperature, TopK, generate
+from regard.kernels import kernels
 from regard.layers import DecoderState, Tokens
 from regard.models import (
     GPT2,
@@ -24,7 +25,6 @@ from regard.models import (
     LSTMLanguageModelConfig,
 )
 from regard.quantization import InferenceDecoder
-from regard.quantization.native import kernels
 
 SIZES = {"vocabulary": 23, "width": 32, "heads": 1, "feedforward_width": 48, "maximum_positions": 40}
 

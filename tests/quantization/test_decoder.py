@@ -15,6 +15,7 @@ import regard
 from regard.attention import LearnedPositions, RotaryScaling
 from regard.errors import InputError
 from regard.generation import Continuation, FixedLength, generate
+from regard.kernels import Kernels, kernels
 from regard.layers import Tokens, join
 from regard.models import (
     GPT,
@@ -40,7 +41,6 @@ from regard.quantization import (
     linear,
     unsupported_decoder,
 )
-from regard.quantization.native import Kernels, kernels
 
 NONE = Kernels(None, "left out by a test")
 SIZES = {"vocabulary": 45, "width": 64, "heads": 2, "feedforward_width": 96, "layers": 3, "maximum_positions": 24}

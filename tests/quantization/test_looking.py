@@ -13,6 +13,7 @@ import regard
 from regard.attention import AttentionInputs, ScaledDot, ScoredAttention
 from regard.errors import InputError
 from regard.inspection.editing import ScaleHeads, SetOutput, ablate, change, patch
+from regard.kernels import Kernels, kernels
 from regard.layers import Tokens
 from regard.models import (
     GPT2,
@@ -27,7 +28,6 @@ from regard.models import (
     TransformerConfig,
 )
 from regard.quantization import InferenceDecoder, InferenceTransformer, QuantizedLinear, quantized
-from regard.quantization.native import Kernels, kernels
 
 ODD = {"vocabulary": 53, "width": 96, "heads": 3, "feedforward_width": 160, "layers": 3, "maximum_positions": 21}
 every_precision = pytest.mark.parametrize("precision", ["int8", "int4"])

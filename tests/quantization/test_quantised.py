@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import InputError
+from regard.kernels import Kernels, kernels
 from regard.quantization.linear import GROUP, QuantizedLinear, QuantizedWeights
-from regard.quantization.native import Kernels, kernels
 
 NONE = Kernels(None, "left out by a test")
 

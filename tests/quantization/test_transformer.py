@@ -14,10 +14,10 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.generation import CoveragePenalty, FixedLength, RelativeLength, beam_search
+from regard.kernels import Kernels, kernels
 from regard.layers import Tokens, join
 from regard.models import Bahdanau, BahdanauConfig, Transformer, TransformerConfig
 from regard.quantization import InferenceTransformer, QuantizedWeights, unsupported_transformer
-from regard.quantization.native import Kernels, kernels
 
 NONE = Kernels(None, "left out by a test")
 SIZES: dict[str, Any] = {

@@ -7,11 +7,11 @@ import torch
 
 from regard.errors import InputError
 from regard.generation import Continuation, FixedLength, Forbid, generate
+from regard.kernels import kernels
 from regard.layers import Tokens
 from regard.models import GPT2, GPT3, GPT2Config, GPT3Config, Llama, LlamaConfig
 from regard.quantization import InferenceDecoder, decoder
 from regard.quantization.invariance import InvariantActivation, set_batch_invariant
-from regard.quantization.native import kernels
 
 SIZES = {"vocabulary": 45, "width": 64, "heads": 2, "feedforward_width": 96, "layers": 3, "maximum_positions": 24}
 MODELS = {

@@ -244,7 +244,7 @@ def _speed(name: str) -> float:
 
 def kernels() -> dict[str, Any]:
     """The kernel variant for this processor, whether it is compiled, and the compiler; nothing is built."""
-    from regard.quantization.native import found_kernels
+    from regard.kernels import found_kernels
 
     flags = _flags()
     wide = {"avx512f", "avx512bw", "avx512_vnni"} <= flags

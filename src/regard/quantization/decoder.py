@@ -14,6 +14,7 @@ from torch.utils.hooks import RemovableHandle
 
 from regard.attention import BatchInvariant, KeysValues, KVCache, Packed
 from regard.errors import InputError
+from regard.kernels import Kernels, kernels
 from regard.layers import CausalTransformer, GreedySteps, PositionedEmbedding, Reduction, Tokens
 from regard.layers.causal import CausalState, Entered
 from regard.quantization.greedy import greedy, most_steps
@@ -21,7 +22,6 @@ from regard.quantization.inference import POSITIONS, InferenceEmbedding, Inferen
 from regard.quantization.invariance import set_batch_invariant
 from regard.quantization.linear import Precision, check_precision, inference_copy, linear_for
 from regard.quantization.memory import LargePages
-from regard.quantization.native import Kernels, kernels
 from regard.quantization.stack import (
     SharedRows,
     StackKernel,
@@ -42,7 +42,7 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
     Weights are rounded as in `QuantizedWeights`; before an int8 or int4 product the kernel rounds activations to int8 in groups
     of 32, before one in bfloat16 to bfloat16 where the processor multiplies it (AVX512-BF16). The KV cache is bfloat16, or
     float32 with float32 weights. With a C++ compiler, kernels are built for this machine's processor at the first use
-    (`regard.quantization.native`), and a row's outputs are bit for bit the same alone and in any batch, also while the prompt
+    (`regard.kernels`), and a row's outputs are bit for bit the same alone and in any batch, also while the prompt
     is read. Without one, `slow` says so, and PyTorch computes the same in bfloat16, without a gain in speed.
 
     Arguments:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from regard.attention import AttentionLayer, LearnedPositions
 from regard.errors import InputError
+from regard.kernels import Kernels
 from regard.layers import EncoderBlock, FeedForward, Residual, TextEmbedding, TextEncoder
 from regard.quantization.encoder_linear import PackedLinear, dtype_of, packed_linear
 from regard.quantization.linear import (
@@ -31,7 +32,6 @@ from regard.quantization.linear import (
     check_precision,
     inference_copy,
 )
-from regard.quantization.native import Kernels
 from regard.quantization.stack import (
     has_hooks,
     product_scale,

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from regard.attention import KeysValues
+from regard.kernels.interface import EmbeddingStruct, Pointer
 from regard.quantization.inference import InferenceEmbedding
-from regard.quantization.interface import EmbeddingStruct, Pointer
 from regard.quantization.stack import SharedRows, StackKernel
 
 STEPS = 16

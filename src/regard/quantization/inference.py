@@ -17,6 +17,7 @@ from regard.attention import (
     SinusoidalPositions,
 )
 from regard.errors import InputError
+from regard.kernels import Kernels, kernels
 from regard.layers import (
     PositionedEmbedding,
 )
@@ -27,7 +28,6 @@ from regard.quantization.linear import (
     QuantizedLinear,
 )
 from regard.quantization.memory import LargePages
-from regard.quantization.native import Kernels, kernels
 from regard.quantization.stack import (
     StackKernel,
 )

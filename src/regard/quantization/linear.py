@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from regard.attention import BatchInvariant, Rotary
 from regard.errors import InputError, nearest
+from regard.kernels import Kernels, kernels
+from regard.kernels.interface import LinearStruct
 from regard.layers import ACTIVATIONS, Activation
-from regard.quantization.interface import LinearStruct
 from regard.quantization.invariance import InvariantActivation
 from regard.quantization.memory import LargePages
-from regard.quantization.native import Kernels, kernels
 
 QuantizedPrecision = Literal["int8", "int4"]
 """int8 with one scale per output, or int4 with one scale per output and group of 32 inputs."""
@@ -123,7 +123,7 @@ class QuantizedWeights:
         return (self.values.unflatten(1, (-1, GROUP)) * scales[..., None]).flatten(1)[:outputs, :inputs]
 
     def tiled(self) -> tuple[Tensor, Tensor]:
-        """Values and scales in the layout of `kernels/linear.h`: unsigned, tiles of 16 outputs, groups of 4 adjacent inputs.
+        """Values and scales as in `kernels/sources/linear.h`: unsigned, tiles of 16 outputs, groups of 4 adjacent inputs.
 
         In int4, two such groups share their bytes: the first is in the low half, the second in the high half.
         """
@@ -183,7 +183,7 @@ AfterLinear = Activation | Literal["none"]
 """The activation after a linear layer that the same kernel computes."""
 
 AFTER_LINEAR: tuple[AfterLinear, ...] = ("none", "relu", "gelu_tanh", "gelu", "swish")
-"""In the order of the enumeration in `kernels/numbers.h`."""
+"""In the order of the enumeration in `kernels/sources/numbers.h`."""
 
 
 def activation_name(function: object) -> Activation | None:

@@ -23,6 +23,7 @@ from regard.attention import (
 )
 from regard.attention.positions import check_length
 from regard.errors import InputError
+from regard.kernels import Kernels, kernels
 from regard.layers import (
     CACHE,
     LAST_STEP,
@@ -47,7 +48,6 @@ from regard.quantization.linear import (
     linear_for,
 )
 from regard.quantization.memory import LargePages
-from regard.quantization.native import Kernels, kernels
 from regard.quantization.stack import (
     SharedRows,
     SourceRead,

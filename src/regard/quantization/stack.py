@@ -23,9 +23,8 @@ import torch.nn.modules.module as global_hooks
 from torch import Tensor, nn
 
 from regard.attention import AttentionLayer, KeysValues, Mask, Rotary, ScoredAttention
-from regard.layers import CausalBlock, DecoderBlock, EncoderBlock, FeedForward, GatedFeedForward, Residual
-from regard.layers.blocks import Block
-from regard.quantization.interface import (
+from regard.kernels import Kernels
+from regard.kernels.interface import (
     BlockStruct,
     CacheStruct,
     HeadStruct,
@@ -34,8 +33,9 @@ from regard.quantization.interface import (
     Pointer,
     RotaryStruct,
 )
+from regard.layers import CausalBlock, DecoderBlock, EncoderBlock, FeedForward, GatedFeedForward, Residual
+from regard.layers.blocks import Block
 from regard.quantization.linear import AFTER_LINEAR, GROUP, LINEARS, UNIT, AfterLinear, QuantizedLinear, activation_name
-from regard.quantization.native import Kernels
 
 KERNEL_HEAD = 32
 """The width of heads must be a multiple of this for the kernel."""

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.quantization.native import Kernels
+from regard.kernels import Kernels
 from regard.word_embeddings.training import VectorSettings, train_vectors
 from regard.word_embeddings.training import glove as module
 from regard.word_embeddings.training.glove import ENTRY, train_glove, weights

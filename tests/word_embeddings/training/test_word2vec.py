@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from regard.errors import InputError
-from regard.quantization.native import Kernels
+from regard.kernels import Kernels
 from regard.word_embeddings.training import Progress, VectorSettings, sentences, settings_of, train_vectors, word2vec
 from regard.word_embeddings.training.corpus import METHODS, count_words
 

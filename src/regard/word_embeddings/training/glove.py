@@ -24,8 +24,8 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.files import writing_errors
-from regard.quantization.interface import LANES, CountTablesStruct
-from regard.quantization.native import kernels
+from regard.kernels import kernels
+from regard.kernels.interface import LANES, CountTablesStruct
 from regard.word_embeddings.store import Matrix
 from regard.word_embeddings.training.corpus import Progress, Report, VectorSettings, Vocabulary, per_second, quiet
 

@@ -1,7 +1,7 @@
 """Skip-gram, CBoW (Mikolov et al. 2013) and fastText (Bojanowski et al. 2017), trained by negative sampling.
 
 A window is a word and the words around it. Its vectors are read, all their products computed, and then the vectors changed; the
-next window sees the change. The compiled kernel (`quantization/kernels/word2vec.h`) and `plain_pass` do the same with the same
+next window sees the change. The compiled kernel (`kernels/sources/word2vec.h`) and `plain_pass` do the same with the same
 samples.
 """
 
@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import InputError
-from regard.quantization.interface import LANES, TextStruct, WordTablesStruct
-from regard.quantization.native import kernels
+from regard.kernels import kernels
+from regard.kernels.interface import LANES, TextStruct, WordTablesStruct
 from regard.word_embeddings.store import Matrix, ngram_rows
 from regard.word_embeddings.training.corpus import Progress, Report, VectorSettings, Vocabulary, per_second, quiet
 

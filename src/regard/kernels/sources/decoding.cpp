@@ -1,4 +1,4 @@
-// One token of each row through the blocks of a decoder, in one call.
+// One token of each row through the blocks of a decoder, in one call. This is the file that is compiled: it includes all others.
 
 #include "attention.h"
 #include "choosing.h"

@@ -1,4 +1,4 @@
-"""The compiled kernels of `kernels/`: those in the wheel, or built once by the machine's own compiler and cached.
+"""The compiled kernels of `sources/`: those in the wheel, or built once by the machine's own compiler and cached.
 
     ~/.cache/regard/kernels/   decoding-NAME.so, decoding-NAME.sha256, decoding-NAME.lock; sometimes decoding-NAME.failed
 
@@ -33,7 +33,7 @@ from pathlib import Path
 import torch
 
 from regard.files import own_cache, sync
-from regard.quantization import interface, variants
+from regard.kernels import interface, variants
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""How the kernels of `kernels/` are compiled, by the machine that uses them or for a wheel, and which of a wheel's fit a machine.
+"""How the kernels of `sources/` are compiled, by the machine that uses them or for a wheel, and which of a wheel's fit a machine.
 
-    _kernels/     x86_64-avx512-bf16.so, x86_64-avx512.so, x86_64-avx2.so or aarch64.so, and SHA256SUMS: their digests and
+    _libraries/   x86_64-avx512-bf16.so, x86_64-avx512.so, x86_64-avx2.so or aarch64.so, and SHA256SUMS: their digests and
                   those of the sources
 
 This file uses the standard library only: the hook that builds wheels (`hatch_build.py`) reads it where nothing is installed.
@@ -14,14 +14,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-SOURCES = Path(__file__).with_name("kernels")
+SOURCES = Path(__file__).with_name("sources")
 SOURCE = SOURCES / "decoding.cpp"
-SHIPPED = Path(__file__).with_name("_kernels")
+SHIPPED = Path(__file__).with_name("_libraries")
 SUMS = "SHA256SUMS"
 
 FLAGS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fno-exceptions", "-fPIC", "-fopenmp")
 LINKED = ("-shared", "-Wl,--as-needed", "-Wl,-z,defs", "-lm")
-"""Only the C library is linked: OpenMP's functions are PyTorch's, passed at run time (`kernels/runtime.h`)."""
+"""Only the C library is linked: OpenMP's functions are PyTorch's, passed at run time (`sources/runtime.h`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from regard.quantization import interface, native, variants
-from regard.quantization.native import built_kernels, kernels
+from regard.kernels import building as native
+from regard.kernels import interface, variants
+from regard.kernels.building import built_kernels, kernels
 
 pytestmark = pytest.mark.skipif(kernels().library is None, reason=f"no compiled kernels: {kernels().why}")
 
@@ -301,7 +302,7 @@ def listed(folder: Path) -> None:
 @pytest.fixture
 def shipped(tmp_path, monkeypatch, real) -> Path:
     """As a wheel lays them down: the library under the name of this machine's variants."""
-    folder = tmp_path / "_kernels"
+    folder = tmp_path / "_libraries"
     folder.mkdir()
     names = [f"{variant.name}.so" for variant in variants.VARIANTS if variant.machine == platform.machine()]
     for name in names:

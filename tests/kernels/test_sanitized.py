@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.quantization import variants
+from regard.kernels import variants
 
 FAULTS = Path(__file__).parents[2] / "benchmarks" / "faults"
 
