@@ -22,7 +22,7 @@ struct CountTables {
 
 namespace {
 
-// Without a compare of NaN, which stays one.
+// x, but at most `bound` and at least -`bound`; NaN stays NaN.
 inline Lanes within(Lanes x, float bound) {
     const Lanes high = Lanes{} + bound, low = -high;
     x = x > high ? high : x;
@@ -47,7 +47,8 @@ extern "C" {
 // Go through counts with their logarithms and weights. Returns the sum of weight * (product - logarithm)^2 / 2, each before its
 // step. A step is learning rate * gradient, whose numbers are at most `clip`, over the root of the sum of squares before it.
 double regard_glove(
-    const CountTables* tables, const Count* counts, const float* logarithms, const float* weights, int64_t number, float rate, float clip
+    const CountTables* tables, const Count* counts, const float* logarithms, const float* weights, int64_t number,
+    float rate, float clip
 ) {
     const int64_t stride = tables->stride;
     constexpr int64_t AHEAD = 4;
@@ -70,7 +71,8 @@ double regard_glove(
         const float wrong = total(sum) - logarithms[n], pull = weights[n] * wrong;
         cost += 0.5 * double(pull) * wrong;
         for (int64_t i = 0; i < stride; i += LANES) {
-            const Lanes own = lanes(x + i), other = lanes(y + i), own_squares = lanes(x_squares + i), other_squares = lanes(y_squares + i);
+            const Lanes own = lanes(x + i), other = lanes(y + i);
+            const Lanes own_squares = lanes(x_squares + i), other_squares = lanes(y_squares + i);
             const Lanes step = within(other * pull, clip) * rate, other_step = within(own * pull, clip) * rate;
             store(x + i, own - over_root(step, own_squares));
             store(y + i, other - over_root(other_step, other_squares));

@@ -29,7 +29,7 @@ struct Text {
 
 namespace {
 
-// What a window reads and changes. All its products are of the vectors as they were before it.
+// What a window reads and changes.
 struct Window {
     float* x;          // (inputs, stride)
     float* change;     // (inputs, stride): of x since the window began
@@ -47,7 +47,7 @@ struct Window {
 };
 
 // The objective of x and y is log σ(x·y) where y is wanted, else log σ(-x·y). Its gradient is (wanted - σ(x·y)) y for x, and the
-// same times x for y. Changes the outputs' vectors; x becomes the sum of the changes of each input.
+// same times x for y. All products are of the vectors as they were before. Changes the outputs' vectors, x and `change`.
 void learn(const WordTables& tables, const Window& window, float rate) {
     const int64_t stride = tables.stride, inputs = window.inputs, outputs = window.outputs;
     for (int64_t n = 0; n < inputs; ++n) {
@@ -124,7 +124,7 @@ void regard_word2vec(
             if (j != at) around[contexts++] = text->words[j];
         const int64_t wanted = method == FASTTEXT ? contexts : 1;
         const int32_t *wants = method == FASTTEXT ? around : &own, *after = sampled + wanted * text->negative;
-        if (at + 1 < text->count && text->ends[at + 1] - text->begins[at + 1] > 1) {  // what the next window is the first to need
+        if (at + 1 < text->count && text->ends[at + 1] - text->begins[at + 1] > 1) {  // what only the next window needs
             for (int32_t k = 0; k < text->negative; ++k) fetch(tables->outputs, after[k], stride);
             if (text->ends[at + 1] > end) fetch(tables->inputs, text->words[end], stride);
         }
@@ -139,7 +139,8 @@ void regard_word2vec(
         std::memset(window.x, 0, window.inputs * stride * sizeof(float));
         std::memset(window.change, 0, window.inputs * stride * sizeof(float));
         for (int64_t n = 0; n < count; ++n)
-            add_to(window.x + n % window.inputs * stride, tables->inputs + sources[n] * stride, float(window.inputs) / count, stride);
+            add_to(window.x + n % window.inputs * stride, tables->inputs + sources[n] * stride,
+                   float(window.inputs) / count, stride);
         for (int64_t n = 0; n < wanted; ++n) {
             window.outputs = 0;
             window.want(*tables, wants[n], 1);
