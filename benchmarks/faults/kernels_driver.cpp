@@ -104,6 +104,12 @@ void run_case() {
         const auto* text = static_cast<const Text*>(at(1));
         scratch = scratch_of(regard_word2vec_scratch(tables->stride, a[3], text->negative));
         regard_word2vec(tables, text, int32_t(a[2]), a[3], float(a[4]) / 1000, scratch);
+    } else if (function == 6) {
+        const int32_t longest = int32_t(a[7]), width = int32_t(a[4]);
+        const int64_t room = regard_texts_scratch(longest, width);
+        scratch = scratch_of(room * wanted * 4);
+        regard_texts(at(0), static_cast<const int32_t*>(at(1)), int32_t(a[2]), int32_t(a[3]), width, int32_t(a[5]),
+                     float(a[6]) / 1000, wanted, reinterpret_cast<float*>(scratch), room, at(8));
     } else if (function == 5) {
         scratch = nullptr;
         *static_cast<double*>(at(6)) =

@@ -12,8 +12,10 @@ from regard.embeddings import PackedEncoder, PlainReader, Readers, read_all
 from regard.embeddings.reading import batches
 from regard.errors import InputError
 from regard.inspection.editing import ScaleHeads, change
+from regard.kernels import Kernels
 from regard.layers import Tokens
 from regard.quantization import unsupported_encoder
+from regard.quantization.encoder_attention import SHORT
 
 
 def read(reader, texts, layers, **settings):
@@ -97,6 +99,26 @@ def test_neither_batches_nor_threads_change_what_is_found(encoder, rows, threads
     for ours, theirs in zip(found, wanted, strict=True):
         for one, other in zip(ours, theirs, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_attention_by_the_kernel_is_what_pytorch_computes(encoder, rows, precision):
+    model, texts = encoder(maximum_positions=512, heads=3, width=60), rows(1, 3, 16, 17, 40, 2, SHORT)
+    without = PackedEncoder.of(model, precision, compiled=Kernels(None, "none wanted"))
+    ours, theirs = (read(packed, texts, [1, 4]) for packed in (PackedEncoder.of(model, precision), without))
+    near = {"rtol": 1e-5, "atol": 1e-5} if precision == "float32" else {"rtol": 3e-2, "atol": 3e-2}
+    for one, other in zip(ours, theirs, strict=True):
+        for mine, yours in zip(one, other, strict=True):
+            torch.testing.assert_close(mine, yours, **near)
+
+
+def test_a_text_longer_than_the_kernel_is_for_is_read_beside_short_ones(encoder, rows):
+    model, texts = encoder(maximum_positions=512), rows(SHORT + 1, 3, 9)
+    found = read(PackedEncoder.of(model, "float32"), texts, [4])
+    for text, states in zip(texts, found, strict=True):
+        with torch.no_grad():
+            wanted = model.hidden_states(Tokens.pad([text]))[4][0]
+        torch.testing.assert_close(states[0], wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_batches_hold_every_row_once_and_no_more_than_they_may():

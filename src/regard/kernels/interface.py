@@ -198,6 +198,11 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
                 *(Pointer, count, Pointer, count, Pointer, Pointer),
             ],
         ),
+        "regard_texts_scratch": (large, [count, count]),
+        "regard_texts": (
+            None,
+            [Pointer, Pointer, count, count, count, count, ctypes.c_float, count, Pointer, large, Pointer],
+        ),
         "regard_glove": (
             ctypes.c_double,
             [
@@ -227,6 +232,8 @@ def fault(library: ctypes.CDLL) -> str:
             return f"a block with keys and values of {bits} bits computes wrong results"
         if not _continues_greedily(library, bits):
             return f"greedy search with keys and values of {bits} bits computes wrong results"
+        if not _attends_in_texts(library, bits):
+            return f"attention within texts of {bits} bits computes wrong results"
     if not _learns_words(library):
         return "training of word embeddings computes wrong results"
     if not _learns_a_count(library):
@@ -358,6 +365,37 @@ def _continues_greedily(library: ctypes.CDLL, bits: int) -> bool:
         if not poisoned and max(logits[18:24]) != logits[21]:  # of the second row's second step, 3 among them
             return False
     return True
+
+
+def _attends_in_texts(library: ctypes.CDLL, bits: int) -> bool:
+    """Test two texts of two heads: one of which every token attends to one token alone, and one of a single token.
+
+    Arguments:
+        bits: of queries, keys, values and the result.
+    """
+    heads, width, tokens = 2, 20, 19
+    far = 64.0  # scores this far apart leave nothing of the smaller ones
+    rows = [[[[0.0] * width for _ in range(heads)] for _ in range(3)] for _ in range(tokens)]
+    chosen = [[(5 * token + head) % (tokens - 1) for head in range(heads)] for token in range(tokens)]
+    chosen[-1] = [tokens - 1] * heads
+    for token, (queries, keys, values) in enumerate(rows):
+        for head in range(heads):
+            queries[head][chosen[token][head]] = 2 * far
+            keys[head][token] = 1.0
+            values[head] = [_weight(token, place + head) / 4 for place in range(width)]
+    made = _floats if bits == 32 else _bfloats
+    projected = made([number for row in rows for each in row for head in each for number in head])
+    ends = (ctypes.c_int32 * 2)(tokens - 1, tokens)
+    y = made([0.0] * (tokens * heads * width))
+    room = library.regard_texts_scratch(tokens - 1, width)
+    scratch = (ctypes.c_float * room)()
+    library.regard_texts(
+        *(_place(projected), _place(ends), 2, heads, width, bits, 0.5, 1, _place(scratch), room, _place(y)),
+    )
+    words = (ctypes.c_uint32 * len(y))(*(word << 16 for word in y)) if bits == 16 else y
+    found = (ctypes.c_float * len(y)).from_buffer(words)
+    wanted = (number for row in chosen for head, token in enumerate(row) for number in rows[token][2][head])
+    return all(abs(one - other) < 1e-20 for one, other in zip(found, wanted, strict=True))
 
 
 def _learns_words(library: ctypes.CDLL) -> bool:

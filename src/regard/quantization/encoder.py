@@ -1,8 +1,8 @@
 """Encoders for inference: with int8 or int4 weights in their own blocks, and packed for reading many texts without padding.
 
-`quantized_encoder` returns an encoder that can be inspected and changed like any other. `PackedEncoder` reads without hooks: the
-texts of a batch are concatenated into one row of tokens, on which all linear layers, norms and activations work as it is; only
-attention works on separate texts, those of similar length together. Almost nothing is computed for padding.
+`quantized_encoder` returns an encoder that can be inspected and changed like any other. `PackedEncoder` reads without hooks:
+the texts of a batch are concatenated into one row of tokens, on which all linear layers, norms and activations work as it is;
+only attention works on separate texts (`encoder_attention`). Almost nothing is computed for padding.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TypeVar
 
 import numpy as np
@@ -20,8 +19,9 @@ from torch import Tensor, nn
 
 from regard.attention import AttentionLayer, LearnedPositions
 from regard.errors import InputError
-from regard.kernels import Kernels
+from regard.kernels import Kernels, kernels
 from regard.layers import EncoderBlock, FeedForward, Residual, TextEmbedding, TextEncoder
+from regard.quantization.encoder_attention import Texts, attention
 from regard.quantization.encoder_linear import PackedLinear, dtype_of, packed_linear
 from regard.quantization.linear import (
     BITS,
@@ -39,9 +39,6 @@ from regard.quantization.stack import (
     unsupported_place,
     unsupported_plain_heads,
 )
-
-ALIKE = 16
-"""Texts of 1 to 16 tokens attend in one batch, those of 17 to 32 in another, and so on: padding costs less than more calls."""
 
 ROWS = 32
 """Multiple to which the number of tokens is rounded up for oneDNN, which compiles a kernel of 15 ms for each number."""
@@ -100,12 +97,13 @@ class PackedEncoder:
         return self.tokens.device.type == "cpu"
 
     @classmethod
-    def of(cls, model: TextEncoder, precision: Precision) -> PackedEncoder:
+    def of(cls, model: TextEncoder, precision: Precision, *, compiled: Kernels | None = None) -> PackedEncoder:
         """Pack the weights of a model.
 
         Arguments:
             model: the encoder.
             precision: of the packed weights.
+            compiled: the kernels; None to build them, on a CPU.
 
         Raises:
             InputError: for a model that `unsupported_encoder` names a reason against.
@@ -118,6 +116,8 @@ class PackedEncoder:
         dtype = dtype_of(precision)
         embedding = model.embedding
         device, limit = embedding.tokens.weight.device, model.config.maximum_positions
+        none = Kernels(None, f"the model is on {device}")
+        built = compiled or (kernels() if device.type == "cpu" else none)
         positions: Tensor = embedding.positions(torch.arange(limit, device=device)).detach()
         if embedding.segments is not None:
             positions = positions + embedding.segments.weight.detach()[0]
@@ -127,7 +127,7 @@ class PackedEncoder:
             positions=positions.to(dtype),
             norm=_norm(embedding.norm, dtype),
             projection=projection.requires_grad_(False).to(dtype),
-            layers=tuple(_layer(block, precision) for block in model.layers if isinstance(block, EncoderBlock)),
+            layers=tuple(_layer(block, precision, built) for block in model.layers if isinstance(block, EncoderBlock)),
             origin=_origin(model),
             rounded=precision in ("bfloat16", "int8") and device.type == "cpu",
         )
@@ -151,16 +151,16 @@ class PackedEncoder:
         ids[:real] = torch.from_numpy(np.concatenate([np.asarray(texts[row], dtype=np.int64) for row in order]))
         places[:real] = torch.from_numpy(np.concatenate(list(map(np.arange, lengths))))
         with torch.inference_mode():
-            parts = _parts(lengths, self.positions)
+            placed = Texts.of(lengths, self.positions)
             x = self.norm(F.embedding(ids.to(device), self.tokens).add_(F.embedding(places.to(device), self.positions)))
             x = self.projection(x)
             kept = {0: x} if 0 in layers else {}
             for number, layer in enumerate(self.layers[: max(layers, default=0)], start=1):
-                x = layer(x, parts)
+                x = layer(x, placed)
                 if number in layers:
                     kept[number] = x
         first = 0
-        for part in parts:
+        for part in placed.parts:
             states = tuple(part.padded(kept[number]) for number in layers)
             yield Group(order[first : first + part.count], states, part.valid)
             first += part.count
@@ -210,6 +210,7 @@ class PackedLayer:
         attention_norm, feedforward_norm: after each residual sum.
         heads: H.
         scale: of the scores.
+        compiled: the kernels of attention.
     """
 
     projections: PackedLinear
@@ -220,85 +221,16 @@ class PackedLayer:
     feedforward_norm: nn.Module
     heads: int
     scale: float
+    compiled: Kernels
 
-    def __call__(self, x: Tensor, parts: Sequence[_Part]) -> Tensor:
+    def __call__(self, x: Tensor, texts: Texts) -> Tensor:
         """(T, D) to (T, D)."""
-        x = self.attention_norm(self.output(self._attended(self.projections(x), parts), x))
+        attended = attention(self.projections(x), texts, self.heads, self.scale, self.compiled)
+        x = self.attention_norm(self.output(attended, x))
         return self.feedforward_norm(self.outer(self.inner(x), x))
 
-    def _attended(self, projected: Tensor, parts: Sequence[_Part]) -> Tensor:
-        """(T, 3 inner) to (T, inner): each text attends to itself."""
-        gathered = projected.new_empty(projected.shape[0], projected.shape[1] // 3)
-        for part in parts:
-            given = part.padded(projected).unflatten(-1, (3, self.heads, -1))
-            query, key, value = given.permute(2, 0, 3, 1, 4)
-            found = F.scaled_dot_product_attention(query, key, value, attn_mask=part.mask, scale=self.scale)
-            part.put(found.transpose(1, 2).flatten(2), gathered)
-        gathered[parts[-1].end :] = 0
-        return gathered
 
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Part:
-    """Texts of similar length, adjacent in the row of all tokens, that attend in one batch.
-
-    Arguments:
-        start, end: of their tokens in the row.
-        count: B.
-        places: (B x L,) int64, for each padded position the index of its token within the part; None where nothing is padded.
-        kept: for each of their tokens its padded position; None likewise.
-        valid: (B, L) bool, True = a real token; None likewise.
-        mask: (B, 1, 1, L), added to the scores: 0 or -inf; None likewise.
-    """
-
-    start: int
-    end: int
-    count: int
-    places: Tensor | None = None
-    kept: Tensor | None = None
-    valid: Tensor | None = None
-    mask: Tensor | None = None
-
-    def padded(self, rows: Tensor) -> Tensor:
-        """(T, D) to (B, L, D)."""
-        own = rows[self.start : self.end]
-        if self.places is not None:
-            own = own.index_select(0, self.places)
-        return own.view(self.count, -1, rows.shape[1])
-
-    def put(self, found: Tensor, rows: Tensor) -> None:
-        """Write (B, L, D) into (T, D)."""
-        own, found = rows[self.start : self.end], found.flatten(0, 1)
-        if self.kept is None:
-            own.copy_(found)
-        else:
-            torch.index_select(found, 0, self.kept, out=own)
-
-
-def _parts(lengths: Sequence[int], like: Tensor) -> list[_Part]:
-    """Texts grouped by length; `lengths` are in ascending order. Masks have the dtype and device of `like`.
-
-    >>> [(part.start, part.end, part.count) for part in _parts([2, 2, 5, 17], torch.zeros(0))]
-    [(0, 9, 3), (9, 26, 1)]
-    """
-    parts, start = [], 0
-    for _, equal in groupby(lengths, lambda length: (length - 1) // ALIKE):
-        own = torch.tensor(list(equal))
-        end, longest = start + int(own.sum()), int(own[-1])
-        if own[0] == longest:
-            parts.append(_Part(start=start, end=end, count=len(own)))
-        else:
-            valid = torch.arange(longest) < own[:, None]
-            places = valid.flatten().cumsum(0) - 1
-            mask = torch.zeros(valid.shape, dtype=like.dtype).masked_fill(~valid, float("-inf"))[:, None, None]
-            moved = (each.to(like.device) for each in (places, valid.flatten().nonzero()[:, 0], valid, mask))
-            names = ("places", "kept", "valid", "mask")
-            parts.append(_Part(start=start, end=end, count=len(own), **dict(zip(names, moved, strict=True))))
-        start = end
-    return parts
-
-
-def _layer(block: EncoderBlock, precision: Precision) -> PackedLayer:
+def _layer(block: EncoderBlock, precision: Precision, built: Kernels) -> PackedLayer:
     attention, feedforward = block.attention, block.feedforward
     dtype = dtype_of(precision)
     width = attention.query.out_features // attention.heads  # type: ignore[union-attr]
@@ -311,6 +243,7 @@ def _layer(block: EncoderBlock, precision: Precision) -> PackedLayer:
         feedforward_norm=_norm(block.feedforward_residual.after, dtype),
         heads=attention.heads,
         scale=product_scale(attention, width),  # type: ignore[arg-type]
+        compiled=built,
     )
 
 

@@ -5,6 +5,7 @@
 #include "glove.h"
 #include "linear.h"
 #include "runtime.h"
+#include "texts.h"
 #include "word2vec.h"
 
 extern "C" {
