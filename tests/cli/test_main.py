@@ -14,6 +14,7 @@ import pytest
 import regard
 from regard.cli import folders
 from regard.cli.main import main
+from regard.kernels import Kernels
 
 COMMANDS = (
     "train",
@@ -166,6 +167,17 @@ def test_a_warning_is_shown_once_however_often_it_is_given(command, monkeypatch)
         warnings.simplefilter("always")
         answer = command("--version")
     assert answer.err.count("UserWarning: the part was changed") == answer.err.count("UserWarning: another") == 1
+
+
+def test_a_warning_of_this_package_is_a_sentence(command, monkeypatch, tmp_path):
+    text, none = tmp_path / "text.txt", Kernels(None, "there is no C++ compiler")
+    text.write_text("one two three four\n" * 20)
+    monkeypatch.setattr("regard.word_embeddings.training.word2vec.kernels", lambda: none)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        answer = command("vectors", "train", str(text), "-o", str(tmp_path / "words"), "--dim", "4", "--epochs", "1")
+    said = [line for line in answer.err.splitlines() if "compiler" in line]
+    assert said == ["warning: there is no C++ compiler: training word embeddings takes many times as long"]
 
 
 def test_a_message_cannot_act_on_the_terminal(command):

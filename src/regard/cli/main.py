@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -72,6 +73,8 @@ def regard(
     if context.invoked_subcommand is None:
         print(context.get_help())
 
+
+PACKAGE = Path(__file__).parents[1]
 
 # What follows MODEL, including options, is passed on to the command for the task, so options cannot be parsed here.
 WHOLE = {"allow_interspersed_args": False, "ignore_unknown_options": True}
@@ -181,12 +184,9 @@ def _each_once(show: Callable[..., None]) -> Callable[..., None]:
 
 
 def _say_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
-    """Print a warning of this package as a sentence, and one of a library as Python prints it."""
-    from regard.text.warnings import CutTexts, UnknownCharacters
-
-    text = one_line(str(message))
-    if issubclass(category, CutTexts | UnknownCharacters):
-        say(f"warning: {text}")
+    """Print a warning of this package as a sentence, and one of a library or a plugin as Python prints it."""
+    if category.__module__.split(".")[0] == "regard" or Path(filename).is_relative_to(PACKAGE):
+        say("warning: " + one_line(str(message)))
     elif sys.stderr is not None:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
