@@ -7,7 +7,7 @@ from kernel_cases import GLOVE, WORD2VEC, Array, Case, Memory, drawn
 
 from regard.kernels.interface import CountTablesStruct, TextStruct, WordTablesStruct
 from regard.word_embeddings.training.corpus import settings_of
-from regard.word_embeddings.training.glove import ENTRY
+from regard.word_embeddings.training.counting import ENTRY
 from regard.word_embeddings.training.word2vec import Piece, plain_pass
 
 METHODS = ("skipgram", "cbow", "fasttext")

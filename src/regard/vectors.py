@@ -30,7 +30,7 @@ MOVED = {
     "judging.scores": "survey",
     "reading": "files",
     "subwords": "store",
-    "training.cooccurrence": "training.glove",
+    "training.cooccurrence": "training.counting",
     "training.settings": "training.corpus",
     "writing": "files",
 }

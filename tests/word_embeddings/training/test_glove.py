@@ -14,7 +14,8 @@ from regard.errors import InputError
 from regard.kernels import Kernels
 from regard.word_embeddings.training import VectorSettings, train_vectors
 from regard.word_embeddings.training import glove as module
-from regard.word_embeddings.training.glove import ENTRY, train_glove, weights
+from regard.word_embeddings.training.counting import ENTRY
+from regard.word_embeddings.training.glove import train_glove, weights
 
 
 def plainly(tables, squares, entries, given):

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.word_embeddings.training import glove as cooccurrence
-from regard.word_embeddings.training.glove import ENTRY, cooccurrences, shuffled
+from regard.word_embeddings.training import counting
+from regard.word_embeddings.training.counting import ENTRY, cooccurrences, shuffled
 
 
 def plainly(sentences, window):
@@ -60,15 +60,15 @@ def text():
 def test_counts_by_way_of_files_are_the_same(text, monkeypatch):
     words, sentences = text
     whole = counted(sentences, words, 5)
-    monkeypatch.setattr(cooccurrence, "_LEAST", 50)
+    monkeypatch.setattr(counting, "_LEAST", 50)
     written: list[tuple[int, int]] = []
-    real = cooccurrence._append
+    real = counting._append
 
     def seen(runs, pieces, level, scratch):
         real(runs, pieces, level, scratch)
         written.append((level, runs[-1].size))
 
-    monkeypatch.setattr(cooccurrence, "_append", seen)
+    monkeypatch.setattr(counting, "_append", seen)
     pieces = counted(sentences, words, 5, memory=96 * 4000)
     assert len(written) > 5
     assert max(written) <= (0, 4000)
@@ -82,18 +82,18 @@ def test_many_files_are_merged_by_levels(text, monkeypatch):
     """However many files a text has, few are open at once: here at most three, and twice at each of four levels."""
     words, sentences = text
     whole = counted(sentences, words, 5)
-    monkeypatch.setattr(cooccurrence, "_LEAST", 50)
-    monkeypatch.setattr(cooccurrence, "_FILES_MERGED", 3)
+    monkeypatch.setattr(counting, "_LEAST", 50)
+    monkeypatch.setattr(counting, "_FILES_MERGED", 3)
     merged: list[int] = []
     levels: list[int] = []
-    real = cooccurrence._from_files
+    real = counting._from_files
 
     def seen(runs, most):
         merged.append(len(runs))
         levels.extend(run.level for run in runs)
         return real(runs, most)
 
-    monkeypatch.setattr(cooccurrence, "_from_files", seen)
+    monkeypatch.setattr(counting, "_from_files", seen)
     pieces = counted(sentences, words, 5, memory=96 * 1000)
     assert len(merged) > 20
     assert set(merged[:-1]) == {3}  # the last merger has what is left of each level
