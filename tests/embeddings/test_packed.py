@@ -101,9 +101,10 @@ def test_neither_batches_nor_threads_change_what_is_found(encoder, rows, threads
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("width", [60, 96])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_attention_by_the_kernel_is_what_pytorch_computes(encoder, rows, precision):
-    model, texts = encoder(maximum_positions=512, heads=3, width=60), rows(1, 3, 16, 17, 40, 2, SHORT)
+def test_attention_by_the_kernel_is_what_pytorch_computes(encoder, rows, precision, width):
+    model, texts = encoder(maximum_positions=SHORT, heads=3, width=width), rows(1, 3, 16, 17, 40, 2, SHORT)
     without = PackedEncoder.of(model, precision, compiled=Kernels(None, "none wanted"))
     ours, theirs = (read(packed, texts, [1, 4]) for packed in (PackedEncoder.of(model, precision), without))
     near = {"rtol": 1e-5, "atol": 1e-5} if precision == "float32" else {"rtol": 3e-2, "atol": 3e-2}
@@ -113,7 +114,7 @@ def test_attention_by_the_kernel_is_what_pytorch_computes(encoder, rows, precisi
 
 
 def test_a_text_longer_than_the_kernel_is_for_is_read_beside_short_ones(encoder, rows):
-    model, texts = encoder(maximum_positions=512), rows(SHORT + 1, 3, 9)
+    model, texts = encoder(maximum_positions=SHORT + 1), rows(SHORT + 1, 3, 9)
     found = read(PackedEncoder.of(model, "float32"), texts, [4])
     for text, states in zip(texts, found, strict=True):
         with torch.no_grad():

@@ -79,6 +79,13 @@ PLANTED = {
         "(2 * inputs + outputs) * stride",
         "(inputs + outputs) * stride",
     ),
+    "attends beyond the end of a text": ("none", "texts.h", "c[i] = d[i] = -INFINITY;", "c[i] = d[i] = 0;"),
+    "lays keys out too short": (
+        "none",
+        "texts.h",
+        "const int64_t side = in_lanes(tokens),",
+        "const int64_t side = tokens,",
+    ),
     "forgets to clip": ("none", "glove.h", "within(own * pull, clip)", "own * pull"),
     "sums otherwise on other threads": (
         "none",

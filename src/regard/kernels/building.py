@@ -54,7 +54,7 @@ class Kernels:
 
         Without instructions for bfloat16 they compute in float32; with matrix tiles (AMX), which only PyTorch uses, it is faster.
         """
-        return self.library is not None and bool(self.library.regard_multiplies_bfloat16()) and not _has_matrix_tiles()
+        return self.library is not None and bool(self.library.regard_multiplies_bfloat16()) and not has_matrix_tiles()
 
     def slowness(self, bits: int) -> str:
         """Why a model with weights of `bits` bits is no faster for it, as a sentence; empty where it is faster."""
@@ -62,7 +62,8 @@ class Kernels:
 
 
 @functools.cache
-def _has_matrix_tiles() -> bool:
+def has_matrix_tiles() -> bool:
+    """Whether the processor has matrix tiles for bfloat16 (AMX)."""
     return "amx_bf16" in variants.processor().split()
 
 

@@ -11,13 +11,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.kernels import Kernels
+from regard.kernels.building import has_matrix_tiles
 
 ALIKE = 16
 """Texts of 1 to 16 tokens are padded to one length, those of 17 to 32 to another, and so on."""
 
-SHORT = 256
-"""Up to so many tokens of the longest text the kernel is faster than PyTorch's attention, which is as fast beyond, and may be
-faster with matrix tiles (AMX)."""
+SHORT = 512
+"""Up to so many tokens of the longest text the kernel is used, which is faster in bfloat16 and as fast in float32."""
+
+SHORT_BESIDE_TILES = 64
+"""The same in bfloat16 where PyTorch multiplies longer texts by matrix tiles (AMX), which the kernel does not use."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -104,8 +107,7 @@ class Texts:
 def attention(projected: Tensor, texts: Texts, heads: int, scale: float, compiled: Kernels) -> Tensor:
     """What each token gathers from its own text, softmax(scale Q K^T) V for each head.
 
-    By the kernel on a CPU, in float32 between its inputs and its result; for texts beyond `SHORT`, and where there is no kernel,
-    by PyTorch.
+    By the kernel on a CPU, with scores and sums in float32; for texts beyond `SHORT`, and where there is no kernel, by PyTorch.
 
     Arguments:
         projected: (T, 3 inner), queries, keys and values, contiguous; in float32, or bfloat16.
@@ -118,7 +120,8 @@ def attention(projected: Tensor, texts: Texts, heads: int, scale: float, compile
         (T, inner), of the same dtype.
     """
     gathered = projected.new_empty(projected.shape[0], projected.shape[1] // 3)
-    if compiled.library is None or texts.longest > SHORT:
+    tiles = projected.dtype == torch.bfloat16 and has_matrix_tiles()
+    if compiled.library is None or texts.longest > (SHORT_BESIDE_TILES if tiles else SHORT):
         _padded(projected, texts.parts, heads, scale, gathered)
     else:
         width, threads, bits = gathered.shape[1] // heads, torch.get_num_threads(), projected.element_size() * 8

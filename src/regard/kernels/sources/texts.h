@@ -3,8 +3,8 @@
 //   y_t = sum_s softmax_s(scale q_t . k_s) v_s        over the tokens s of t's text
 //
 // Of a text and a head, keys are laid out with their tokens side by side and values with theirs one below the other, in float,
-// so that scores and sums are products of one number and a vector: nothing is added up across a vector. What comes out of a text
-// is the same to the bit whatever others are read with it, and on any number of threads.
+// so that scores and sums are products of one number and a vector: nothing is added up across a vector. What comes out of a
+// text is the same to the bit whatever others are read with it, and on any number of threads.
 
 #pragma once
 
@@ -22,9 +22,21 @@ inline int64_t text_room(int64_t tokens, int64_t width) {
     return in_lanes(tokens) * width + tokens * in_lanes(width) + ASKING * (in_lanes(tokens) + width + in_lanes(width));
 }
 
+inline Lanes plus_product(Lanes sum, float x, Lanes row) { return sum + x * row; }
+
+#if defined(REGARD_BF16)
+struct Pair {  // two numbers in bfloat16
+    int32_t word;
+};
+
+inline Lanes plus_product(Lanes sum, Pair x, Lanes row) {
+    return (Lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(x.word), (__m512bh)row);
+}
+#endif
+
 // y (ASKING, V vectors) = the sum over `count` of x (ASKING, count) times rows (count, V vectors).
-template <int V>
-inline void mix(const float* x, int64_t x_stride, const float* rows, int64_t stride, int64_t count, float* y,
+template <int V, class X>
+inline void mix(const X* x, int64_t x_stride, const float* rows, int64_t stride, int64_t count, float* y,
                 int64_t y_stride) {
     Lanes sums[ASKING][V];
 #pragma GCC unroll 4
@@ -38,14 +50,15 @@ inline void mix(const float* x, int64_t x_stride, const float* rows, int64_t str
 #pragma GCC unroll 4
         for (int n = 0; n < ASKING; ++n)
 #pragma GCC unroll 4
-            for (int v = 0; v < V; ++v) sums[n][v] += x[n * x_stride + i] * row[v];
+            for (int v = 0; v < V; ++v) sums[n][v] = plus_product(sums[n][v], x[n * x_stride + i], row[v]);
     }
     for (int n = 0; n < ASKING; ++n)
         for (int v = 0; v < V; ++v) store(y + n * y_stride + v * LANES, sums[n][v]);
 }
 
 // The same of any number of vectors: `width` numbers, a multiple of LANES.
-inline void mix_all(const float* x, int64_t x_stride, const float* rows, int64_t width, int64_t count, float* y,
+template <class X>
+inline void mix_all(const X* x, int64_t x_stride, const float* rows, int64_t width, int64_t count, float* y,
                     int64_t y_stride) {
     constexpr int V = LANES == 16 ? 4 : 2;  // vectors whose sums fit the registers
     int64_t from = 0;
@@ -93,7 +106,8 @@ inline void turn_words(__m512i (&rows)[16]) {
     }
 }
 
-template <class K>
+// Rows (tokens, width) become columns (width, side) in float, or, with pairs for X, columns of pairs (width / 2, side).
+template <class X, class K>
 inline void turn_all(const K* rows, int64_t stride, int tokens, int width, float* turned, int64_t side) {
     constexpr int EACH = 64 / sizeof(K);  // numbers of a row that are turned together; two in bfloat16 are a word
     int first = 0;
@@ -106,6 +120,8 @@ inline void turn_all(const K* rows, int64_t stride, int tokens, int width, float
             for (int i = 0; i < 16; ++i) {
                 if constexpr (sizeof(K) == 4) {
                     _mm512_storeu_si512(turned + (first + i) * side + c, own[i]);
+                } else if constexpr (!std::is_same<X, float>::value) {
+                    _mm512_storeu_si512(turned + (first / 2 + i) * side + c, own[i]);
                 } else {
                     _mm512_storeu_si512(turned + (first + 2 * i) * side + c, _mm512_slli_epi32(own[i], 16));
                     _mm512_storeu_si512(turned + (first + 2 * i + 1) * side + c,
@@ -116,25 +132,29 @@ inline void turn_all(const K* rows, int64_t stride, int tokens, int width, float
     turn_rest(rows, stride, tokens, first, width, turned, side);
 }
 #else
-template <class K>
+template <class X, class K>
 inline void turn_all(const K* rows, int64_t stride, int tokens, int width, float* turned, int64_t side) {
     turn_rest(rows, stride, tokens, 0, width, turned, side);
 }
 #endif
 
-// As `exponentiate`, of ASKING rows of scores (ASKING, side) at once, so that no row waits for another's sum. What is beyond
-// `tokens` becomes nothing: whole vectors take no longer than a part.
-__attribute__((noinline)) void exponentiate_all(float* shares, int64_t side, int tokens, float* factors) {
+// As `exponentiate`, of ASKING rows of scores (ASKING, side) times `scale` at once, so that no row waits for another's sum. What
+// is beyond `tokens` becomes nothing: whole vectors take no longer than a part.
+__attribute__((noinline)) void exponentiate_all(float* shares, int64_t side, int tokens, float scale, float* factors) {
     float *a = shares, *b = a + side, *c = b + side, *d = c + side;
-    for (int64_t i = tokens; i < side; ++i) a[i] = b[i] = c[i] = d[i] = -INFINITY;
     float of_a = -INFINITY, of_b = -INFINITY, of_c = -INFINITY, of_d = -INFINITY;
 #pragma omp simd reduction(max : of_a, of_b, of_c, of_d)
-    for (int64_t i = 0; i < side; ++i) {
+    for (int64_t i = 0; i < tokens; ++i) {
+        a[i] *= scale;
         of_a = a[i] > of_a ? a[i] : of_a;
+        b[i] *= scale;
         of_b = b[i] > of_b ? b[i] : of_b;
+        c[i] *= scale;
         of_c = c[i] > of_c ? c[i] : of_c;
+        d[i] *= scale;
         of_d = d[i] > of_d ? d[i] : of_d;
     }
+    for (int64_t i = tokens; i < side; ++i) a[i] = b[i] = c[i] = d[i] = -INFINITY;
     float sum_a = 0, sum_b = 0, sum_c = 0, sum_d = 0;
 #pragma omp simd reduction(+ : sum_a, sum_b, sum_c, sum_d)
     for (int64_t i = 0; i < side; ++i) {
@@ -150,25 +170,31 @@ __attribute__((noinline)) void exponentiate_all(float* shares, int64_t side, int
 }
 
 // One head of a text: queries, keys and values (tokens, width) with `stride` from token to token, into y with `y_stride`.
-template <class K>
+// X: float, or pairs of bfloat16, of which scores are sums of exact products too.
+template <class X, class K>
 void attend_in_text(const K* queries, const K* keys, const K* values, int64_t stride, int tokens, int width, float scale,
                     float* scratch, K* y, int64_t y_stride) {
     const int64_t side = in_lanes(tokens), wide = in_lanes(width);
+    const int steps = std::is_same<X, float>::value ? width : width / 2;
     float *turned = scratch, *below = turned + side * width, *shares = below + tokens * wide;
     float *asking = shares + ASKING * side, *found = asking + ASKING * width;
-    turn_all(keys, stride, tokens, width, turned, side);
+    turn_all<X>(keys, stride, tokens, width, turned, side);
     for (int c = 0; c < tokens; ++c) {
         for (int e = 0; e < width; ++e) below[c * wide + e] = as_float(values[c * stride + e]);
         for (int64_t e = width; e < wide; ++e) below[c * wide + e] = 0;
     }
     for (int first = 0; first < tokens; first += ASKING) {
         const int real = tokens - first < ASKING ? tokens - first : ASKING;
-        for (int n = 0; n < ASKING; ++n)  // the last one once more where there are fewer
-            for (int e = 0; e < width; ++e)
-                asking[n * width + e] = scale * as_float(queries[int64_t(first + (n < real ? n : real - 1)) * stride + e]);
-        mix_all(asking, width, turned, side, width, shares, side);
+        for (int n = 0; n < ASKING; ++n) {  // the last one once more where there are fewer
+            const K* query = queries + int64_t(first + (n < real ? n : real - 1)) * stride;
+            if constexpr (std::is_same<X, float>::value)
+                for (int e = 0; e < width; ++e) asking[n * width + e] = as_float(query[e]);
+            else
+                std::memcpy(asking + n * steps, query, steps * sizeof(X));
+        }
+        mix_all(reinterpret_cast<const X*>(asking), steps, turned, side, steps, shares, side);
         float factors[ASKING];
-        exponentiate_all(shares, side, tokens, factors);
+        exponentiate_all(shares, side, tokens, scale, factors);
         mix_all(shares, side, below, wide, tokens, found, wide);
         for (int n = 0; n < real; ++n)
             for (int e = 0; e < width; ++e) keep(y[int64_t(first + n) * y_stride + e], factors[n] * found[n * wide + e]);
@@ -179,14 +205,18 @@ template <class K>
 void attend_in_texts(const K* projected, const int32_t* ends, int texts, int heads, int width, float scale, int threads,
                      float* scratch, int64_t room, K* y) {
     const int64_t inner = int64_t(heads) * width;
+    auto run = attend_in_text<float, K>;
+#if defined(REGARD_BF16)
+    if constexpr (sizeof(K) == 2) run = width % 32 ? run : attend_in_text<Pair, K>;
+#endif
 #pragma omp parallel num_threads(threads)
     {
         const int64_t all = int64_t(texts) * heads, own = omp_get_thread_num(), every = omp_get_num_threads();
         for (int64_t pair = all * own / every; pair < all * (own + 1) / every; ++pair) {
             const int64_t text = pair / heads, head = pair % heads, start = text ? ends[text - 1] : 0;
             const K* at = projected + start * 3 * inner + head * width;
-            attend_in_text(at, at + inner, at + 2 * inner, 3 * inner, int(ends[text] - start), width, scale,
-                           scratch + own * room, y + start * inner + head * width, inner);
+            run(at, at + inner, at + 2 * inner, 3 * inner, int(ends[text] - start), width, scale, scratch + own * room,
+                y + start * inner + head * width, inner);
         }
     }
 }
