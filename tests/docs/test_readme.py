@@ -47,7 +47,7 @@ FIGURES = [
     ),
     (
         "speed-embedding-peers",
-        ("embedding, bfloat16, ours over peer", "sentence_transformers bfloat16"),
+        ("embedding, bfloat16, ours over peer", "openvino bfloat16"),
         "embedding {:.1f} times as fast",
     ),
     ("recording_transformers", ("8x512, one layer: on / off",), "| {:.2f} times the time, output bit-identical"),
