@@ -59,6 +59,7 @@ def test_a_few_cases_of_each_kind(harness, monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="cases are watched by what Linux tells of processes")
+@pytest.mark.slow
 def test_faults_are_told_from_errors(harness, tmp_path):
     judging = harness("judging")
     judging.emptied(tmp_path)

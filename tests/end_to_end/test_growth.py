@@ -16,6 +16,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 def test_a_few_uses_leave_memory_files_and_threads_as_they_are(python, tmp_path):
     counts = ["--predictions", "140", "--looks", "70", "--loads", "14", "--threads", "20"]
     output = tmp_path / "growth.json"
@@ -31,6 +32,7 @@ def test_a_few_uses_leave_memory_files_and_threads_as_they_are(python, tmp_path)
     assert figures["looks at once"]["that saw other weights than alone"] == {"bahdanau": 0, "classifier": 0, "gpt2": 0}
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_seen(python):
     script = """
 import gc, sys, threading, time

@@ -1,21 +1,13 @@
 // How a text was searched for: a beam's steps as columns, what was kept, what was complete, and what was dropped.
 
 import { inks } from "../colours.js";
-import { element } from "../viewer/names.js";
+import { element, svgElement } from "../viewer/names.js";
 import { shown } from "./bars.js";
 import { fetchedJson } from "./look.js";
 
 /** @typedef {{ step: number, parent: number | null, label: string, log_probability: number, fate: "kept" | "ended" | "dropped" }} Tried */
 
 const WIDTH = 96, HEIGHT = 24, ROUTES = ["translation", "summarization", "text2text-generation", "image-to-text"];
-
-/** @param {string} name @param {Record<string, string | number>} attributes @param {string} [text] @returns {SVGElement} */
-function stroke(name, attributes, text) {
-  const one = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) one.setAttribute(key, String(value));
-  if (text !== undefined) one.textContent = text;
-  return one;
-}
 
 /** @param {import("./types").Studio} studio */
 export function addBeam(studio) {
@@ -61,19 +53,19 @@ export function addBeam(studio) {
     for (const { step } of tried) rows.push((counts[step] = (counts[step] ?? -1) + 1));
     const best = new Set(path(first)), x = (/** @type {number} */ step) => 6 + step * WIDTH, y = (/** @type {number} */ row) => 16 + row * HEIGHT;
     const width = x(counts.length), height = y(Math.max(0, ...counts)) + 14;
-    const svg = stroke("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Steps of the search, from left to right; in each the most probable beginning of a text first" });
+    const svg = svgElement("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Steps of the search, from left to right; in each the most probable beginning of a text first" });
     tried.forEach(({ step, parent }, place) => {
       if (parent === null) return;
       const mine = best.has(place), to = x(step) - 4, from = x(step - 1) + 8 + 9 * Math.min(8, shown(tried[parent].label).length);
-      svg.append(stroke("path", { d: `M ${from} ${y(rows[parent])} C ${from + 18} ${y(rows[parent])} ${to - 18} ${y(rows[place])} ${to} ${y(rows[place])}`, fill: "none", stroke: mine ? mark : line, "stroke-width": mine ? 2 : 1 }));
+      svg.append(svgElement("path", { d: `M ${from} ${y(rows[parent])} C ${from + 18} ${y(rows[parent])} ${to - 18} ${y(rows[place])} ${to} ${y(rows[place])}`, fill: "none", stroke: mine ? mark : line, "stroke-width": mine ? 2 : 1 }));
     });
     tried.forEach(({ step, label, fate, log_probability }, place) => {
       const mine = best.has(place), text = shown(label).slice(0, 8) + (fate === "ended" ? " ■" : "");
-      const one = stroke("text", {
+      const one = svgElement("text", {
         x: x(step), y: y(rows[place]), "dominant-baseline": "middle", "font-size": 13, fill: mine ? mark : fate === "dropped" ? faint : ink,
         "font-weight": mine ? 650 : 400, "text-decoration": fate === "dropped" ? "line-through" : "none",
       }, text);
-      one.append(stroke("title", {}, `${path(place).map((each) => tried[each].label).join(" ")}: ${fate}, log p ${log_probability.toPrecision(4)}`));
+      one.append(svgElement("title", {}, `${path(place).map((each) => tried[each].label).join(" ")}: ${fate}, log p ${log_probability.toPrecision(4)}`));
       svg.append(one);
     });
     $("tree").replaceChildren(svg);

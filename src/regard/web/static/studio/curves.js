@@ -1,6 +1,6 @@
 // Curves of numbers by step: what a log holds as lists of points, and a plot of each list, with the numbers of one step.
 
-import { element } from "../viewer/names.js";
+import { element, svgElement } from "../viewer/names.js";
 
 /** @typedef {{ event: string, step: number, [name: string]: any }} Event a line of a run's log */
 /** @typedef {{ step: number, value: number | null, clipped?: boolean }} Point no number where null; of a gradient's norm, whether it was clipped */
@@ -63,14 +63,6 @@ export function ticks(low, high, log) {
   const gap = size * (rough / size < 1.5 ? 1 : rough / size < 3.5 ? 2 : rough / size < 7.5 ? 5 : 10);
   const first = Math.ceil(low / gap - 1e-9), count = Math.floor(high / gap + 1e-9) - first + 1;
   return Array.from({ length: Math.max(0, count) }, (_, place) => Number(((first + place) * gap).toPrecision(12)));
-}
-
-/** @param {string} name @param {Record<string, string | number>} given @param {string} [text] */
-function svgElement(name, given, text) {
-  const one = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(given)) one.setAttribute(key, String(value));
-  if (text !== undefined) one.textContent = text;
-  return one;
 }
 
 /** @param {number} value */
