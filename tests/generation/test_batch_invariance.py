@@ -168,3 +168,21 @@ def test_a_product_in_bfloat16_is_the_same_bits_in_any_number_of_rows(shape: tup
         for rows in (1, 3, 8, 20, 33, 64, 129):
             apart = torch.cat([F.linear(part, weight) for part in x.split(rows)])
             assert torch.equal(apart, together), rows
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize(("rows", "width"), [(57, 480), (33, 1568), (687, 64), (33, 3072), (512, 768), (3, 20_480)])
+@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "silu", "sigmoid"])
+def test_an_activation_is_the_same_bits_in_any_number_of_rows(name: str, rows: int, width: int, threads: int) -> None:
+    """Alone and together, whatever share of the numbers each thread has."""
+    functions = {
+        "gelu": F.gelu,
+        "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+        "silu": F.silu,
+        "sigmoid": torch.sigmoid,
+    }
+    x = torch.randn(rows, width, generator=torch.Generator().manual_seed(rows)) * 3
+    with torch.no_grad(), running_on(threads), BatchInvariant():
+        together = functions[name](x)
+        for row in {0, 1, rows // 2, rows - 1}:
+            assert torch.equal(functions[name](x[row : row + 1].clone()), together[row : row + 1])

@@ -226,9 +226,10 @@ BFLOAT16_ROWS, BFLOAT16_BLOCK = 8, 32
 that of a product of more rows; with AMX also that of more than 32 rows. Products of 8, 16, 24 and 32 rows agree. On other
 processors the number of rows changes nothing in bfloat16."""
 
-VECTOR, SERIAL = 32, 32768
-"""PyTorch computes elementwise functions on this many numbers at a time, and the rest at the end of each thread's part with
-another formula. With fewer numbers than the second it uses one thread."""
+VECTOR, SERIAL, GRAIN = 32, 16384, 32768
+"""PyTorch computes elementwise functions on the first number of values at a time, and the rest at the end of each thread's part
+with another formula. It uses one thread for up to the second number of values. For more, GELU uses all threads, and other
+functions one for each started third number of values."""
 
 ALIGNED = 64
 """In bytes: if a matrix begins at a multiple of it, its address does not change the bits of a product."""
@@ -288,17 +289,26 @@ def computes_bfloat16() -> bool:
 
 
 def _vectors_of_rows(function: Callable[..., Tensor], x: Tensor, *args: Any, **named: Any) -> Tensor:
-    whole = x.dim() and x.numel() < SERIAL and x.shape[-1] % VECTOR == 0 and x.is_contiguous()
-    if whole or not x.dim() or not x.numel():
-        return function(x, *args, **named)  # whole vectors on one thread already
+    if not x.dim() or not x.numel() or (x.shape[-1] % VECTOR == 0 and x.is_contiguous() and _in_whole_vectors(x)):
+        return function(x, *args, **named)
     flat = x.reshape(-1, x.shape[-1])
     width = flat.shape[1]
     if width % VECTOR:
         flat = F.pad(flat, (0, -width % VECTOR))
-    parts = flat.split(max(1, (SERIAL - 1) // flat.shape[1]))
+    parts = flat.split(max(1, SERIAL // flat.shape[1]))
     made = torch.cat([function(part, *args, **named) for part in parts])
     # A contiguous copy: with other strides a later matrix product may have other bits.
     return (made[:, :width].clone(memory_format=torch.contiguous_format) if width % VECTOR else made).view(x.shape)
+
+
+def _in_whole_vectors(x: Tensor) -> bool:
+    """Whether each of PyTorch's threads has a multiple of `VECTOR` of these numbers, which it shares out evenly."""
+    if x.numel() <= SERIAL:
+        return True
+    threads = torch.get_num_threads()
+    shared = (threads, min(threads, -(-x.numel() // GRAIN)))
+    even = not any(x.numel() % (count * VECTOR) for count in shared)
+    return even and x.dtype == torch.float32 and x.shape[-1] <= SERIAL
 
 
 def _attention_of_rows(
