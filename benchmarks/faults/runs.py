@@ -215,8 +215,7 @@ def import_all() -> None:
     from cases import import_all as everything
 
     everything()
-    for name in ("gensim.models", "torch.distributed.launcher.api"):
-        importlib.import_module(name)
+    importlib.import_module("torch.distributed.launcher.api")
 
 
 def in_child(work: Callable[[], Any], place: Path, doom: Callable[[], int] | None = None) -> Ended:

@@ -13,7 +13,7 @@ import pytest
 
 import regard
 from regard.cli import folders
-from regard.cli.main import main
+from regard.cli.main import main, run
 from regard.kernels import Kernels
 
 COMMANDS = (
@@ -167,6 +167,18 @@ def test_a_warning_is_shown_once_however_often_it_is_given(command, monkeypatch)
         warnings.simplefilter("always")
         answer = command("--version")
     assert answer.err.count("UserWarning: the part was changed") == answer.err.count("UserWarning: another") == 1
+
+
+@pytest.mark.parametrize("moment", ["_prepare_process", "main"])
+def test_ctrl_c_beside_a_command_shows_no_traceback(monkeypatch, moment):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["regard.cli.main"], "_prepare_process", lambda: None)
+    monkeypatch.setattr(sys.modules["regard.cli.main"], moment, interrupted)
+    with pytest.raises(SystemExit) as ended:
+        run()
+    assert ended.value.code == 130
 
 
 def test_a_warning_of_this_package_is_a_sentence(command, monkeypatch, tmp_path):

@@ -161,6 +161,15 @@ def _commands() -> Any:
 
 def run() -> None:
     """The entry point: `main` with the arguments of the process."""
+    try:
+        _prepare_process()
+        code = main(sys.argv[1:])
+    except KeyboardInterrupt:  # just before a command or after its end
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+def _prepare_process() -> None:
     bound_spinning()  # before any command imports PyTorch
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # texts are UTF-8, whatever the locale
@@ -168,7 +177,6 @@ def run() -> None:
     # SIGTERM raises like Ctrl-C so that scratch files are removed; not under torchrun, where a worker may wait for a dead one.
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and "RANK" not in os.environ:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    sys.exit(main(sys.argv[1:]))
 
 
 def _each_once(show: Callable[..., None]) -> Callable[..., None]:
