@@ -1,9 +1,10 @@
 // How a text was searched for: a beam's steps as columns, what was kept, what was complete, and what was dropped.
 
 import { inks } from "../colours.js";
-import { element, svgElement } from "../viewer/names.js";
+import { element } from "../viewer/names.js";
 import { shown } from "./bars.js";
 import { fetchedJson } from "./look.js";
+import { svgElement } from "./svg.js";
 
 /** @typedef {{ step: number, parent: number | null, label: string, log_probability: number, fate: "kept" | "ended" | "dropped" }} Tried */
 

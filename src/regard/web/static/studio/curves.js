@@ -1,6 +1,7 @@
 // Curves of numbers by step: what a log holds as lists of points, and a plot of each list, with the numbers of one step.
 
-import { element, svgElement } from "../viewer/names.js";
+import { element } from "../viewer/names.js";
+import { svgElement } from "./svg.js";
 
 /** @typedef {{ event: string, step: number, [name: string]: any }} Event a line of a run's log */
 /** @typedef {{ step: number, value: number | null, clipped?: boolean }} Point no number where null; of a gradient's norm, whether it was clipped */

@@ -56,14 +56,6 @@ export function element(name, text, className) {
   return one;
 }
 
-/** @param {string} name @param {Record<string, string | number>} given @param {string} [text] @returns {SVGElement} */
-export function svgElement(name, given, text) {
-  const one = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(given)) one.setAttribute(key, String(value));
-  if (text !== undefined) one.textContent = text;
-  return one;
-}
-
 /** The text of the tooltip. @param {string} query @param {string} key @param {string} value @param {string} small */
 export const pairTip = (query, key, value, small) =>
   [element("bdi", query), " → ", element("bdi", key), ": " + value, element("small", small)];
