@@ -183,19 +183,19 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
         "regard_multiplies_bfloat16": (count, []),
         "regard_linear_scratch": (large, [linear, count]),
         "regard_linear": (None, [linear, Pointer, count, Pointer, count, Pointer]),
-        "regard_blocks_scratch": (large, [block, count, count]),
+        "regard_blocks_scratch": (large, [block, count, count, count]),
         "regard_blocks": (
             None,
             [
-                *(block, count, Pointer, count, count, Pointer, cache, pointers),
-                *(cache, Pointer, count, Pointer, head, Pointer, Pointer),
+                *(block, count, Pointer, count, count, Pointer, cache, pointers, pointers),
+                *(cache, Pointer, count, Pointer, head, Pointer, count, Pointer),
             ],
         ),
         "regard_greedy": (
             count,
             [
                 *(block, count, table, Pointer, count, count, Pointer, cache, pointers, head, Pointer),
-                *(Pointer, count, Pointer, count, Pointer, Pointer),
+                *(Pointer, count, Pointer, count, Pointer, count, Pointer),
             ],
         ),
         "regard_texts_scratch": (large, [count, count]),
@@ -315,10 +315,11 @@ def _goes_through_a_block(library: ctypes.CDLL, bits: int) -> bool:
         cache = CacheStruct(_place(held), None, rows, capacity, columns, bits)
         seen = (ctypes.c_uint8 * (rows * columns))(*[0, 1] * rows)
         x = (ctypes.c_float * (rows * width))(*range((rows - 1) * width), *[math.inf] * width)
-        scratch = (ctypes.c_uint8 * library.regard_blocks_scratch(block, rows, columns))()
+        scratch = (ctypes.c_uint8 * library.regard_blocks_scratch(block, rows, columns, 1))()
         visible = (Pointer * 1)(_place(seen) if hidden else None)
         library.regard_blocks(
-            block, 1, _place(x), rows, 1, None, cache, visible, None, None, -1, None, None, None, _place(scratch)
+            *(block, 1, _place(x), rows, 1, None, cache, visible, None, None, None, -1, None, None, None),
+            *(1, _place(scratch)),
         )
         added = attended + 3 / (1 + math.exp(-3))
         finite = (rows - 1) * width
@@ -355,10 +356,10 @@ def _continues_greedily(library: ctypes.CDLL, bits: int) -> bool:
         table = EmbeddingStruct(_place(vectors), _place(positions), 8.0, bits)
         tokens = (ctypes.c_int64 * ((steps + 1) * rows))(0, 1)
         logits, x = (ctypes.c_float * (steps * rows * real))(), (ctypes.c_float * (rows * width))()
-        scratch = (ctypes.c_uint8 * library.regard_blocks_scratch(block, rows, steps))()
+        scratch = (ctypes.c_uint8 * library.regard_blocks_scratch(block, rows, steps, 1))()
         done = library.regard_greedy(
             *(block, 1, table, _place(tokens), steps, rows, None, cache, (Pointer * 1)(), head, _place(logits)),
-            *(_place(never), 1, _place(ends), 1, _place(x), _place(scratch)),
+            *(_place(never), 1, _place(ends), 1, _place(x), 1, _place(scratch)),
         )
         if tokens[: (done + 1) * rows] != wanted:
             return False

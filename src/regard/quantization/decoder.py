@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from regard.attention import BatchInvariant, KeysValues, KVCache, Packed
+from regard.attention import BatchInvariant, KeysValues, KVCache
 from regard.errors import InputError
 from regard.kernels import Kernels, kernels
 from regard.layers import CausalTransformer, GreedySteps, PositionedEmbedding, Reduction, Tokens
@@ -30,6 +30,7 @@ from regard.quantization.stack import (
     unsupported_in,
     unsupported_place,
     visible_columns,
+    visible_ranges,
 )
 
 COMPUTED = ("forward", "hidden", "read", "prefill", "step", "logits", "_entered", "_through", "_mask", "_rule")
@@ -128,7 +129,7 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         present = state.cache.layers[0].lengthened(count)
         places = torch.arange(state.length, state.length + count).expand(rows, -1)
         x = self.embedding(tokens, places)
-        seen = (torch.arange(state.length + count) <= places[:, :, None]).flatten(0, 1).contiguous()
+        seen = torch.stack([torch.zeros_like(places), places + 1], dim=-1).flatten(0, 1).int()
         found = kernel(
             x.flatten(0, 1),
             SharedRows(present),
@@ -209,10 +210,8 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         """As `CausalStack`, with the keys and values of all blocks in one tensor; by the kernel unless the blocks have hooks."""
         x = entered.x
         present = self._lengthened(entered, past)
-        # Packed texts go block by block whatever their lengths, so that a text of one token is no exception.
-        by_token = x.shape[1] == entered.after.width and not any(isinstance(mask, Packed) for mask in entered.masks)
-        kernel = self._fast() if by_token else None
-        if kernel is not None:
+        kernel = self._fast()
+        if kernel is not None and x.shape[1]:
             return self._by_kernel(kernel, entered, present, logits=False).view_as(x), (present,)
         before = present.crop(present.key.shape[2] - x.shape[1])
         with self._by_rows():
@@ -226,7 +225,8 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
     def _by_kernel(self, kernel: StackKernel, entered: Entered, present: KeysValues, *, logits: bool) -> Tensor:
         """The output (N, D) of all blocks for the new tokens, or their logits (N, V)."""
         x, columns = entered.x, present.key.shape[2]
-        seen = {id(mask): visible_columns(mask, x, columns) for mask in entered.masks if mask is not None}
+        layout = visible_columns if x.shape[1] == entered.after.width else visible_ranges
+        seen = {id(mask): layout(mask, x, columns) for mask in entered.masks if mask is not None}
         visible = [None if mask is None else seen[id(mask)] for mask in entered.masks]
         positions = entered.positions.queries.expand(len(x), -1).flatten().contiguous()
         held = SharedRows(present)

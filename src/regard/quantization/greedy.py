@@ -66,7 +66,8 @@ def greedy(
     logits = torch.empty(steps, rows, kernel.head.real)
     never, last = (torch.tensor(tuple(ids), dtype=torch.long) for ids in (forbidden, ends))
     x = torch.empty(rows, width)
-    scratch = torch.empty(kernel.library.regard_blocks_scratch(kernel.structs, rows, columns), dtype=torch.uint8)
+    threads = torch.get_num_threads()
+    scratch = torch.empty(kernel.library.regard_blocks_scratch(kernel.structs, rows, columns, threads), dtype=torch.uint8)
     done = kernel.library.regard_greedy(
         *(kernel.structs, len(kernel.structs), embedding, made.data_ptr(), steps, rows, positions.data_ptr()),
         *(SharedRows(present.crop(columns - steps + 1)).struct(), (Pointer * len(kernel.structs))(), kernel.head),
@@ -77,6 +78,7 @@ def greedy(
             last.data_ptr(),
             len(last),
             x.data_ptr(),
+            threads,
             scratch.data_ptr(),
         ),
     )

@@ -298,7 +298,8 @@ class StackKernel:
         Arguments:
             x: one token of each row.
             past: keys and values of earlier tokens, with `width` columns for these.
-            visible: for each block (N, C) bool, contiguous, True = may be attended to; None = all.
+            visible: for each block the columns that each row may attend to: (N, C) bool, contiguous, True = may be attended to;
+                or (N, 2) int32, the first column and the one after the last; None = all.
             positions: (N,) int64, contiguous: the position of each token in its text.
             width: the number of adjacent rows that belong to one text.
             source: a source to attend to besides; None without.
@@ -313,11 +314,13 @@ class StackKernel:
         y = x.clone(memory_format=torch.contiguous_format)  # the kernel changes it in place
         own, read = past.struct(), None if source is None else source.held.struct()
         columns = own.columns if read is None else max(own.columns, read.columns)
-        scratch = torch.empty(self.library.regard_blocks_scratch(self.structs, rows, columns), dtype=torch.uint8)
+        threads = torch.get_num_threads()
+        scratch = torch.empty(self.library.regard_blocks_scratch(self.structs, rows, columns, threads), dtype=torch.uint8)
         about: tuple[Any, ...] = (None, None, -1, None)
         if source is not None:
             about = (read, source.visible.data_ptr(), source.block, source.queries.data_ptr())
-        places = [None if seen is None else seen.data_ptr() for seen in visible]
+        masks = [None if seen is None or seen.dtype != torch.bool else seen.data_ptr() for seen in visible]
+        spans = [None if seen is None or seen.dtype == torch.bool else seen.data_ptr() for seen in visible]
         found = torch.empty(rows, self.head.real) if logits and self.head is not None else None
         last = (None, None) if found is None else (self.head, found.data_ptr())
         self.library.regard_blocks(
@@ -328,9 +331,11 @@ class StackKernel:
             width,
             positions.data_ptr(),
             own,
-            (Pointer * len(places))(*places),
+            (Pointer * len(masks))(*masks),
+            (Pointer * len(spans))(*spans),
             *about,
             *last,
+            threads,
             scratch.data_ptr(),
         )
         return y if found is None else found
@@ -341,6 +346,24 @@ def visible_columns(mask: Mask, x: Tensor, columns: int) -> Tensor:
     texts, width = x.shape[:2]
     seen = mask.dense(batch=texts, heads=1, queries=width, keys=columns, device=x.device)
     return seen.expand(texts, 1, width, columns).reshape(texts * width, columns).contiguous()
+
+
+def visible_ranges(mask: Mask, x: Tensor, columns: int) -> Tensor:
+    """As `visible_columns`, but (R * W, 2) int32 where the columns of each token are adjacent: the first, and the one after the last.
+
+    >>> from regard.attention import Causal
+    >>> visible_ranges(Causal(offset=1), torch.zeros(1, 2, 8), 3).tolist()
+    [[0, 2], [0, 3]]
+    """
+    texts, width = x.shape[:2]
+    seen = mask.dense(batch=texts, heads=1, queries=width, keys=columns, device=x.device)
+    seen = seen.expand(-1, 1, width, columns)[:, 0]
+    count, flags = seen.sum(dim=2), seen.byte()
+    first = flags.argmax(dim=2)
+    end = torch.where(count > 0, columns - flags.flip(2).argmax(dim=2), first)
+    if not torch.equal(end - first, count):
+        return visible_columns(mask, x, columns)
+    return torch.stack([first, end], dim=2).int().expand(texts, width, 2).reshape(texts * width, 2).contiguous()
 
 
 def _block_struct(block: Block, held: list[Tensor]) -> BlockStruct | None:

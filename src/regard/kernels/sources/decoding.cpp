@@ -1,4 +1,4 @@
-// One token of each row through the blocks of a decoder, in one call. This is the file that is compiled: it includes all others.
+// Tokens of each row through the blocks of a decoder, in one call. This is the file that is compiled: it includes all others.
 
 #include "attention.h"
 #include "choosing.h"
@@ -80,6 +80,9 @@ void normalise(const Norm& norm, const float* x, float* y, int width) {
     }
 }
 
+// Bytes of scratch memory for a thread's attention: the shares of TOGETHER queries, and the places of their columns.
+int64_t attention_bytes(int columns) { return rounded(int64_t(columns) * (TOGETHER + 1) * 4); }
+
 void turn(const Rotary& rotary, int64_t position, float* x) {
     const int pairs = rotary.turned / 2;
     const float *cosines = rotary.cosines + position * pairs, *sines = rotary.sines + position * pairs;
@@ -132,12 +135,12 @@ void regard_linear(const Linear* w, const float* x, int32_t rows, float* y, int3
 }
 
 // Bytes of scratch memory for `regard_blocks`; columns: the most of any cache. The blocks are of one shape.
-int64_t regard_blocks_scratch(const Block* b, int32_t rows, int32_t columns) {
+int64_t regard_blocks_scratch(const Block* b, int32_t rows, int32_t columns, int32_t threads) {
     int64_t each = b->head_width, inner = b->heads * each, many = rows;
     return bytes_of(rows, b->width) + bytes_of(rows, inner) + bytes_of(rows, b->inner.outputs) +
            rounded(many * b->width * 4) + rounded(many * (b->heads + 2 * b->key_heads) * each * 4) +
            rounded(many * inner * 4) + 2 * rounded(many * b->inner.outputs * 4) + rounded(many * UNIT * 4) +
-           many * b->heads * rounded(int64_t(columns) * 8);
+           threads * attention_bytes(columns);
 }
 }
 
@@ -148,14 +151,15 @@ namespace {
 // positions: (rows) of each token in its text; null where no block turns anything.
 // past: of the tokens before; those of this step join it, a column for each row of a group, the last `group_rows` of its columns.
 // visible: of each block (rows, past columns), true = may be attended to; null = all.
+// spans: the same of each block as a range of columns for each row (rows); null = as `visible` says.
 // source: of the sources, which all blocks that have weights for it attend to; source_visible (groups, source columns) likewise.
 // asked: the block whose queries to the source (rows, heads * head_width) are wanted in `queries`; -1 = of none.
 // head: what makes `logits` of x after them; null where they are not wanted.
 template <class K>  // of keys and values
 void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t group_rows, const int64_t* positions,
-                    const Cache* past, const uint8_t* const* visible, const Cache* source,
+                    const Cache* past, const uint8_t* const* visible, const Span* const* spans, const Cache* source,
                     const uint8_t* source_visible, int32_t asked, float* queries, const Head* head, float* logits,
-                    uint8_t* scratch) {
+                    int32_t threads, uint8_t* scratch) {
     const int width = blocks->width, heads = blocks->heads, key_heads = blocks->key_heads, each = blocks->head_width;
     const int inner = heads * each, every = heads + 2 * key_heads, stride = every * each, wide = blocks->inner.outputs;
     float* normal = floats_in(scratch, int64_t(rows) * width);
@@ -219,10 +223,11 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
     // for each `rows_sharing` rows.
     auto attended_to = [=](const Cache* cache, int number, const float* query, int64_t step, float scale,
                            const uint8_t* seen, int rows_sharing) {
-        const int64_t all = int64_t(rows) * heads, threads = omp_get_num_threads(), own = omp_get_thread_num();
-        const int64_t end = all * (own + 1) / threads;
+        const int64_t all = int64_t(rows) * heads, every = omp_get_num_threads(), own = omp_get_thread_num();
+        const int64_t end = all * (own + 1) / every;
         const int group = heads / key_heads;
-        for (int64_t pair = all * own / threads; pair < end;) {  // a row and a head; as many together as share their keys
+        float* shares = reinterpret_cast<float*>(scratch + own * attention_bytes(most));
+        for (int64_t pair = all * own / every; pair < end;) {  // a row and a head; as many together as share their keys
             const int row = int(pair / heads), head = int(pair % heads);
             int together = group - head % group;
             together = together < TOGETHER ? together : TOGETHER;
@@ -230,10 +235,40 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
             const K* keys = keys_of(cache, row, number, head / group);
             float* y = gathered + int64_t(row) * inner + head * each;
             attend(together, query + row * step + head * each, keys, keys + apart(cache), cache->columns, each, scale,
-                   seen ? seen + int64_t(row / rows_sharing) * cache->columns : nullptr,
-                   reinterpret_cast<float*>(scratch + pair * rounded(int64_t(most) * 8)), y);
+                   seen ? seen + int64_t(row / rows_sharing) * cache->columns : nullptr, shares, y);
             for (int e = 0; e < together * each; e += GROUP) attended.quantise(row, head * each + e, y + e);
             pair += together;
+        }
+#pragma omp barrier
+    };
+
+    // The same of texts of several tokens, whose rows follow each other, each with a range of columns in `past`. The heads of the
+    // keys of BAND rows at a time, in turns: rows at the end of a text attend to more.
+    auto attended_in_spans = [=](int number, float scale, const Span* ranges) {
+        constexpr int BAND = 32;
+        const int threads = omp_get_num_threads(), group = heads / key_heads, all = (rows + BAND - 1) / BAND * key_heads;
+        float* shares = reinterpret_cast<float*>(scratch + omp_get_thread_num() * attention_bytes(most));
+        for (int part = omp_get_thread_num(); part < all; part += threads) {
+            const int head = part % key_heads, from = part / key_heads * BAND * group;
+            const int end = (from / group + BAND < rows ? from / group + BAND : rows) * group;
+            for (int next = from; next < end;) {  // a row and a head of those that share this head of the keys
+                const K* keys = keys_of(past, next / group, number, head);
+                const int text = next / group / group_rows, first = next;
+                const float* asking[TOGETHER];
+                float* y[TOGETHER];
+                Span own[TOGETHER];
+                int count = 0;
+                for (; count < TOGETHER && next < end && next / group / group_rows == text; ++count, ++next) {
+                    const int64_t row = next / group, place = (head * group + next % group) * each;
+                    asking[count] = projected + row * stride + place;
+                    y[count] = gathered + row * inner + place;
+                    own[count] = ranges[row];
+                }
+                attend_spans(count, asking, keys, keys + apart(past), own, each, scale, shares, past->columns, y);
+                for (int n = 0; n < count; ++n)
+                    for (int e = 0; e < each; e += GROUP)
+                        attended.quantise((first + n) / group, (head * group + (first + n) % group) * each + e, y[n] + e);
+            }
         }
 #pragma omp barrier
     };
@@ -261,7 +296,10 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
                 for (int e = 0; e < each; ++e) keep(place[e], made[e]);
             }
         }
-        attended_to(past, number, projected, stride, b->scale, visible[number], 1);
+        if (spans && spans[number])
+            attended_in_spans(number, b->scale, spans[number]);
+        else
+            attended_to(past, number, projected, stride, b->scale, visible[number], 1);
         if (b->parallel) {  // here, where x is still what attention read
             normalised(none, b->feedforward_before);
             widened(b);
@@ -291,7 +329,7 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
         }
     };
 
-#pragma omp parallel
+#pragma omp parallel num_threads(threads)
     {
         for (int number = 0; number < count; ++number) through(number);
         if (head) {
@@ -308,11 +346,12 @@ extern "C" {
 
 // See `through_blocks`.
 void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, int32_t group_rows, const int64_t* positions,
-                   const Cache* past, const uint8_t* const* visible, const Cache* source, const uint8_t* source_visible,
-                   int32_t asked, float* queries, const Head* head, float* logits, uint8_t* scratch) {
+                   const Cache* past, const uint8_t* const* visible, const Span* const* spans, const Cache* source,
+                   const uint8_t* source_visible, int32_t asked, float* queries, const Head* head, float* logits,
+                   int32_t threads, uint8_t* scratch) {
     auto run = past->bits == 32 ? through_blocks<float> : through_blocks<uint16_t>;
-    run(blocks, count, x, rows, group_rows, positions, past, visible, source, source_visible, asked, queries, head, logits,
-        scratch);
+    run(blocks, count, x, rows, group_rows, positions, past, visible, spans, source, source_visible, asked, queries, head,
+        logits, threads, scratch);
 }
 
 // Greedy search: several tokens of each row, each the one of the largest logit after the token before. Returns the number of
@@ -328,7 +367,7 @@ void regard_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, i
 int32_t regard_greedy(const Block* blocks, int32_t count, const Embedding* table, int64_t* tokens, int32_t steps, int32_t rows,
                       const int64_t* positions, const Cache* past, const uint8_t* const* visible, const Head* head,
                       float* logits, const int64_t* never, int32_t excluded, const int64_t* ends, int32_t ending, float* x,
-                      uint8_t* scratch) {
+                      int32_t threads, uint8_t* scratch) {
     const int width = blocks->width;
     for (int32_t step = 0; step < steps; ++step) {
         const int64_t* given = tokens + int64_t(step) * rows;
@@ -338,7 +377,7 @@ int32_t regard_greedy(const Block* blocks, int32_t count, const Embedding* table
         Cache now = *past;
         now.columns += step;
         regard_blocks(blocks, count, x, rows, 1, positions ? positions + int64_t(step) * rows : nullptr, &now, visible, nullptr,
-                      nullptr, -1, nullptr, head, own, scratch);
+                      nullptr, nullptr, -1, nullptr, head, own, threads, scratch);
         bool none = false, ended = false;
         for (int32_t row = 0; row < rows; ++row) {
             made[row] = largest_allowed(own + int64_t(row) * head->real, head->real, never, excluded);
