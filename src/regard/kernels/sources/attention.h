@@ -118,10 +118,14 @@ inline void score_range(const float* const* queries, const K* keys, int first, i
         for (int e = 0; e < width; e += LANES) {
             Lanes own[C];
 #pragma GCC unroll 4
-            for (int i = 0; i < C; ++i) own[i] = lanes(keys + int64_t(c + i) * width + e);
+            for (int i = 0; i < C; ++i) {
+                own[i] = lanes(keys + int64_t(c + i) * width + e);
+                keep_in_register(own[i]);
+            }
 #pragma GCC unroll 4
             for (int n = 0; n < N; ++n) {
                 Lanes query = lanes(queries[n] + e);
+                keep_in_register(query);
 #pragma GCC unroll 4
                 for (int i = 0; i < C; ++i) sums[n][i] += own[i] * query;
             }
@@ -161,11 +165,17 @@ inline void gather_range(const K* values, const Span* spans, int first, const fl
     for (int c = begin; c < end; ++c) {
         Lanes value[V];
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) value[v] = lanes(values + int64_t(c) * width + e + v * LANES);
+        for (int v = 0; v < V; ++v) {
+            value[v] = lanes(values + int64_t(c) * width + e + v * LANES);
+            keep_in_register(value[v]);
+        }
 #pragma GCC unroll 4
-        for (int n = 0; n < N; ++n)
+        for (int n = 0; n < N; ++n) {
+            Lanes share = everywhere(shares[n * room + c - first]);
+            keep_in_register(share);
 #pragma GCC unroll 4
-            for (int v = 0; v < V; ++v) sums[n][v] += shares[n * room + c - first] * value[v];
+            for (int v = 0; v < V; ++v) sums[n][v] += share * value[v];
+        }
     }
     for (int n = 0; n < N; ++n) {
         alone(n, end, spans[n].end);

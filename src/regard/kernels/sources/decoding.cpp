@@ -80,6 +80,13 @@ void normalise(const Norm& norm, const float* x, float* y, int width) {
     }
 }
 
+// Rows that go through a block together. What they are on the way stays in the nearer caches, and more of them would make no more
+// of reading the weights once.
+constexpr int BAND = 128;
+
+// Floats of a row that a thread needs: a head, or a unit of what is gated and of its gate.
+int64_t unit_room(const Block& b) { return b.head_width < 2 * UNIT ? 2 * UNIT : b.head_width; }
+
 // Bytes of scratch memory for a thread's attention: the shares of TOGETHER queries, and the places of their columns.
 int64_t attention_bytes(int columns) { return rounded(int64_t(columns) * (TOGETHER + 1) * 4); }
 
@@ -136,17 +143,16 @@ void regard_linear(const Linear* w, const float* x, int32_t rows, float* y, int3
 
 // Bytes of scratch memory for `regard_blocks`; columns: the most of any cache. The blocks are of one shape.
 int64_t regard_blocks_scratch(const Block* b, int32_t rows, int32_t columns, int32_t threads) {
-    int64_t each = b->head_width, inner = b->heads * each, many = rows;
-    return bytes_of(rows, b->width) + bytes_of(rows, inner) + bytes_of(rows, b->inner.outputs) +
-           rounded(many * b->width * 4) + rounded(many * (b->heads + 2 * b->key_heads) * each * 4) +
-           rounded(many * inner * 4) + 2 * rounded(many * b->inner.outputs * 4) + rounded(many * UNIT * 4) +
-           threads * attention_bytes(columns);
+    const int64_t inner = int64_t(b->heads) * b->head_width, wide = b->inner.outputs, band = rows < BAND ? rows : BAND;
+    return bytes_of(band, b->width) + bytes_of(band, inner) + bytes_of(band, wide) + rounded(band * b->width * 4) +
+           rounded(rows * inner * 4) + rounded(band * inner * 4) + rounded(band * wide * 4) + rounded(band * UNIT * 4) +
+           threads * (rounded(band * unit_room(*b) * 4) + attention_bytes(columns));
 }
 }
 
 namespace {
 
-// One token of each row through all blocks: x (rows, width) is changed in place.
+// Tokens of each row through all blocks: x (rows, width) is changed in place.
 //
 // positions: (rows) of each token in its text; null where no block turns anything.
 // past: of the tokens before; those of this step join it, a column for each row of a group, the last `group_rows` of its columns.
@@ -161,17 +167,21 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
                     const uint8_t* source_visible, int32_t asked, float* queries, const Head* head, float* logits,
                     int32_t threads, uint8_t* scratch) {
     const int width = blocks->width, heads = blocks->heads, key_heads = blocks->key_heads, each = blocks->head_width;
-    const int inner = heads * each, every = heads + 2 * key_heads, stride = every * each, wide = blocks->inner.outputs;
-    float* normal = floats_in(scratch, int64_t(rows) * width);
-    float* projected = floats_in(scratch, int64_t(rows) * stride);
-    float* gathered = floats_in(scratch, int64_t(rows) * inner);
-    float* inside = floats_in(scratch, int64_t(rows) * wide);
-    float* gates = floats_in(scratch, int64_t(rows) * wide);
-    float* last = floats_in(scratch, int64_t(rows) * UNIT);
-    const int bits = blocks->query.bits;
-    Bytes input = laid_in(scratch, rows, width, bits, normal), attended = laid_in(scratch, rows, inner, bits, gathered),
-          hidden = laid_in(scratch, rows, wide, bits, inside);
+    const int inner = heads * each, every = heads + 2 * key_heads, wide = blocks->inner.outputs, group = heads / key_heads;
+    const int bits = blocks->query.bits, band = rows < BAND ? rows : BAND;
     const int most = source && source->columns > past->columns ? source->columns : past->columns;
+    float* asking = floats_in(scratch, int64_t(rows) * inner);
+    float* normal = floats_in(scratch, int64_t(band) * width);
+    float* gathered = floats_in(scratch, int64_t(band) * inner);
+    float* inside = floats_in(scratch, int64_t(band) * wide);
+    float* last = floats_in(scratch, int64_t(band) * UNIT);
+    const Bytes input = laid_in(scratch, band, width, bits, normal), attended = laid_in(scratch, band, inner, bits, gathered),
+                hidden = laid_in(scratch, band, wide, bits, inside);
+    const int64_t unit_bytes = rounded(band * unit_room(*blocks) * 4), thread_bytes = unit_bytes + attention_bytes(most);
+    auto unit_of_thread = [=] { return reinterpret_cast<float*>(scratch + omp_get_thread_num() * thread_bytes); };
+    auto shares_of_thread = [=] {
+        return reinterpret_cast<float*>(scratch + omp_get_thread_num() * thread_bytes + unit_bytes);
+    };
 
     // The keys in a cache for a row and a head of keys; the values are `apart` further on.
     auto keys_of = [=](const Cache* cache, int row, int number, int head) {
@@ -180,164 +190,188 @@ void through_blocks(const Block* blocks, int32_t count, float* x, int32_t rows, 
     };
     auto apart = [=](const Cache* cache) { return cache->rows * count * key_heads * cache->capacity * each; };
 
-    // The parts of a block; each is shared out among the threads, which wait for each other at its end.
-    auto normalised = [=](const Norm& after, const Norm& before) {  // of what was just added to, and of what comes next
+    // The parts of a block, of `size` rows from `top` on; each is shared out among the threads, which wait for each other at its
+    // end. A row's place in what only a band has is counted from `top`.
+    auto normalised = [=](int top, int size, const Norm& after, const Norm& before) {  // of what was added to, and of what comes next
+        const Bytes to = input.of(size);
 #pragma omp for schedule(static)
-        for (int row = 0; row < rows; ++row) {
-            float* own = x + int64_t(row) * width;
+        for (int row = 0; row < size; ++row) {
+            float* own = x + int64_t(top + row) * width;
             normalise(after, own, own, width);
             normalise(before, own, normal + int64_t(row) * width, width);
-            input.quantise_row(row, normal + int64_t(row) * width);
+            to.quantise_row(row, normal + int64_t(row) * width);
         }
     };
-    auto mapped = [=](const Linear& w, const Bytes& from, float* to, int64_t step) {
+    auto projected = [=](int top, int size, int number) {  // to queries, and to keys and values in their columns
+        const Block* b = blocks + number;
+        const Bytes from = input.of(size);
+        float* made_here = unit_of_thread();
 #pragma omp for schedule(static)
-        for (int first = 0; first < w.outputs; first += UNIT) outputs_of(w, from, rows, first, to + first, step);
+        for (int part = 0; part < every; ++part) {  // the heads of the queries, of the keys, of the values
+            const bool asks = part < heads, answers = !asks && part < heads + key_heads;
+            const Linear& w = asks ? b->query : answers ? b->key : b->value;
+            const int own = asks ? part : answers ? part - heads : part - heads - key_heads;
+            float* to = asks ? asking + int64_t(top) * inner + own * each : made_here;
+            const int64_t step = asks ? inner : each;
+            for (int e = 0; e < each; e += UNIT) outputs_of(w, from, size, own * each + e, to + e, step);
+            for (int row = 0; row < size; ++row) {
+                float* made = to + row * step;
+                if (asks || answers) {
+                    normalise(asks ? b->query_norm : b->key_norm, made, made, each);
+                    if (b->rotary.cosines) turn(b->rotary, positions[top + row], made);
+                }
+                if (asks) continue;
+                int64_t column = past->columns - group_rows + (top + row) % group_rows;
+                K* place = keys_of(past, top + row, number, own) + (answers ? 0 : apart(past)) + column * each;
+                for (int e = 0; e < each; ++e) keep(place[e], made[e]);
+            }
+        }
     };
-    auto added = [=](const Linear& w, const Bytes& from) {
+    auto asked_of_source = [=](int top, int size, int number) {
+        const Bytes from = input.of(size);
+        float* to = asking + int64_t(top) * inner;
+#pragma omp for schedule(static)
+        for (int first = 0; first < inner; first += UNIT)
+            outputs_of(blocks[number].source_query, from, size, first, to + first, inner);
+        if (number != asked) return;
+#pragma omp for schedule(static) nowait
+        for (int row = top; row < top + size; ++row)
+            std::memcpy(queries + int64_t(row) * inner, asking + int64_t(row) * inner, inner * sizeof(float));
+    };
+    // Every query over what a cache has for it; `seen` has a row of the mask for each `rows_sharing` rows.
+    auto attended_to = [=](int top, int size, const Cache* cache, int number, float scale, const uint8_t* seen, int rows_sharing) {
+        const int64_t all = int64_t(size) * heads, threads = omp_get_num_threads(), own = omp_get_thread_num();
+        const int64_t end = all * (own + 1) / threads;
+        const Bytes to = attended.of(size);
+        for (int64_t pair = all * own / threads; pair < end;) {  // a row and a head; as many together as share their keys
+            const int row = int(pair / heads), head = int(pair % heads);
+            int together = group - head % group;
+            together = together < TOGETHER ? together : TOGETHER;
+            together = together < end - pair ? together : int(end - pair);
+            const K* keys = keys_of(cache, top + row, number, head / group);
+            float* y = gathered + int64_t(row) * inner + head * each;
+            attend(together, asking + int64_t(top + row) * inner + head * each, keys, keys + apart(cache), cache->columns, each,
+                   scale, seen ? seen + int64_t((top + row) / rows_sharing) * cache->columns : nullptr, shares_of_thread(), y);
+            for (int e = 0; e < together * each; e += GROUP) to.quantise(row, head * each + e, y + e);
+            pair += together;
+        }
+#pragma omp barrier
+    };
+    // The same over `past`, with a range of columns for each row. The threads take a few rows of a head of the keys in turns, as
+    // those at the end of a text attend to more.
+    auto attended_in_spans = [=](int top, int size, int number, float scale, const Span* ranges) {
+        constexpr int FEW = 16;
+        const int all = (size + FEW - 1) / FEW * key_heads;
+        const Bytes to = attended.of(size);
+        for (int part = omp_get_thread_num(); part < all; part += omp_get_num_threads()) {
+            const int head = part % key_heads, from = part / key_heads * FEW;
+            const int end = (from + FEW < size ? from + FEW : size) * group;
+            for (int next = from * group; next < end;) {  // a row and a head of those that share this head of the keys
+                const int text = (top + next / group) / group_rows, first = next;
+                const K* keys = keys_of(past, top + next / group, number, head);
+                const float* asks[TOGETHER];
+                float* y[TOGETHER];
+                Span own[TOGETHER];
+                int together = 0;
+                for (; together < TOGETHER && next < end && (top + next / group) / group_rows == text; ++together, ++next) {
+                    const int64_t row = next / group, place = (head * group + next % group) * each;
+                    asks[together] = asking + (top + row) * inner + place;
+                    y[together] = gathered + row * inner + place;
+                    own[together] = ranges[top + row];
+                }
+                attend_spans(together, asks, keys, keys + apart(past), own, each, scale, shares_of_thread(), past->columns, y);
+                for (int n = 0; n < together; ++n)
+                    for (int e = 0; e < each; e += GROUP)
+                        to.quantise((first + n) / group, (head * group + (first + n) % group) * each + e, y[n] + e);
+            }
+        }
+#pragma omp barrier
+    };
+    auto added = [=](int top, int size, const Linear& w, const Bytes& whole) {
+        const Bytes from = whole.of(size);
+        float* found = unit_of_thread();
 #pragma omp for schedule(static)
         for (int first = 0; first < width; first += UNIT) {
-            outputs_of(w, from, rows, first, normal + first, width);
-            for (int row = 0; row < rows; ++row)
-                for (int o = first; o < first + UNIT; ++o) x[int64_t(row) * width + o] += normal[int64_t(row) * width + o];
+            outputs_of(w, from, size, first, found, UNIT);
+            for (int row = 0; row < size; ++row) {
+                float *own = x + int64_t(top + row) * width + first, *more = found + row * UNIT;
+                for (int o = 0; o < UNIT; ++o) own[o] += more[o];
+            }
         }
     };
-    auto widened = [=](const Block* b) {  // the inner maps of the feed-forward net and their activation
+    auto widened = [=](int size, const Block* b) {  // the inner maps of the feed-forward net and their activation
+        const Bytes from = input.of(size), to = hidden.of(size);
+        // Rows that are wanted as they are stand where they are wanted.
+        const int64_t step = to.plain ? wide : UNIT;
+        float *unit = unit_of_thread(), *gates = unit + band * UNIT;
 #pragma omp for schedule(static)
         for (int first = 0; first < wide; first += UNIT) {
-            outputs_of(b->inner, input, rows, first, inside + first, wide);
-            if (b->gate.weight) outputs_of(b->gate, input, rows, first, gates + first, wide);
-            for (int row = 0; row < rows; ++row) {
-                float *own = inside + int64_t(row) * wide + first, *gate = gates + int64_t(row) * wide + first;
+            float* found = to.plain ? inside + first : unit;
+            outputs_of(b->inner, from, size, first, found, step);
+            if (b->gate.weight) outputs_of(b->gate, from, size, first, gates, UNIT);
+            for (int row = 0; row < size; ++row) {
+                float *own = found + row * step, *gate = gates + row * UNIT;
                 if (b->gate.weight) {
                     activate(gate, UNIT, b->gate.activation);
                     for (int o = 0; o < UNIT; ++o) own[o] *= gate[o];
                 } else {
                     activate(own, UNIT, b->inner.activation);
                 }
-                hidden.quantise(row, first, own);
+                to.quantise(row, first, own);
             }
         }
-    };
-    // Every query (of a row `step` floats after that of the row before) over what a cache has for it; `seen` has a row of the mask
-    // for each `rows_sharing` rows.
-    auto attended_to = [=](const Cache* cache, int number, const float* query, int64_t step, float scale,
-                           const uint8_t* seen, int rows_sharing) {
-        const int64_t all = int64_t(rows) * heads, every = omp_get_num_threads(), own = omp_get_thread_num();
-        const int64_t end = all * (own + 1) / every;
-        const int group = heads / key_heads;
-        float* shares = reinterpret_cast<float*>(scratch + own * attention_bytes(most));
-        for (int64_t pair = all * own / every; pair < end;) {  // a row and a head; as many together as share their keys
-            const int row = int(pair / heads), head = int(pair % heads);
-            int together = group - head % group;
-            together = together < TOGETHER ? together : TOGETHER;
-            together = together < end - pair ? together : int(end - pair);
-            const K* keys = keys_of(cache, row, number, head / group);
-            float* y = gathered + int64_t(row) * inner + head * each;
-            attend(together, query + row * step + head * each, keys, keys + apart(cache), cache->columns, each, scale,
-                   seen ? seen + int64_t(row / rows_sharing) * cache->columns : nullptr, shares, y);
-            for (int e = 0; e < together * each; e += GROUP) attended.quantise(row, head * each + e, y + e);
-            pair += together;
-        }
-#pragma omp barrier
-    };
-
-    // The same of texts of several tokens, whose rows follow each other, each with a range of columns in `past`. The heads of the
-    // keys of BAND rows at a time, in turns: rows at the end of a text attend to more.
-    auto attended_in_spans = [=](int number, float scale, const Span* ranges) {
-        constexpr int BAND = 32;
-        const int threads = omp_get_num_threads(), group = heads / key_heads, all = (rows + BAND - 1) / BAND * key_heads;
-        float* shares = reinterpret_cast<float*>(scratch + omp_get_thread_num() * attention_bytes(most));
-        for (int part = omp_get_thread_num(); part < all; part += threads) {
-            const int head = part % key_heads, from = part / key_heads * BAND * group;
-            const int end = (from / group + BAND < rows ? from / group + BAND : rows) * group;
-            for (int next = from; next < end;) {  // a row and a head of those that share this head of the keys
-                const K* keys = keys_of(past, next / group, number, head);
-                const int text = next / group / group_rows, first = next;
-                const float* asking[TOGETHER];
-                float* y[TOGETHER];
-                Span own[TOGETHER];
-                int count = 0;
-                for (; count < TOGETHER && next < end && next / group / group_rows == text; ++count, ++next) {
-                    const int64_t row = next / group, place = (head * group + next % group) * each;
-                    asking[count] = projected + row * stride + place;
-                    y[count] = gathered + row * inner + place;
-                    own[count] = ranges[row];
-                }
-                attend_spans(count, asking, keys, keys + apart(past), own, each, scale, shares, past->columns, y);
-                for (int n = 0; n < count; ++n)
-                    for (int e = 0; e < each; e += GROUP)
-                        attended.quantise((first + n) / group, (head * group + (first + n) % group) * each + e, y[n] + e);
-            }
-        }
-#pragma omp barrier
     };
 
     const Norm none = {nullptr, nullptr, 0.0f};
-    auto through = [=](int number) {
+    auto through = [=](int top, int size, int number) {  // after the keys and values of all rows
         const Block* b = blocks + number;
-        normalised(none, b->attention_before);
-#pragma omp for schedule(static)
-        for (int part = 0; part < every; ++part) {  // the heads of the queries of a row, of the keys, of the values
-            const bool asks = part < heads, answers = !asks && part < heads + key_heads;
-            const Linear& w = asks ? b->query : answers ? b->key : b->value;
-            const int own = asks ? part : answers ? part - heads : part - heads - key_heads;
-            for (int e = 0; e < each; e += UNIT)
-                outputs_of(w, input, rows, own * each + e, projected + part * each + e, stride);
-            for (int row = 0; row < rows; ++row) {
-                float* made = projected + int64_t(row) * stride + part * each;
-                if (asks || answers) {
-                    normalise(asks ? b->query_norm : b->key_norm, made, made, each);
-                    if (b->rotary.cosines) turn(b->rotary, positions[row], made);
-                }
-                if (asks) continue;
-                int64_t column = past->columns - group_rows + row % group_rows;
-                K* place = keys_of(past, row, number, own) + (answers ? 0 : apart(past)) + column * each;
-                for (int e = 0; e < each; ++e) keep(place[e], made[e]);
-            }
-        }
         if (spans && spans[number])
-            attended_in_spans(number, b->scale, spans[number]);
+            attended_in_spans(top, size, number, b->scale, spans[number]);
         else
-            attended_to(past, number, projected, stride, b->scale, visible[number], 1);
+            attended_to(top, size, past, number, b->scale, visible[number], 1);
         if (b->parallel) {  // here, where x is still what attention read
-            normalised(none, b->feedforward_before);
-            widened(b);
+            normalised(top, size, none, b->feedforward_before);
+            widened(size, b);
         }
-        added(b->output, attended);
+        added(top, size, b->output, attended);
         if (source && b->source_query.weight) {
-            normalised(b->attention_after, b->source_before);
-            mapped(b->source_query, input, projected, inner);
-            if (number == asked) {
-#pragma omp for schedule(static) nowait
-                for (int row = 0; row < rows; ++row)
-                    std::memcpy(queries + int64_t(row) * inner, projected + int64_t(row) * inner, inner * sizeof(float));
-            }
-            attended_to(source, number, projected, inner, b->source_scale, source_visible, group_rows);
-            added(b->source_output, attended);
-            normalised(b->source_after, b->feedforward_before);
+            normalised(top, size, b->attention_after, b->source_before);
+            asked_of_source(top, size, number);
+            attended_to(top, size, source, number, b->source_scale, source_visible, group_rows);
+            added(top, size, b->source_output, attended);
+            normalised(top, size, b->source_after, b->feedforward_before);
         } else if (!b->parallel) {
-            normalised(b->attention_after, b->feedforward_before);
+            normalised(top, size, b->attention_after, b->feedforward_before);
         }
-        if (!b->parallel) widened(b);
-        added(b->outer, hidden);
-        // Without waiting: what comes next begins with the same rows on the same threads.
+        if (!b->parallel) widened(size, b);
+        added(top, size, b->outer, hidden);
+        // Without waiting: what comes next begins with other rows, or with the same on the same threads.
 #pragma omp for schedule(static) nowait
-        for (int row = 0; row < rows; ++row) {
+        for (int row = top; row < top + size; ++row) {
             float* own = x + int64_t(row) * width;
             normalise(b->feedforward_after, own, own, width);
         }
     };
+    auto in_bands = [=](auto&& work) {
+        for (int top = 0; top < rows; top += BAND) work(top, rows - top < BAND ? rows - top : BAND);
+    };
 
 #pragma omp parallel num_threads(threads)
     {
-        for (int number = 0; number < count; ++number) through(number);
-        if (head) {
-            normalised(none, head->norm);
+        for (int number = 0; number < count; ++number) {
+            in_bands([=](int top, int size) {
+                normalised(top, size, none, blocks[number].attention_before);
+                projected(top, size, number);
+            });
+            in_bands([=](int top, int size) { through(top, size, number); });
+        }
+        if (head) in_bands([=](int top, int size) {
+            normalised(top, size, none, head->norm);
+            const Bytes from = input.of(size);
 #pragma omp for schedule(static)
             for (int first = 0; first < head->output.outputs; first += UNIT)
-                unit_of(head->output, input, rows, first, logits, head->real, last);
-        }
+                unit_of(head->output, from, size, first, logits + int64_t(top) * head->real, head->real, last);
+        });
     }
 }
 }  // namespace

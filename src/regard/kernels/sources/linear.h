@@ -43,6 +43,12 @@ struct Bytes {
     const float* plain;  // the rows as they are (rows, inputs), for weights in float; then there are no bytes
     uint16_t* halves;    // the rows in bfloat16 (rows, inputs), for weights in bfloat16; then there are no bytes
 
+    Bytes of(int fewer) const {  // the same memory for so many rows
+        Bytes found = *this;
+        found.rows = fewer;
+        return found;
+    }
+
     // The band that a row belongs to: how many rows it has, its first one.
     int band(int row, int& first) const {
         first = row / ROWS * ROWS;
@@ -172,8 +178,9 @@ inline void some_outputs(const W* weight, const float* bias, int inputs, const u
 // weights, but not many more. The sums of a part go on from those before, so they are the same to the bit as without parts.
 constexpr int PART = 192;
 
-// 4 rows times 4 outputs of `count` inputs, added to `sums`; ahead: the weights to fetch meanwhile, null for none.
-template <class W>
+// 4 rows times 4 outputs of `count` inputs, added to `sums`; ahead: the weights to fetch meanwhile, null for none. KEPT: whether
+// what is read is kept in registers, for rows so many that arithmetic is the limit.
+template <bool KEPT, class W>
 inline void some_outputs_of_part(const W* weight, int inputs, int count, const float* x, Lanes (&sums)[4][4], const W* ahead) {
     Lanes own[4][4];
     std::memcpy(own, sums, sizeof(own));
@@ -183,10 +190,14 @@ inline void some_outputs_of_part(const W* weight, int inputs, int count, const f
             for (int o = 0; o < 4; ++o) __builtin_prefetch(ahead + int64_t(o) * inputs + k, 0, LEVEL<4>);
         Lanes read[4];
 #pragma GCC unroll 4
-        for (int o = 0; o < 4; ++o) read[o] = lanes(weight + int64_t(o) * inputs + k);
+        for (int o = 0; o < 4; ++o) {
+            read[o] = lanes(weight + int64_t(o) * inputs + k);
+            if constexpr (KEPT) keep_in_register(read[o]);
+        }
 #pragma GCC unroll 4
         for (int r = 0; r < 4; ++r) {
             Lanes row = lanes(x + int64_t(r) * inputs + k);
+            if constexpr (KEPT) keep_in_register(row);
 #pragma GCC unroll 4
             for (int o = 0; o < 4; ++o) own[r][o] += read[o] * row;
         }
@@ -206,11 +217,31 @@ void tile_by_parts(const W* weight, const float* bias, int inputs, const float* 
                              : from + PART < inputs ? own + PART - int64_t(TILE - 8) * inputs
                                                     : own - from + int64_t(8) * inputs;
             for (int r = 0; r < ROWS; r += 4)
-                some_outputs_of_part(own, inputs, count, x + int64_t(r) * inputs + from, sums[o / 4][r / 4], r ? nullptr : ahead);
+                some_outputs_of_part<false>(own, inputs, count, x + int64_t(r) * inputs + from, sums[o / 4][r / 4],
+                                            r ? nullptr : ahead);
         }
     }
     for (int r = 0; r < ROWS; r += 4)
         for (int o = 0; o < TILE; o += 4) totals(sums[o / 4][r / 4], bias + o, y + r * stride + o, stride);
+}
+
+// Of more rows, 4 outputs at a time go over MANY of them: the weights of a longer part stay in the nearest cache, and the rows in
+// the next one.
+constexpr int MANY = 32, LONG_PART = 768;
+
+// At most MANY rows, a multiple of 4, times UNIT outputs.
+template <class W>
+void unit_by_parts(const W* weight, const float* bias, int inputs, const float* x, int rows, float* y, int64_t stride) {
+    for (int o = 0; o < UNIT; o += 4, weight += int64_t(4) * inputs) {
+        Lanes sums[MANY / 4][4][4] = {};
+        for (int from = 0; from < inputs; from += LONG_PART) {
+            const int count = inputs - from < LONG_PART ? inputs - from : LONG_PART;
+            const W *own = weight + from, *ahead = own + int64_t(4) * inputs;
+            for (int r = 0; r < rows; r += 4)
+                some_outputs_of_part<true>(own, inputs, count, x + int64_t(r) * inputs + from, sums[r / 4], r ? nullptr : ahead);
+        }
+        for (int r = 0; r < rows; r += 4) totals(sums[r / 4], bias + o, y + r * stride + o, stride);
+    }
 }
 
 // Rows in X: float, or bfloat16.
@@ -219,11 +250,16 @@ void plain_outputs(const Linear& w, const X* x, int rows, int first, float* y, i
     constexpr int FEW = LANES == 16 ? 4 : 2;  // sums of four rows that fit the registers together with what is read
     const int end = first + UNIT < w.outputs ? first + UNIT : w.outputs;
     if constexpr (LANES == 16 && std::is_same<X, float>::value) {
+        const W* weight = reinterpret_cast<const W*>(w.weight) + int64_t(first) * w.inputs;
+        if (end == first + UNIT && rows > ROWS)
+            for (int some; rows >= 4; rows -= some, x += int64_t(some) * w.inputs, y += some * stride) {
+                some = rows < MANY ? rows / 4 * 4 : MANY;
+                unit_by_parts(weight, w.bias + first, w.inputs, x, some, y, stride);
+            }
         if (end == first + UNIT)
             for (; rows >= ROWS; rows -= ROWS, x += int64_t(ROWS) * w.inputs, y += ROWS * stride)
                 for (int o = 0; o < UNIT; o += TILE)
-                    tile_by_parts(reinterpret_cast<const W*>(w.weight) + int64_t(first + o) * w.inputs, w.bias + first + o,
-                                  w.inputs, x, y + o, stride);
+                    tile_by_parts(weight + int64_t(o) * w.inputs, w.bias + first + o, w.inputs, x, y + o, stride);
     }
     for (int o = first; o < end;) {
         const W* weight = reinterpret_cast<const W*>(w.weight) + int64_t(o) * w.inputs;

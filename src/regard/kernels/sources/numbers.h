@@ -55,6 +55,18 @@ inline Lanes lanes(const uint16_t* x) {  // bfloat16
     return __builtin_bit_cast(Lanes, __builtin_convertvector(halves, Words) << 16);
 }
 
+inline Lanes everywhere(float x) { return Lanes{} + x; }
+
+// Numbers that serve several products, to be read into a register once: the compiler would read them for each product, and the
+// processor reads one vector while it multiplies one. Where memory is the limit it is better left to the compiler.
+inline void keep_in_register(Lanes& x) {
+#if defined(__AVX512F__)
+    asm("" : "+v"(x));
+#else
+    (void)x;  // fewer registers, and two reads for each product
+#endif
+}
+
 inline void store(float* place, Lanes x) { std::memcpy(place, &x, sizeof(x)); }
 
 // The sum of all lanes, always in the same order.

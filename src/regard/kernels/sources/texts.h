@@ -22,15 +22,23 @@ inline int64_t text_room(int64_t tokens, int64_t width) {
     return in_lanes(tokens) * width + tokens * in_lanes(width) + ASKING * (in_lanes(tokens) + width + in_lanes(width));
 }
 
-inline Lanes plus_product(Lanes sum, float x, Lanes row) { return sum + x * row; }
+inline Lanes plus_product(Lanes sum, Lanes x, Lanes row) { return sum + x * row; }
 
 #if defined(REGARD_BF16)
 struct Pair {  // two numbers in bfloat16
     int32_t word;
 };
 
-inline Lanes plus_product(Lanes sum, Pair x, Lanes row) {
-    return (Lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(x.word), (__m512bh)row);
+struct Pairs {
+    Lanes words;
+};
+
+inline Pairs everywhere(Pair x) { return {(Lanes)_mm512_set1_epi32(x.word)}; }
+
+inline void keep_in_register(Pairs& x) { keep_in_register(x.words); }
+
+inline Lanes plus_product(Lanes sum, Pairs x, Lanes row) {
+    return (Lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x.words, (__m512bh)row);
 }
 #endif
 
@@ -46,11 +54,17 @@ inline void mix(const X* x, int64_t x_stride, const float* rows, int64_t stride,
     for (int64_t i = 0; i < count; ++i) {
         Lanes row[V];
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) row[v] = lanes(rows + i * stride + v * LANES);
+        for (int v = 0; v < V; ++v) {
+            row[v] = lanes(rows + i * stride + v * LANES);
+            keep_in_register(row[v]);
+        }
 #pragma GCC unroll 4
-        for (int n = 0; n < ASKING; ++n)
+        for (int n = 0; n < ASKING; ++n) {
+            auto own = everywhere(x[n * x_stride + i]);
+            keep_in_register(own);
 #pragma GCC unroll 4
-            for (int v = 0; v < V; ++v) sums[n][v] = plus_product(sums[n][v], x[n * x_stride + i], row[v]);
+            for (int v = 0; v < V; ++v) sums[n][v] = plus_product(sums[n][v], own, row[v]);
+        }
     }
     for (int n = 0; n < ASKING; ++n)
         for (int v = 0; v < V; ++v) store(y + n * y_stride + v * LANES, sums[n][v]);
