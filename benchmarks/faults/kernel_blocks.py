@@ -67,7 +67,10 @@ class Sizes:
     @classmethod
     def drawn(cls, rng: np.random.Generator, halves: bool) -> Sizes:
         """Small ones of every kind."""
-        key_heads, per_text = int(rng.choice([1, 1, 2, 3])), int(rng.choice([1, 1, 1, 2, 3]))
+        key_heads, per_text = int(rng.choice([1, 1, 2, 3])), int(rng.choice([1, 1, 1, 2, 3, 7]))
+        texts = int(rng.choice([0, 1, 2, 3, 5, 9]))
+        if rng.random() < 0.03:  # more rows than go through a block together
+            per_text, texts = int(rng.integers(100, 300)), int(rng.integers(1, 3))
         each, crossed = GROUP * int(rng.choice([1, 1, 2])), bool(rng.random() < 0.4)
         return cls(
             bits=int(rng.choice([32, 16, 8, 4])),
@@ -83,7 +86,7 @@ class Sizes:
             crossed=crossed,
             turned=int(rng.choice([0, 2, each // 2, each])),
             neighbours=bool(rng.random() < 0.5),
-            rows=per_text * int(rng.choice([0, 1, 2, 3, 5, 9])),
+            rows=per_text * texts,
             per_text=per_text,
             halves=halves,
         )
@@ -284,6 +287,10 @@ def blocks_case(rng: np.random.Generator, halves: bool) -> Case:
     if poisoned:
         x[0, 0] = rng.choice([np.inf, np.nan, -np.inf])
     visible = [None if rng.random() < 0.5 else rng.random((rows, past.columns)) < 0.7 for _ in range(sizes.count)]
+    ranges = [drawn_ranges(rng, rows, past.columns) if rng.random() < 0.5 else None for _ in range(sizes.count)]
+    for number, each in enumerate(ranges):
+        if each is not None:
+            visible[number] = (each[:, :1] <= np.arange(past.columns)) & (np.arange(past.columns) < each[:, 1:])
     seen = None if source is None or rng.random() < 0.5 else rng.random((groups, source.columns)) < 0.7
     head_norm = Norm.drawn(rng, sizes.width, 0.7)
     real = int(rng.choice([1, 31, 50, 64]))
@@ -295,10 +302,15 @@ def blocks_case(rng: np.random.Generator, halves: bool) -> Case:
     asked = int(rng.integers(-1, sizes.count)) if sizes.crossed else -1
 
     given = memory.put(x, output=True)
-    places = [None if each is None else memory.put(each.astype(np.uint8)) for each in visible]
+    places = [
+        None if each is None or given_range is not None else memory.put(each.astype(np.uint8))
+        for each, given_range in zip(visible, ranges, strict=True)
+    ]
+    spans = [None if each is None else memory.put(each) for each in ranges]
     arguments = [("to", memory.put_structs(stack.structs(memory))), ("is", sizes.count), ("to", given), ("is", rows)]
     arguments += [("is", sizes.per_text), ("to", memory.put(positions.astype(np.int64)))]
     arguments += [("to", memory.put_structs([past.struct(memory, output=True)])), ("to", memory.put_pointers(places))]
+    arguments += [("to", memory.put_pointers(spans) if any(each is not None for each in spans) else 0)]
     arguments += [("to", 0 if source is None else memory.put_structs([source.struct(memory, output=False)]))]
     arguments += [("to", 0 if seen is None else memory.put(seen.astype(np.uint8))), ("is", asked)]
     queries = np.full((rows, sizes.heads * sizes.each), np.nan, np.float32)
@@ -329,6 +341,16 @@ def blocks_case(rng: np.random.Generator, halves: bool) -> Case:
 
     what = f"blocks, {sizes}, {past.columns} columns{', wild numbers' if wild else ', one row not finite' if poisoned else ''}"
     return Case(what, lambda threads: memory.call(BLOCKS, threads, arguments), outputs, judge)
+
+
+def drawn_ranges(rng: np.random.Generator, rows: int, columns: int) -> Array:
+    """(rows, 2) int32, the columns that each row may attend to, mostly as many as the row before or one more; some have none."""
+    first, ends = int(rng.integers(0, columns)), columns - rows + 1 + np.arange(rows)
+    starts = np.where(rng.random() < 0.5, 0, np.maximum(ends - int(rng.integers(1, 9)), 0)) + np.zeros(rows, int)
+    if rng.random() < 0.5:
+        starts, ends = rng.integers(0, columns, rows), first + rng.integers(0, columns, rows)
+    ends = np.clip(ends, 0, columns)
+    return np.stack([np.minimum(starts, ends), ends], axis=1).astype(np.int32)
 
 
 def difference(found: Array, wanted: Array) -> float:

@@ -92,13 +92,13 @@ void run_case() {
         const auto* blocks = static_cast<const Block*>(at(0));
         const auto* past = static_cast<const Cache*>(at(7));
         const int32_t steps = int32_t(a[4]), rows = int32_t(a[5]);
-        scratch = scratch_of(regard_blocks_scratch(blocks, rows, past->columns + steps));
+        scratch = scratch_of(regard_blocks_scratch(blocks, rows, past->columns + steps, wanted));
         *static_cast<int32_t*>(at(16)) =
             regard_greedy(blocks, int32_t(a[1]), static_cast<const Embedding*>(at(2)), static_cast<int64_t*>(at(3)), steps, rows,
                           static_cast<const int64_t*>(at(6)), past, static_cast<const uint8_t* const*>(at(8)),
                           static_cast<const Head*>(at(9)), static_cast<float*>(at(10)), static_cast<const int64_t*>(at(11)),
                           int32_t(a[12]), static_cast<const int64_t*>(at(13)), int32_t(a[14]), static_cast<float*>(at(15)),
-                          scratch);
+                          wanted, scratch);
     } else if (function == 4) {
         const auto* tables = static_cast<const WordTables*>(at(0));
         const auto* text = static_cast<const Text*>(at(1));
@@ -117,14 +117,14 @@ void run_case() {
                          static_cast<const float*>(at(2)), static_cast<const float*>(at(3)), a[4], 0.05f, float(a[5]) / 1000);
     } else {
         const auto* blocks = static_cast<const Block*>(at(0));
-        const auto *past = static_cast<const Cache*>(at(6)), *source = static_cast<const Cache*>(at(8));
+        const auto *past = static_cast<const Cache*>(at(6)), *source = static_cast<const Cache*>(at(9));
         const int32_t rows = int32_t(a[3]);
         const int32_t columns = source && source->columns > past->columns ? source->columns : past->columns;
-        scratch = scratch_of(regard_blocks_scratch(blocks, rows, columns));
+        scratch = scratch_of(regard_blocks_scratch(blocks, rows, columns, wanted));
         regard_blocks(blocks, int32_t(a[1]), static_cast<float*>(at(2)), rows, int32_t(a[4]), static_cast<const int64_t*>(at(5)),
-                      past, static_cast<const uint8_t* const*>(at(7)), source, static_cast<const uint8_t*>(at(9)),
-                      int32_t(a[10]), static_cast<float*>(at(11)), static_cast<const Head*>(at(12)),
-                      static_cast<float*>(at(13)), scratch);
+                      past, static_cast<const uint8_t* const*>(at(7)), static_cast<const Span* const*>(at(8)), source,
+                      static_cast<const uint8_t*>(at(10)), int32_t(a[11]), static_cast<float*>(at(12)),
+                      static_cast<const Head*>(at(13)), static_cast<float*>(at(14)), wanted, scratch);
     }
     std::free(scratch);
     int32_t changed = 0;  // arrays that were not to be written

@@ -57,7 +57,20 @@ PLANTED = {
         "c <= columns; ++c) {\n        places",
     ),
     "makes a whole number of NaN": ("addresses", "linear.h", "std::fabs(share) <= 127.0f ? share : 0.0f", "share"),
-    "does not wait for others": ("threads", "decoding.cpp", "#pragma omp barrier\n", ""),
+    "does not wait for others": (
+        "threads",
+        "decoding.cpp",
+        "pair += together;\n        }\n#pragma omp barrier\n",
+        "pair += together;\n        }\n",
+    ),
+    "does not wait for others over ranges": (
+        "threads",
+        "decoding.cpp",
+        "            }\n        }\n#pragma omp barrier\n",
+        "            }\n        }\n",
+    ),
+    "leaves out the end of a range": ("none", "attention.h", "alone(n, end, spans[n].end);", ""),
+    "counts too little memory for a band": ("addresses", "decoding.cpp", "rounded(band * unit_room(*b) * 4)", "0"),
     "writes what it is to read": (
         "none",
         "decoding.cpp",

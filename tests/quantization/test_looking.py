@@ -93,7 +93,7 @@ def test_looking_at_a_decoder_shows_the_weights_of_its_own_queries_and_keys(kind
     with regard.look(model) as seen:
         looked, again = model.read(tokens, model.start(2))
         looked_step = model.step(torch.tensor([4, 9]), again)[0]
-    assert torch.equal(looked, unlooked)  # the prompt goes through the blocks in any case
+    assert near(looked, unlooked)
     assert near(looked_step, stepped)
     assert len(seen.addresses) == 3
     with regard.look(model) as alone:

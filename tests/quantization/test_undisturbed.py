@@ -221,10 +221,62 @@ def test_a_text_is_read_by_parts_as_under_a_mode_around_all_of_them(name, precis
         packed = model.read_texts([row[here] for row, here in zip(ids, valid, strict=True)])
         return logits[valid], state.cache.layers[0].value, packed.cache.layers[0].value
 
+    model.layers[0].register_forward_hook(lambda *_: None)  # for the blocks, not the kernel
     found = read()
     assert isinstance(model.layers[0].feedforward.activation, InvariantActivation)
-    assert model.kernel.untouched
-    set_batch_invariant(model, False)
-    assert not model.kernel.untouched  # the activations are others: now the mode is around the blocks
+    set_batch_invariant(model, False)  # now the mode is around the blocks
     for part, wanted in zip(found, read(), strict=True):
-        assert torch.equal(part, wanted)
+        if precision == "float32" and kernels().reads_float32:  # in whose place the mode has PyTorch's product
+            torch.testing.assert_close(part, wanted, rtol=1e-4, atol=1e-4)
+        else:
+            assert torch.equal(part, wanted)
+
+
+@every_model
+@every_precision
+def test_a_text_has_the_same_bits_read_at_once_in_parts_packed_and_token_by_token(name, precision, generator):
+    model = made(name, precision, generator)
+    if not model.reads_by_kernel:
+        pytest.skip("on this processor PyTorch is faster at reading texts")
+    text = torch.randint(1, 45, (1, 20), generator=generator)
+    whole, at_once = model.read(Tokens(text, torch.ones_like(text, dtype=torch.bool), "nowhere"), model.start(1))
+    keys = at_once.cache.layers[0].key
+    for lengths in ([7, 12, 1], [1] * 20, [13, 7]):
+        state, found = model.start(1), []
+        for part in text.split(lengths, dim=1):
+            logits, state = model.read(Tokens(part, torch.ones_like(part, dtype=torch.bool), "nowhere"), state)
+            found.append(logits)
+        assert torch.equal(torch.cat(found, dim=1), whole)
+        assert torch.equal(state.cache.layers[0].key, keys)
+    others = [torch.randint(1, 45, (count,), generator=generator) for count in (3, 1, 20)]
+    packed = model.read_texts([others[0], text[0], *others[1:]])
+    assert torch.equal(packed.select(torch.tensor([1])).cache.layers[0].key[:, :, -20:], keys)
+    for side in ("left", "right"):
+        shorter = Tokens.pad([text[0, :9].tolist(), others[2].tolist()], side=side)
+        logits = model.read(shorter, model.start(2))[0][0]
+        assert torch.equal(logits[shorter.valid[0]], whole[0, :9])
+
+
+@every_precision
+def test_a_long_text_whose_rows_go_through_a_block_in_bands_is_read_as_by_plain_blocks(precision, generator):
+    sizes = SIZES | {"maximum_positions": 330, "heads": 2}
+    model = GPT2(GPT2Config(**sizes)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.3 if parameter.dim() > 1 else 0.1, generator=generator)
+    fast = InferenceDecoder(model, precision)
+    if not fast.reads_by_kernel:
+        pytest.skip("on this processor PyTorch is faster at reading texts")
+    ids = torch.randint(1, 45, (2, 321), generator=generator)
+    tokens = Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere")
+    found = fast.read(tokens, fast.start(2))[0]
+    state, parts = fast.start(2), []
+    for part in ids.split([130, 60, 131], dim=1):
+        logits, state = fast.read(Tokens(part, torch.ones_like(part, dtype=torch.bool), "nowhere"), state)
+        parts.append(logits)
+    assert torch.equal(torch.cat(parts, dim=1), found)
+    fast.layers[0].register_forward_hook(lambda *_: None)
+    by_blocks = fast.read(tokens, fast.start(2))[0]
+    bound = {"float32": 1e-4, "bfloat16": 0.1}.get(precision, 0.2)
+    assert (found - by_blocks).norm() <= bound * by_blocks.norm()
+    assert precision != "float32" or (found - model(tokens)).norm() <= 1e-3 * found.norm()

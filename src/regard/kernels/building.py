@@ -56,6 +56,11 @@ class Kernels:
         """
         return self.library is not None and bool(self.library.regard_multiplies_bfloat16()) and not has_matrix_tiles()
 
+    @property
+    def reads_float32(self) -> bool:
+        """Whether products of many rows with weights in float32 are about as fast with these kernels as with PyTorch."""
+        return self.library is not None and self.library.regard_lanes() == 16
+
     def slowness(self, bits: int) -> str:
         """Why a model with weights of `bits` bits is no faster for it, as a sentence; empty where it is faster."""
         return "" if self.library is not None else f"{self.why}: weights of {bits} bits are no faster than bfloat16"

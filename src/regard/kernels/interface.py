@@ -181,6 +181,7 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
     signatures = {
         "regard_runtime": (None, [ctypes.POINTER(RuntimeStruct)]),
         "regard_multiplies_bfloat16": (count, []),
+        "regard_lanes": (count, []),
         "regard_linear_scratch": (large, [linear, count]),
         "regard_linear": (None, [linear, Pointer, count, Pointer, count, Pointer]),
         "regard_blocks_scratch": (large, [block, count, count, count]),
@@ -297,7 +298,7 @@ def _maps_linearly(library: ctypes.CDLL, bits: int) -> bool:
 
 
 def _goes_through_a_block(library: ctypes.CDLL, bits: int) -> bool:
-    """Test a block that adds attention and swish(3) to its input, with an earlier column that is masked or not.
+    """Test a block that adds attention and swish(3) to its input, with an earlier column that is masked, out of range or visible.
 
     The last row is infinite.
 
@@ -306,7 +307,7 @@ def _goes_through_a_block(library: ctypes.CDLL, bits: int) -> bool:
     """
     width, block, _owned = _adding_block()
     rows, capacity, columns = 3, 18, 2
-    for hidden, attended in ((True, 2.0), (False, 3.0)):
+    for hidden, attended in (("by a mask", 2.0), ("by a range", 2.0), ("", 3.0)):
         before = math.nan if hidden else 4.0  # the values of the first column
         held = (_bfloats if bits == 16 else _floats)([0.0] * (2 * rows * capacity * width))
         for row in range(rows):
@@ -316,9 +317,11 @@ def _goes_through_a_block(library: ctypes.CDLL, bits: int) -> bool:
         seen = (ctypes.c_uint8 * (rows * columns))(*[0, 1] * rows)
         x = (ctypes.c_float * (rows * width))(*range((rows - 1) * width), *[math.inf] * width)
         scratch = (ctypes.c_uint8 * library.regard_blocks_scratch(block, rows, columns, 1))()
-        visible = (Pointer * 1)(_place(seen) if hidden else None)
+        ranges = (ctypes.c_int32 * (rows * 2))(*[1, 2] * rows)
+        visible = (Pointer * 1)(_place(seen) if hidden == "by a mask" else None)
+        spans = (Pointer * 1)(_place(ranges) if hidden == "by a range" else None)
         library.regard_blocks(
-            *(block, 1, _place(x), rows, 1, None, cache, visible, None, None, None, -1, None, None, None),
+            *(block, 1, _place(x), rows, 1, None, cache, visible, spans, None, None, -1, None, None, None),
             *(1, _place(scratch)),
         )
         added = attended + 3 / (1 + math.exp(-3))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from regard.attention import BatchInvariant, KeysValues, KVCache
+from regard.attention import BatchInvariant, KeysValues, KVCache, Packed
 from regard.errors import InputError
 from regard.kernels import Kernels, kernels
 from regard.layers import CausalTransformer, GreedySteps, PositionedEmbedding, Reduction, Tokens
@@ -63,6 +63,10 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
 
     all_attention_in_layers: bool = True
 
+    reads_by_kernel: bool
+    """Whether texts are read by the kernel of decoding steps: where it is as fast as PyTorch. Then a text has the same bits whether
+    it is read at once, in parts or token by token."""
+
     def __init__(self, model: CausalTransformer, precision: Precision, *, compiled: Kernels | None = None) -> None:
         precision = check_precision(precision)
         why = unsupported_decoder(model)
@@ -81,6 +85,8 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
 
     def _find_kernel(self, built: Kernels) -> None:
         super()._find_kernel(built)
+        fast = {32: built.reads_float32, 16: built.reads_bfloat16}
+        self.reads_by_kernel = self.kernel is not None and fast.get(self.kernel.structs[0].query.bits, True)
         set_batch_invariant(self, self.batch_invariant_steps)
         super()._find_kernel(built)  # which remembers the parts as they are now
 
@@ -210,7 +216,8 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         """As `CausalStack`, with the keys and values of all blocks in one tensor; by the kernel unless the blocks have hooks."""
         x = entered.x
         present = self._lengthened(entered, past)
-        kernel = self._fast()
+        by_step = x.shape[1] == entered.after.width and not any(isinstance(mask, Packed) for mask in entered.masks)
+        kernel = self._fast() if by_step or self.reads_by_kernel else None
         if kernel is not None and x.shape[1]:
             return self._by_kernel(kernel, entered, present, logits=False).view_as(x), (present,)
         before = present.crop(present.key.shape[2] - x.shape[1])

@@ -296,18 +296,10 @@ class QuantizedLinear(nn.Module):
             with BatchInvariant() if self.batch_invariant else nullcontext():
                 product = F.linear(x, self.values, bias)
             return product.float()
-        library = kernels().library
-        if library is None:
-            raise RuntimeError("weights are laid out for kernels that are not loaded")
         x = input.float()
         if self.in_features % GROUP:
             x = F.pad(x, (0, -self.in_features % GROUP))
-        x, before = x.contiguous(), input.shape[:-1]
-        rows, y = before.numel(), torch.empty(*before, self.out_features)
-        struct = self.struct()
-        scratch = torch.empty(library.regard_linear_scratch(struct, rows), dtype=torch.uint8)
-        library.regard_linear(struct, x.data_ptr(), rows, y.data_ptr(), self.out_features, scratch.data_ptr())
-        return y
+        return _by_kernel(self.struct(), x, self.out_features)
 
     def struct(self, activation: AfterLinear = "none") -> LinearStruct:
         """The kernels' description of this layer; it points into this layer's tensors."""
@@ -348,16 +340,36 @@ class QuantizedLinear(nn.Module):
         raise InputError("a model with quantized weights cannot be moved or converted; it stays on the CPU")
 
 
+def _by_kernel(struct: LinearStruct, x: Tensor, outputs: int) -> Tensor:
+    """The product of a layer with x (..., inputs) float32, (..., outputs) float32."""
+    library = kernels().library
+    if library is None:
+        raise RuntimeError("weights are laid out for kernels that are not loaded")
+    x, before = x.contiguous(), x.shape[:-1]
+    rows, y = before.numel(), torch.empty(*before, outputs)
+    scratch = torch.empty(library.regard_linear_scratch(struct, rows), dtype=torch.uint8)
+    library.regard_linear(struct, x.data_ptr(), rows, y.data_ptr(), outputs, scratch.data_ptr())
+    return y
+
+
 class FloatLinear(nn.Linear):
     """`nn.Linear` in float32 for inference."""
 
     batch_invariant: bool = False
-    """Whether a row has the same bits alone and in any batch (`regard.attention.BatchInvariant`)."""
+    """Whether a row has the same bits alone and in any batch: by the kernels where they are as fast as PyTorch, else within
+    `regard.attention.BatchInvariant`."""
 
     def forward(self, input: Tensor) -> Tensor:
         """(..., inputs) to (..., outputs)."""
-        with BatchInvariant() if self.batch_invariant else nullcontext():
+        if not self.batch_invariant:
             return super().forward(input)
+        grows = input.requires_grad and torch.is_grad_enabled()
+        if grows or self.in_features % GROUP or input.dtype != torch.float32 or not kernels().reads_float32:
+            with BatchInvariant():
+                return super().forward(input)
+        bias = torch.zeros(self.out_features) if self.bias is None else self.bias
+        places = self.weight.data_ptr(), None, bias.data_ptr()
+        return _by_kernel(LinearStruct(self.out_features, self.in_features, 32, 0, *places), input, self.out_features)
 
 
 LINEARS = (nn.Linear, FloatLinear, QuantizedLinear)

@@ -123,6 +123,9 @@ int32_t regard_multiplies_bfloat16() {
 #endif
 }
 
+// Floats of a vector register.
+int32_t regard_lanes() { return LANES; }
+
 // Bytes of scratch memory for `regard_linear`.
 int64_t regard_linear_scratch(const Linear* w, int32_t rows) {
     return bytes_of(rows, w->inputs) + rounded(int64_t(rows) * UNIT * 4);
