@@ -107,6 +107,9 @@ def main() -> None:
     }
     for precision, size in decoding().items():
         figures[f"GPT-2, MB of weights for a token, {precision}"] = round(size / 1e6, 1)
+    # Of a prompt only the last token has logits.
+    prompt = count_operations(outline(GPT2Config.small()), [Shape(rows=1, length=512, predicted=1)]).forward
+    figures["GPT-2, prompt of 512 tokens, GFLOP"] = round(prompt / 1e9, 2)
     for name, operations in training().items():
         figures[f"{name}, training, GFLOP"] = round(operations / 1e9, 4)
     record(

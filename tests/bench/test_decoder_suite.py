@@ -22,7 +22,9 @@ from regard.models import Llama, LlamaConfig
 
 
 def options(**changes):
-    return Options(**({"cases": ("alone", "batch", "training"), "quick": True, "rounds": 1, "peers": ()} | changes))
+    return Options(
+        **({"cases": ("alone", "batch", "prompt", "training"), "quick": True, "rounds": 1, "peers": ()} | changes)
+    )
 
 
 def test_ours_from_end_to_end(in_process):
@@ -30,22 +32,23 @@ def test_ours_from_end_to_end(in_process):
     assert report.failed == {}
     cases = [row.case.partition(":")[0] for row in report.rows]
     precisions = ["bfloat16", "float32"] + (["int8", "int4"] if kernels().library is not None else [])
-    for case in ("alone", "batch"):
+    for case in ("alone", "batch", "prompt"):
         assert {f"{case}, {precision}" for precision in precisions} <= set(cases)
     assert {"training, bfloat16", "training, float32"} <= set(cases)
 
 
 def test_everyone_is_given_the_same_folder_and_prompts(tmp_path):
-    alone, batch, training = contests(options(peers=("huggingface", "ctranslate2", "llamacpp")), tmp_path)
+    alone, batch, prompt, training = contests(options(peers=("huggingface", "ctranslate2", "llamacpp")), tmp_path)
     assert {peer.library for peer in alone.peers} == {"huggingface", "ctranslate2", "llamacpp"}
     assert {peer.library for peer in training.peers} == {"huggingface"}
-    for contest in (alone, batch, training):
+    for contest in (alone, batch, prompt, training):
         first = {key: value for key, value in contest.ours[0].job.items() if key != "precision"}
         for contestant in (*contest.ours, *contest.peers):
             assert {key: value for key, value in contestant.job.items() if key != "precision"} == first
             json.dumps(contestant.job)
     assert (Path(alone.ours[0].job["folder"]) / "config.json").is_file()
-    assert [len(contest.ours[0].job["prompts"]) for contest in (alone, batch)] == [1, decoder.QUICK.together]
+    assert [len(contest.ours[0].job["prompts"]) for contest in (alone, batch, prompt)] == [1, decoder.QUICK.together, 1]
+    assert len(prompt.ours[0].job["prompts"][0]) == decoder.QUICK.reading
 
 
 @pytest.mark.parametrize("peer", [huggingface, ctranslate2], ids=["huggingface", "ctranslate2"])

@@ -1,4 +1,4 @@
-"""The suite `decoder`: generating text with a GPT-2 or a Llama, and training a GPT-2."""
+"""The suite `decoder`: reading prompts and generating text with a GPT-2 or a Llama, and training a GPT-2."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class Sizes:
         prompt: tokens of each prompt.
         tokens: generated after it.
         together: number of prompts in the case `batch`.
+        reading: tokens of the prompt in the case `prompt`, after which one token is written.
         batch: (texts, tokens) of an update.
         updates: in one turn.
     """
@@ -43,6 +44,7 @@ class Sizes:
     prompt: int
     tokens: int
     together: int
+    reading: int
     batch: tuple[int, int]
     updates: int
 
@@ -58,7 +60,16 @@ SMOLLM2: dict[str, Any] = {
     "rotary_base": 100_000.0,
     "tied_output": True,
 }
-FULL = Sizes(model={"vocabulary": 50_257}, llama=SMOLLM2, prompt=32, tokens=96, together=8, batch=(4, 512), updates=1)
+FULL = Sizes(
+    model={"vocabulary": 50_257},
+    llama=SMOLLM2,
+    prompt=32,
+    tokens=96,
+    together=8,
+    reading=512,
+    batch=(4, 512),
+    updates=1,
+)
 _QUICK_SHAPE = {"vocabulary": 2000, "layers": 4, "maximum_positions": 128, "end_id": 1999, "padding_id": 1999}
 QUICK = Sizes(
     model=_QUICK_SHAPE | {"width": 128, "heads": 4, "feedforward_width": 512},
@@ -66,6 +77,7 @@ QUICK = Sizes(
     prompt=16,
     tokens=48,
     together=4,
+    reading=64,
     batch=(4, 64),
     updates=2,
 )
@@ -86,11 +98,14 @@ def contests(options: Options, folder: Path) -> list[Contest]:
         raise InputError(f"--shape is {options.shape!r}; {nearest(options.shape, SHAPES)}")
     sizes = QUICK if options.quick else FULL
     found = []
-    if {"alone", "batch"} & set(options.cases):
+    works = {
+        "alone": (1, sizes.prompt, sizes.tokens),
+        "batch": (sizes.together, sizes.prompt, sizes.tokens),
+        "prompt": (1, sizes.reading, 1),
+    }
+    if works.keys() & set(options.cases):
         place, what = _model(options, sizes, folder)
-        for case, together in (("alone", 1), ("batch", sizes.together)):
-            if case in options.cases:
-                found.append(_decoding(case, together, options, sizes, place, what))
+        found += [_decoding(case, work, options, place, what) for case, work in works.items() if case in options.cases]
     if "training" in options.cases:
         found.append(_training(options, sizes))
     return found
@@ -135,17 +150,20 @@ def _config(kind: Any, sizes: Sizes) -> Any:
     return kind(**sizes.model) if len(sizes.model) > 1 else kind.small(**sizes.model)
 
 
-def _decoding(case: str, together: int, options: Options, sizes: Sizes, place: Path, what: str) -> Contest:
+def _decoding(case: str, work: tuple[int, int, int], options: Options, place: Path, what: str) -> Contest:
+    """Greedy search after prompts: their number, the tokens of each, and the tokens that are written after each."""
     from regard.checkpoints import read_config
+
+    together, prompt, tokens = work
 
     config: Any = read_config(place)
     generator = torch.Generator().manual_seed(SEED)
-    prompts = torch.randint(config.vocabulary - 1, (together, sizes.prompt), generator=generator).tolist()
+    prompts = torch.randint(config.vocabulary - 1, (together, prompt), generator=generator).tolist()
     job = {
         "kind": "decoding",
         "folder": str(place),
         "prompts": prompts,
-        "tokens": sizes.tokens,
+        "tokens": tokens,
         "end_id": config.end_id,
         "vocabulary": config.vocabulary,
         "threads": options.threads,
@@ -157,9 +175,9 @@ def _decoding(case: str, together: int, options: Options, sizes: Sizes, place: P
     chosen = [(peer, precision) for peer in options.peers for precision in PEER_PRECISIONS.get(peer, ())]
     return Contest(
         name=case,
-        about=f"{what}; {together} prompt{'s' if together > 1 else ''} of {sizes.prompt} tokens, {sizes.tokens} written "
+        about=f"{what}; {together} prompt{'s' if together > 1 else ''} of {prompt} tokens, {tokens} written "
         "after each, the most probable one each time",
-        unit="tokens/s",
+        unit="tokens/s" if case != "prompt" else "prompts/s",
         ours=tuple(contestant(precision, OURS, precision) for precision in PRECISIONS),
         peers=tuple(contestant(f"{peer} {precision}", peer, precision) for peer, precision in chosen),
         best=True,

@@ -68,10 +68,10 @@ SUITES: Mapping[str, Suite] = {
         contests=encoder.contests,
     ),
     "decoder": Suite(
-        about="generating text with a GPT-2 or a Llama, alone and in a batch, and training a GPT-2",
-        cases=("alone", "batch", "training"),
+        about="generating text with a GPT-2 or a Llama, alone and in a batch, reading a long prompt, and training a GPT-2",
+        cases=("alone", "batch", "prompt", "training"),
         contests=decoder.contests,
-        shaped=("alone", "batch"),
+        shaped=("alone", "batch", "prompt"),
     ),
     "images": Suite(
         about="training a ViT and a captioner",

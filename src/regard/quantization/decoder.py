@@ -64,8 +64,8 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
     all_attention_in_layers: bool = True
 
     reads_by_kernel: bool
-    """Whether texts are read by the kernel of decoding steps: where it is as fast as PyTorch. Then a text has the same bits whether
-    it is read at once, in parts or token by token."""
+    """Whether texts are read by the kernel of decoding steps: where it is as fast as PyTorch. Then a text has the same bits read at
+    once, in parts or token by token."""
 
     def __init__(self, model: CausalTransformer, precision: Precision, *, compiled: Kernels | None = None) -> None:
         precision = check_precision(precision)

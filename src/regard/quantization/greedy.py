@@ -67,7 +67,9 @@ def greedy(
     never, last = (torch.tensor(tuple(ids), dtype=torch.long) for ids in (forbidden, ends))
     x = torch.empty(rows, width)
     threads = torch.get_num_threads()
-    scratch = torch.empty(kernel.library.regard_blocks_scratch(kernel.structs, rows, columns, threads), dtype=torch.uint8)
+    scratch = torch.empty(
+        kernel.library.regard_blocks_scratch(kernel.structs, rows, columns, threads), dtype=torch.uint8
+    )
     done = kernel.library.regard_greedy(
         *(kernel.structs, len(kernel.structs), embedding, made.data_ptr(), steps, rows, positions.data_ptr()),
         *(SharedRows(present.crop(columns - steps + 1)).struct(), (Pointer * len(kernel.structs))(), kernel.head),

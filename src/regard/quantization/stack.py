@@ -315,7 +315,9 @@ class StackKernel:
         own, read = past.struct(), None if source is None else source.held.struct()
         columns = own.columns if read is None else max(own.columns, read.columns)
         threads = torch.get_num_threads()
-        scratch = torch.empty(self.library.regard_blocks_scratch(self.structs, rows, columns, threads), dtype=torch.uint8)
+        scratch = torch.empty(
+            self.library.regard_blocks_scratch(self.structs, rows, columns, threads), dtype=torch.uint8
+        )
         about: tuple[Any, ...] = (None, None, -1, None)
         if source is not None:
             about = (read, source.visible.data_ptr(), source.block, source.queries.data_ptr())
@@ -349,7 +351,7 @@ def visible_columns(mask: Mask, x: Tensor, columns: int) -> Tensor:
 
 
 def visible_ranges(mask: Mask, x: Tensor, columns: int) -> Tensor:
-    """As `visible_columns`, but (R * W, 2) int32 where the columns of each token are adjacent: the first, and the one after the last.
+    """As `visible_columns`, but where the columns of each token are adjacent (R * W, 2) int32: the first, and the one after the last.
 
     >>> from regard.attention import Causal
     >>> visible_ranges(Causal(offset=1), torch.zeros(1, 2, 8), 3).tolist()
