@@ -78,7 +78,7 @@ def test_plain_weights_are_measured_by_the_kernel_too(precision, shape, tmp_path
     quick = decoder.QUICK
     sizes = replace(quick, llama=quick.llama | llama)
     place, what = decoder._model(options(shape=shape), sizes, tmp_path)
-    contest = decoder._decoding("alone", 1, options(), sizes, place, what)
+    contest = decoder._decoding("alone", (1, sizes.prompt, sizes.tokens), options(), place, what)
     ours = in_process(contest.ours[0])
     ours.ask({"do": "hello", "kind": "decoding"})
     note = ours.ask({"do": "prepare", "job": dict(contest.ours[0].job) | {"precision": precision}})["note"]
@@ -112,7 +112,7 @@ def llama_job(settings, folder):
     wide = replace(decoder.QUICK, prompt=20, tokens=30, together=3)
     given = options(model=folder / "made")
     place, what = decoder._model(given, wide, folder)
-    return decoder._decoding("batch", 3, given, wide, place, what)
+    return decoder._decoding("batch", (3, wide.prompt, wide.tokens), given, place, what)
 
 
 @pytest.mark.parametrize("case", LLAMAS)

@@ -178,9 +178,8 @@ inline void some_outputs(const W* weight, const float* bias, int inputs, const u
 // weights, but not many more. The sums of a part go on from those before, so they are the same to the bit as without parts.
 constexpr int PART = 192;
 
-// 4 rows times 4 outputs of `count` inputs, added to `sums`; ahead: the weights to fetch meanwhile, null for none. KEPT: whether
-// what is read is kept in registers, for rows so many that arithmetic is the limit.
-template <bool KEPT, class W>
+// 4 rows times 4 outputs of `count` inputs, added to `sums`; ahead: the weights to fetch meanwhile, null for none.
+template <class W>
 inline void some_outputs_of_part(const W* weight, int inputs, int count, const float* x, Lanes (&sums)[4][4], const W* ahead) {
     Lanes own[4][4];
     std::memcpy(own, sums, sizeof(own));
@@ -190,14 +189,10 @@ inline void some_outputs_of_part(const W* weight, int inputs, int count, const f
             for (int o = 0; o < 4; ++o) __builtin_prefetch(ahead + int64_t(o) * inputs + k, 0, LEVEL<4>);
         Lanes read[4];
 #pragma GCC unroll 4
-        for (int o = 0; o < 4; ++o) {
-            read[o] = lanes(weight + int64_t(o) * inputs + k);
-            if constexpr (KEPT) keep_in_register(read[o]);
-        }
+        for (int o = 0; o < 4; ++o) read[o] = lanes(weight + int64_t(o) * inputs + k);
 #pragma GCC unroll 4
         for (int r = 0; r < 4; ++r) {
             Lanes row = lanes(x + int64_t(r) * inputs + k);
-            if constexpr (KEPT) keep_in_register(row);
 #pragma GCC unroll 4
             for (int o = 0; o < 4; ++o) own[r][o] += read[o] * row;
         }
@@ -217,49 +212,93 @@ void tile_by_parts(const W* weight, const float* bias, int inputs, const float* 
                              : from + PART < inputs ? own + PART - int64_t(TILE - 8) * inputs
                                                     : own - from + int64_t(8) * inputs;
             for (int r = 0; r < ROWS; r += 4)
-                some_outputs_of_part<false>(own, inputs, count, x + int64_t(r) * inputs + from, sums[o / 4][r / 4],
-                                            r ? nullptr : ahead);
+                some_outputs_of_part(own, inputs, count, x + int64_t(r) * inputs + from, sums[o / 4][r / 4], r ? nullptr : ahead);
         }
     }
     for (int r = 0; r < ROWS; r += 4)
         for (int o = 0; o < TILE; o += 4) totals(sums[o / 4][r / 4], bias + o, y + r * stride + o, stride);
 }
 
-// Of more rows, 4 outputs at a time go over MANY of them: the weights of a longer part stay in the nearest cache, and the rows in
-// the next one.
-constexpr int MANY = 32, LONG_PART = 768;
+#if defined(__AVX512F__)
+// Of more rows, 8 outputs at a time go over 3 rows: their weights stay in the nearest cache, and each reading of a row from the next
+// one serves eight products. The sum of a row is taken in the same order as above.
 
-// At most MANY rows, a multiple of 4, times UNIT outputs.
-template <class W>
-void unit_by_parts(const W* weight, const float* bias, int inputs, const float* x, int rows, float* y, int64_t stride) {
-    for (int o = 0; o < UNIT; o += 4, weight += int64_t(4) * inputs) {
-        Lanes sums[MANY / 4][4][4] = {};
-        for (int from = 0; from < inputs; from += LONG_PART) {
-            const int count = inputs - from < LONG_PART ? inputs - from : LONG_PART;
-            const W *own = weight + from, *ahead = own + int64_t(4) * inputs;
-            for (int r = 0; r < rows; r += 4)
-                some_outputs_of_part<true>(own, inputs, count, x + int64_t(r) * inputs + from, sums[r / 4], r ? nullptr : ahead);
+inline Lanes read_of(const float* x, float) { return lanes(x); }
+
+inline Lanes read_of(const uint16_t* x, float) { return lanes(x); }
+
+inline Lanes plus_product_of(Lanes sum, Lanes weight, Lanes row, float) { return sum + weight * row; }
+
+#if defined(REGARD_BF16)
+inline Lanes read_of(const uint16_t* x, uint16_t) { return (Lanes)_mm512_loadu_si512(x); }  // twice as many
+
+inline Lanes plus_product_of(Lanes sum, Lanes weight, Lanes row, uint16_t) {
+    return (Lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)weight, (__m512bh)row);
+}
+#endif
+
+// R rows in X times 8 outputs; ahead: the weights to fetch meanwhile, null for none.
+template <int R, class W, class X>
+inline void eight_outputs(const W* weight, const float* bias, int inputs, const X* x, float* y, int64_t stride, const W* ahead) {
+    Lanes sums[R][8];
+#pragma GCC unroll 3
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+        for (int o = 0; o < 8; ++o) sums[r][o] = Lanes{};
+    for (int k = 0; k < inputs; k += 64 / int(sizeof(X))) {
+        if (ahead)
+#pragma GCC unroll 8
+            for (int o = 0; o < 8; ++o) __builtin_prefetch(ahead + int64_t(o) * inputs + k, 0, LEVEL<R>);
+        Lanes rows[R];
+#pragma GCC unroll 3
+        for (int r = 0; r < R; ++r) {
+            rows[r] = read_of(x + int64_t(r) * inputs + k, X());
+            keep_in_register(rows[r]);
         }
-        for (int r = 0; r < rows; r += 4) totals(sums[r / 4], bias + o, y + r * stride + o, stride);
+#pragma GCC unroll 8
+        for (int o = 0; o < 8; ++o) {
+            Lanes own = read_of(weight + int64_t(o) * inputs + k, X());
+            keep_in_register(own);
+#pragma GCC unroll 3
+            for (int r = 0; r < R; ++r) sums[r][o] = plus_product_of(sums[r][o], own, rows[r], X());
+        }
+    }
+#pragma GCC unroll 3
+    for (int r = 0; r < R; ++r) totals_of_eight(sums[r], bias, y + r * stride);
+}
+
+// `rows` rows times UNIT outputs.
+template <class W, class X>
+void unit_of_many(const W* weight, const float* bias, int inputs, const X* x, int rows, float* y, int64_t stride) {
+    for (int o = 0; o < UNIT; o += 8, weight += int64_t(8) * inputs) {
+        const W* ahead = weight + int64_t(8) * inputs;
+        for (int row = 0; row < rows; row += 3, ahead = nullptr) {
+            auto run = rows - row >= 3   ? eight_outputs<3, W, X>
+                       : rows - row == 2 ? eight_outputs<2, W, X>
+                                         : eight_outputs<1, W, X>;
+            run(weight, bias + o, inputs, x + int64_t(row) * inputs, y + row * stride + o, stride, ahead);
+        }
     }
 }
+#endif
 
 // Rows in X: float, or bfloat16.
 template <class W, class X>
 void plain_outputs(const Linear& w, const X* x, int rows, int first, float* y, int64_t stride) {
     constexpr int FEW = LANES == 16 ? 4 : 2;  // sums of four rows that fit the registers together with what is read
     const int end = first + UNIT < w.outputs ? first + UNIT : w.outputs;
+#if defined(__AVX512F__)
+    constexpr int ENOUGH = std::is_same<X, float>::value ? ROWS + 1 : 2 * ROWS;  // for arithmetic to be the limit, not memory
+    if (end == first + UNIT && rows >= ENOUGH)
+        return unit_of_many(reinterpret_cast<const W*>(w.weight) + int64_t(first) * w.inputs, w.bias + first, w.inputs, x, rows,
+                            y, stride);
+#endif
     if constexpr (LANES == 16 && std::is_same<X, float>::value) {
-        const W* weight = reinterpret_cast<const W*>(w.weight) + int64_t(first) * w.inputs;
-        if (end == first + UNIT && rows > ROWS)
-            for (int some; rows >= 4; rows -= some, x += int64_t(some) * w.inputs, y += some * stride) {
-                some = rows < MANY ? rows / 4 * 4 : MANY;
-                unit_by_parts(weight, w.bias + first, w.inputs, x, some, y, stride);
-            }
         if (end == first + UNIT)
             for (; rows >= ROWS; rows -= ROWS, x += int64_t(ROWS) * w.inputs, y += ROWS * stride)
                 for (int o = 0; o < UNIT; o += TILE)
-                    tile_by_parts(weight + int64_t(o) * w.inputs, w.bias + first + o, w.inputs, x, y + o, stride);
+                    tile_by_parts(reinterpret_cast<const W*>(w.weight) + int64_t(first + o) * w.inputs, w.bias + first + o,
+                                  w.inputs, x, y + o, stride);
     }
     for (int o = first; o < end;) {
         const W* weight = reinterpret_cast<const W*>(w.weight) + int64_t(o) * w.inputs;

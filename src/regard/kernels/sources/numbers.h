@@ -109,6 +109,26 @@ inline void totals<4, 4>(const Lanes (&sums)[4][4], const float* bias, float* y,
     _mm_storeu_ps(y + 2 * stride, _mm512_extractf32x4_ps(all, 2));
     _mm_storeu_ps(y + 3 * stride, _mm512_extractf32x4_ps(all, 3));
 }
+
+// Eight at once, in the same order.
+inline void totals_of_eight(const Lanes (&sums)[8], const float* bias, float* y) {
+    __m512 halves[4], quarters[2];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        __m512 a = sums[2 * i], b = sums[2 * i + 1];
+        halves[i] = _mm512_shuffle_f32x4(a, b, 0x44) + _mm512_shuffle_f32x4(a, b, 0xee);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+        __m512 a = halves[2 * i], b = halves[2 * i + 1];
+        quarters[i] = _mm512_shuffle_f32x4(a, b, 0x88) + _mm512_shuffle_f32x4(a, b, 0xdd);
+    }
+    __m512 pairs = _mm512_shuffle_ps(quarters[0], quarters[1], 0x44) + _mm512_shuffle_ps(quarters[0], quarters[1], 0xee);
+    __m512 all = _mm512_shuffle_ps(pairs, pairs, 0x88) + _mm512_shuffle_ps(pairs, pairs, 0xdd);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
+    __m256 in_order = _mm512_castps512_ps256(_mm512_permutexvar_ps(order, all));
+    _mm256_storeu_ps(y, _mm256_add_ps(in_order, _mm256_loadu_ps(bias)));
+}
 #endif
 
 enum Activation { NONE = 0, RELU = 1, GELU_TANH = 2, GELU = 3, SWISH = 4 };
