@@ -1,4 +1,4 @@
-"""The fast path of decoding steps: one token of each row through all blocks in one call of the compiled kernel.
+"""The fast path of decoding steps and of reading: tokens through all blocks in one call of the compiled kernel.
 
 `StackKernel` holds the addresses of the weights of ordinary blocks; it is used while these blocks have no hooks and are unchanged
 (`Untouched`). The keys and values of all blocks are in one tensor (`SharedRows`), of which `block_pasts` gives each block its
@@ -240,7 +240,7 @@ class SourceRead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackKernel:
-    """One token of each row through blocks of the same shape.
+    """Tokens of each row through blocks of the same shape.
 
     Arguments:
         library: the compiled kernels.
@@ -296,7 +296,7 @@ class StackKernel:
         The keys and values of these tokens are written into the last columns of `past`.
 
         Arguments:
-            x: one token of each row.
+            x: the tokens, those of a row one after another.
             past: keys and values of earlier tokens, with `width` columns for these.
             visible: for each block the columns that each row may attend to: (N, C) bool, contiguous, True = may be attended to;
                 or (N, 2) int32, the first column and the one after the last; None = all.
@@ -351,7 +351,7 @@ def visible_columns(mask: Mask, x: Tensor, columns: int) -> Tensor:
 
 
 def visible_ranges(mask: Mask, x: Tensor, columns: int) -> Tensor:
-    """As `visible_columns`, but where the columns of each token are adjacent (R * W, 2) int32: the first, and the one after the last.
+    """As `visible_columns`, but (R * W, 2) int32 where each token's columns are adjacent: the first, and the one after the last.
 
     >>> from regard.attention import Causal
     >>> visible_ranges(Causal(offset=1), torch.zeros(1, 2, 8), 3).tolist()
