@@ -55,7 +55,9 @@ def decoding() -> dict[str, float]:
         matrices = {}
         for module in (*decoder.layers.modules(), decoder.output):
             for name in ("values", "scales", "weight"):
-                tensor = getattr(module, name, None) if name != "weight" or type(module) is torch.nn.Linear else None
+                tensor = (
+                    getattr(module, name, None) if name != "weight" or isinstance(module, torch.nn.Linear) else None
+                )
                 if isinstance(tensor, torch.Tensor):
                     matrices[tensor.data_ptr()] = tensor.nbytes
         found[precision] = float(sum(matrices.values()))

@@ -101,7 +101,7 @@ def contests(options: Options, folder: Path) -> list[Contest]:
     works = {
         "alone": (1, sizes.prompt, sizes.tokens),
         "batch": (sizes.together, sizes.prompt, sizes.tokens),
-        "prompt": (1, sizes.reading, 1),
+        "prompt": (1, sizes.reading, 1),  # several times in a turn, which is too short else
     }
     if works.keys() & set(options.cases):
         place, what = _model(options, sizes, folder)
@@ -161,6 +161,7 @@ def _decoding(case: str, work: tuple[int, int, int], options: Options, place: Pa
     prompts = torch.randint(config.vocabulary - 1, (together, prompt), generator=generator).tolist()
     job = {
         "kind": "decoding",
+        "times": 6 if case == "prompt" else 1,
         "folder": str(place),
         "prompts": prompts,
         "tokens": tokens,

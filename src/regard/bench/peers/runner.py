@@ -6,7 +6,8 @@ A driver is a file with `KINDS`, classes by kind of job, each with
     versions()      of the library and of others that determine its speed
     prepare(job)    everything that is not timed; returns `note`, a sentence for the reader, or `left_out`, the reason why this
                     machine or this release does not support the setting
-    run()           the timed work; returns `amount`, `seconds`, and optionally `answers` and `measures`, further figures by name
+    run()           the timed work; returns `amount`, `seconds`, and optionally `answers` and `measures`, further figures by name;
+                    a job with `times` has it done so many times in a turn
 
 On `weigh`, it runs once more, untimed, after freed memory was returned to the system, and returns the measures of that run and
 the peak memory of the process during it above what it held before.
@@ -39,7 +40,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     kinds = _kinds(sys.argv[1])
-    contestant = None
+    contestant, times = None, 1
     for line in sys.stdin:
         request = json.loads(line)
         try:
@@ -50,8 +51,13 @@ def main() -> None:
             elif contestant is None:
                 raise RuntimeError("hello must come first")
             else:
-                todo = {"run": contestant.run, "weigh": lambda contestant=contestant: _weighed(contestant)}
-                found = contestant.prepare(request["job"]) if request["do"] == "prepare" else todo[request["do"]]()
+                if request["do"] == "prepare":
+                    times = request["job"].get("times", 1)
+                    found = contestant.prepare(request["job"])
+                elif request["do"] == "run":
+                    found = _several(contestant, times)
+                else:
+                    found = _weighed(contestant)
         except Exception as error:
             traceback.print_exc()  # all of it, on standard error
             message = " ".join(str(error).split())[:500]
@@ -59,6 +65,11 @@ def main() -> None:
         _give_back_freed_memory()  # the next contestants need the memory
         answers.write(json.dumps(found) + "\n")
         answers.flush()
+
+
+def _several(contestant: Any, times: int) -> dict[str, Any]:
+    runs = [contestant.run() for _ in range(times)]
+    return runs[-1] | {name: sum(run[name] for run in runs) for name in ("amount", "seconds")}
 
 
 def _weighed(contestant: Any) -> dict[str, Any]:
