@@ -45,7 +45,8 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
     float32 with float32 weights. With a C++ compiler, kernels are built for this machine's processor at the first use
     (`regard.kernels`), and a row's outputs are bit for bit the same alone and in any batch, also while the prompt
     is read, and where `reads_by_kernel` also read at once or in parts. Modules with hooks are called themselves, block by block,
-    and then numbers agree up to rounding. Without one, `slow` says so, and PyTorch computes the same in bfloat16, without a gain in speed.
+    and then numbers agree up to rounding. Without a compiler, `slow` says so, and PyTorch computes the same in bfloat16, with no
+    gain in speed.
 
     Arguments:
         model: of GPT's family, on the CPU; it is not kept.
@@ -65,8 +66,8 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
     all_attention_in_layers: bool = True
 
     reads_by_kernel: bool
-    """Whether texts are read by the kernel of decoding steps, which is so where it is as fast as PyTorch. Then a text has the same
-    bits read at once, in parts or token by token."""
+    """Whether texts are read by the kernel of decoding steps: where it is as fast as PyTorch. Then a text has the same bits read
+    at once, in parts or token by token."""
 
     def __init__(self, model: CausalTransformer, precision: Precision, *, compiled: Kernels | None = None) -> None:
         precision = check_precision(precision)
