@@ -96,7 +96,7 @@ def test_a_shape_is_measured_in_the_cases_that_it_is_of(command, made_up):
     for more in ([], ["--shape", "smollm2-135m"]):
         assert command("bench", "decoder", *more).code == 0
     cases = [options.cases for _, options in made_up.seen]
-    assert cases == [("alone", "batch", "training"), ("alone", "batch")]
+    assert cases == [("alone", "batch", "prompt", "training"), ("alone", "batch", "prompt")]
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from functools import partial
 
 import pytest
@@ -13,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.quantization import encoder_linear as maps
-from regard.quantization.encoder_linear import ByteLinear, FusedLinear, PlainLinear, packed_linear
+from regard.quantization.encoder_linear import FusedLinear, PlainLinear, packed_linear
 
 ACTIVATIONS = {"none": None, "gelu": F.gelu, "relu": F.relu, "tanh gelu": partial(F.gelu, approximate="tanh")}
 TOLERANCE = {"float32": 1e-5, "bfloat16": 4e-2, "int8": 6e-2, "int4": 0.3}
@@ -71,9 +68,8 @@ def test_a_kernel_that_computes_something_else_is_not_taken(monkeypatch):
         maps.fuses.cache_clear()
 
 
-def test_a_token_of_bytes_hears_of_no_other(layers):
+def test_a_token_in_int8_does_not_depend_on_others(layers):
     byte = packed_linear(layers, "int8")
-    assert isinstance(byte, ByteLinear if maps.multiplies_bytes() else PlainLinear)
     x, _ = inputs()
     loud = x.clone()
     loud[1:] *= 1e4
@@ -87,52 +83,3 @@ def test_a_map_without_a_bias():
     for precision, tolerance in TOLERANCE.items():
         found = packed_linear([layer], precision)(x.bfloat16() if precision == "bfloat16" else x)
         torch.testing.assert_close(found.float(), layer(x), rtol=0, atol=tolerance)
-
-
-def saturated(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """As oneDNN multiplies bytes on processors without VNNI: two products are added in 16 bits."""
-    pairs = (x.int() + 128).unflatten(1, (-1, 2))[..., None] * weight.int().unflatten(0, (-1, 2))
-    return pairs.sum(2).clamp(-32768, 32767).sum(1) - 128 * weight.int().sum(0)
-
-
-@pytest.mark.parametrize("product", [saturated, None])
-def test_where_bytes_are_multiplied_wrongly_or_not_at_all_ones_own_kernels_are_taken(product, layers, monkeypatch):
-    x, _ = inputs()
-    if product is None:
-        monkeypatch.delattr(torch, "_int_mm")
-    else:
-        monkeypatch.setattr(torch, "_int_mm", product)
-    maps.multiplies_bytes.cache_clear()
-    try:
-        assert not maps.multiplies_bytes()
-        found = packed_linear(layers, "int8", F.gelu)
-        assert isinstance(found, PlainLinear)
-        wanted = F.gelu(torch.cat([layer(x) for layer in layers], dim=1))
-        torch.testing.assert_close(found(x), wanted, rtol=0, atol=TOLERANCE["int8"])
-    finally:
-        monkeypatch.undo()
-        maps.multiplies_bytes.cache_clear()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("instructions", ["AVX512_CORE", "AVX2", "SSE41"])
-def test_bytes_are_multiplied_rightly_whatever_the_processor(instructions):
-    """oneDNN as on a processor that has no more than these."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            __file__,
-            "-k",
-            "int8 or bytes and not whatever",
-        ],
-        env={**os.environ, "ONEDNN_MAX_CPU_ISA": instructions},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:]

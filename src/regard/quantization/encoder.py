@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import AttentionLayer, LearnedPositions
+from regard.attention import AttentionLayer, KeysValues, LearnedPositions
 from regard.errors import InputError
 from regard.kernels import Kernels, kernels
 from regard.layers import EncoderBlock, FeedForward, Residual, TextEmbedding, TextEncoder
@@ -32,7 +32,10 @@ from regard.quantization.linear import (
     check_precision,
     inference_copy,
 )
+from regard.quantization.memory import LargePages
 from regard.quantization.stack import (
+    SharedRows,
+    StackKernel,
     has_hooks,
     product_scale,
     unsupported_attention,
@@ -87,7 +90,7 @@ class PackedEncoder:
     positions: Tensor
     norm: nn.Module
     projection: nn.Module
-    layers: tuple[PackedLayer, ...]
+    layers: tuple[PackedLayer | KernelLayer, ...]
     origin: tuple[object, ...]
     rounded: bool
 
@@ -127,9 +130,9 @@ class PackedEncoder:
             positions=positions.to(dtype),
             norm=_norm(embedding.norm, dtype),
             projection=projection.requires_grad_(False).to(dtype),
-            layers=tuple(_layer(block, precision, built) for block in model.layers if isinstance(block, EncoderBlock)),
+            layers=_layers(model, precision, built),
             origin=_origin(model),
-            rounded=precision in ("bfloat16", "int8") and device.type == "cpu",
+            rounded=precision == "bfloat16" and device.type == "cpu",
         )
 
     def is_of(self, model: TextEncoder) -> bool:
@@ -228,6 +231,38 @@ class PackedLayer:
         attended = attention(self.projections(x), texts, self.heads, self.scale, self.compiled)
         x = self.attention_norm(self.output(attended, x))
         return self.feedforward_norm(self.outer(self.inner(x), x))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelLayer:
+    """One block's weights, for the kernel of decoders, in which each token attends to its own text.
+
+    The result for a text is the same to the bit whatever texts are read with it, and on any number of threads.
+
+    Arguments:
+        kernel: of this block alone.
+    """
+
+    kernel: StackKernel
+
+    def __call__(self, x: Tensor, texts: Texts) -> Tensor:
+        """(T, D) to (T, D), in float32."""
+        block = self.kernel.structs[0]
+        none = x.new_empty(1, block.key_heads, 0, block.head_width)
+        room = SharedRows(KeysValues(none, none).lengthened(len(x)))
+        return self.kernel(x, room, [texts.spans], positions=texts.ends, width=len(x))
+
+
+def _layers(model: TextEncoder, precision: Precision, built: Kernels) -> tuple[PackedLayer | KernelLayer, ...]:
+    """All blocks, by the kernel of decoders where it is the faster one: not in bfloat16, for which oneDNN is."""
+    blocks = [block for block in model.layers if isinstance(block, EncoderBlock)]
+    if (precision in BITS and built.library is not None) or (precision == "float32" and built.reads_float32):
+        memory, nothing = LargePages(), nn.Identity()
+        own = [inference_copy(block, precision, built, memory=memory) for block in blocks]
+        found = [StackKernel.of([block], nothing, nothing, built) for block in own]
+        if None not in found:
+            return tuple(KernelLayer(kernel) for kernel in found if kernel is not None)
+    return tuple(_layer(block, precision, built) for block in blocks)
 
 
 def _layer(block: EncoderBlock, precision: Precision, built: Kernels) -> PackedLayer:

@@ -90,18 +90,22 @@ class Texts:
     Arguments:
         ends: (B,) int32, where each text ends, on the CPU.
         longest: the tokens of the longest.
+        spans: (T, 2) int32, for each token where its text begins and ends, on the CPU.
         parts: the texts again, in groups of similar length.
     """
 
     ends: Tensor
     longest: int
+    spans: Tensor
     parts: list[Part]
 
     @classmethod
     def of(cls, lengths: Sequence[int], like: Tensor) -> Texts:
         """Of texts in ascending order of their lengths; masks have the dtype and device of `like`."""
-        ends = torch.tensor(lengths).cumsum(0).to(torch.int32)
-        return cls(ends=ends, longest=lengths[-1], parts=_parts(lengths, like))
+        own = torch.tensor(lengths)
+        ends = own.cumsum(0)
+        spans = torch.stack([ends - own, ends], dim=1).repeat_interleave(own, dim=0).int()
+        return cls(ends=ends.int(), longest=lengths[-1], spans=spans, parts=_parts(lengths, like))
 
 
 def attention(projected: Tensor, texts: Texts, heads: int, scale: float, compiled: Kernels) -> Tensor:

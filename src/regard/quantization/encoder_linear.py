@@ -1,4 +1,4 @@
-"""Linear layers of a packed encoder, for many tokens at a time: plain, in int8, or fused with what follows in one kernel."""
+"""Linear layers of a packed encoder, for many tokens at a time: plain, or fused with what follows in one kernel of oneDNN."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.quantization.linear import BITS, Precision, QuantizedLinear, in_bytes, linear_for
+from regard.quantization.linear import BITS, Precision, QuantizedLinear, linear_for
 
 ActivationFunction = Callable[[Tensor], Tensor]
 
@@ -46,35 +46,6 @@ class PlainLinear:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ByteLinear:
-    """A linear layer in int8: weights quantized per output in advance, activations per token at run time.
-
-        y = (round(x / s) W8) s w + b,   s = max |x| / 127 of each token
-
-    Each token has its own scale, so a token's output does not depend on the rest of the batch.
-
-    Arguments:
-        weight: W8, (D, outputs) int8.
-        scale: w, (outputs,) float32.
-        bias: b, (outputs,) float32.
-        activation: f; None for none.
-    """
-
-    weight: Tensor
-    scale: Tensor
-    bias: Tensor
-    activation: ActivationFunction | None = None
-
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """As `PackedLinear`, in float32."""
-        bytes_of_x, scale = in_bytes(x)
-        product = torch._int_mm(bytes_of_x, self.weight)  # pyright: ignore[reportPrivateImportUsage]
-        return _finished(
-            torch.addcmul(self.bias, product.float().mul_(scale[:, None]), self.scale), self.activation, residual
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class FusedLinear:
     """A linear layer whose bias, activation and residual are fused into oneDNN's matrix product.
 
@@ -103,11 +74,9 @@ def packed_linear(
     layers: Sequence[nn.Linear], precision: Precision, activation: ActivationFunction | None = None
 ) -> PackedLinear:
     """Several linear layers with the same input as one layer, whose outputs are concatenated, in a precision."""
-    if precision == "int4" or (precision == "int8" and not multiplies_bytes()):
+    if precision in BITS:
         return PlainLinear(tuple(_quantized(part, precision) for part in layers), activation)
     weight, bias = _joined(layers)
-    if precision == "int8":
-        return _byte_linear(weight.float(), bias.float(), activation)
     dtype = dtype_of(precision)
     weight, bias = weight.to(dtype), bias.to(dtype)
     fused = _fused_name(activation)
@@ -143,21 +112,6 @@ def fuses() -> bool:
     )
 
 
-@functools.cache
-def multiplies_bytes() -> bool:
-    """Whether this PyTorch has an int8 matrix product that is exact on this processor.
-
-    Without VNNI, oneDNN adds two products in 16 bits, where large ones overflow.
-    """
-    x, weight = torch.full((16, 64), 127, dtype=torch.int8), torch.full((64, 32), 127, dtype=torch.int8)
-    x[8:], weight[:, 16:] = -127, -127
-    try:
-        found = torch._int_mm(x, weight)  # pyright: ignore[reportPrivateImportUsage]
-    except (AttributeError, NotImplementedError, RuntimeError):
-        return False
-    return torch.equal(found.long(), x.long() @ weight.long())
-
-
 def _quantized(layer: nn.Module, precision: Precision) -> nn.Module:
     if isinstance(layer, QuantizedLinear) and layer.bits == BITS[precision]:
         return layer
@@ -191,11 +145,6 @@ def _fused_name(activation: ActivationFunction | None) -> tuple[str, str] | None
     if activation is F.relu:
         return "relu", "none"
     return ("gelu", "none") if activation is F.gelu else None
-
-
-def _byte_linear(weight: Tensor, bias: Tensor, activation: ActivationFunction | None) -> ByteLinear:
-    bytes_of_weight, scale = in_bytes(weight)
-    return ByteLinear(bytes_of_weight.t().contiguous(), scale, bias, activation)
 
 
 def _finished(y: Tensor, activation: ActivationFunction | None, residual: Tensor | None) -> Tensor:

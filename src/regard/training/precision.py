@@ -14,6 +14,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from regard.errors import InputError
+from regard.kernels import kernels
+from regard.kernels.building import has_matrix_tiles
 from regard.layers.blocks import Block
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -52,6 +54,8 @@ def better_precision(precision: str, device: torch.device) -> str:
     ''
     """
     if precision != "int8" or not native_bfloat16(device):
+        return ""
+    if device.type == "cpu" and kernels().library is not None and not has_matrix_tiles():
         return ""
     return (
         "int8 is slower here than bfloat16, which this processor computes natively, and farther from float32: "
