@@ -248,6 +248,11 @@ def test_a_text_has_the_same_bits_read_at_once_in_parts_packed_and_token_by_toke
             found.append(logits)
         assert torch.equal(torch.cat(found, dim=1), whole)
         assert torch.equal(state.cache.layers[0].key, keys)
+    state, found = model.start(1), []
+    for token in text[0]:
+        logits, state = model.step(token[None], state)
+        found.append(logits)
+    assert torch.equal(torch.cat(found), whole[0])
     others = [torch.randint(1, 45, (count,), generator=generator) for count in (3, 1, 20)]
     packed = model.read_texts([others[0], text[0], *others[1:]])
     assert torch.equal(packed.select(torch.tensor([1])).cache.layers[0].key[:, :, -20:], keys)

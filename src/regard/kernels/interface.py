@@ -184,6 +184,7 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
         "regard_lanes": (count, []),
         "regard_linear_scratch": (large, [linear, count]),
         "regard_linear": (None, [linear, Pointer, count, Pointer, count, Pointer]),
+        "regard_normalise": (None, [ctypes.POINTER(NormStruct), Pointer, large, count, Pointer]),
         "regard_blocks_scratch": (large, [block, count, count, count]),
         "regard_blocks": (
             None,

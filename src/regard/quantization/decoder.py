@@ -31,6 +31,7 @@ from regard.quantization.stack import (
     unsupported_place,
     visible_columns,
     visible_ranges,
+    with_kernel,
 )
 
 COMPUTED = ("forward", "hidden", "read", "prefill", "step", "logits", "_entered", "_through", "_mask", "_rule")
@@ -79,7 +80,7 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
             model.config,
             embedding=InferenceEmbedding(model.embedding, table_dtype(precision)),  # type: ignore[arg-type]
             layers=list(inference_copy(model.layers, precision, built, memory=memory)),
-            norm=inference_copy(model.norm, precision, built),
+            norm=with_kernel(inference_copy(model.norm, precision, built)),
             sliding_windows=model.sliding_windows,
         )
         self.output = linear_for(*model.output_map(), precision, built, memory)

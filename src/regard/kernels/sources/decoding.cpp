@@ -144,6 +144,12 @@ void regard_linear(const Linear* w, const float* x, int32_t rows, float* y, int3
     }
 }
 
+// x (rows, width) to y (rows, width), each row by the norm.
+void regard_normalise(const Norm* norm, const float* x, int64_t rows, int32_t width, float* y) {
+#pragma omp parallel for schedule(static)
+    for (int64_t row = 0; row < rows; ++row) normalise(*norm, x + row * width, y + row * width, width);
+}
+
 // Bytes of scratch memory for `regard_blocks`; columns: the most of any cache. The blocks are of one shape.
 int64_t regard_blocks_scratch(const Block* b, int32_t rows, int32_t columns, int32_t threads) {
     const int64_t inner = int64_t(b->heads) * b->head_width, wide = b->inner.outputs, band = rows < BAND ? rows : BAND;
