@@ -285,3 +285,34 @@ def test_a_long_text_whose_rows_go_through_a_block_in_bands_is_read_as_by_plain_
     bound = {"float32": 1e-4, "bfloat16": 0.1}.get(precision, 0.2)
     assert (found - by_blocks).norm() <= bound * by_blocks.norm()
     assert precision != "float32" or (found - model(tokens)).norm() <= 1e-3 * found.norm()
+
+
+@every_model
+@every_precision
+def test_gradients_flow_back_to_the_vectors_of_tokens(name, precision, generator):
+    """As attribution takes them: by a hook of the embedding, which is no part of the blocks."""
+    model, put = made(name, precision, generator), []
+    ids = torch.randint(1, 45, (2, 7), generator=generator)
+    tokens = Tokens(ids, torch.ones_like(ids, dtype=torch.bool), "nowhere")
+    handle = model.embedding.register_forward_hook(lambda module, given, vectors: put[-1] if put else vectors)
+
+    def score(vectors):
+        put.append(vectors)
+        found, state = model.read(tokens, model.start(2))
+        put.clear()
+        return found.log_softmax(dim=-1)[..., 3].sum(), state
+
+    vectors = model.embedding(ids, torch.arange(7).expand(2, -1))
+    found, state = score(vectors.requires_grad_())
+    (slope,) = torch.autograd.grad(found, vectors)
+    handle.remove()
+    assert slope.abs().max() > 0
+    logits, after = model.step(torch.tensor([3, 4]), state)
+    assert logits.isfinite().all()
+    assert after.length == 8
+    if precision == "float32":
+        handle = model.embedding.register_forward_hook(lambda module, given, vectors: put[-1] if put else vectors)
+        way = slope / slope.norm()
+        with torch.no_grad():
+            ends = [score(vectors + sign * 0.01 * way)[0] for sign in (1, -1)]
+        torch.testing.assert_close((ends[0] - ends[1]) / 0.02, slope.norm(), rtol=2e-2, atol=1e-2)

@@ -218,6 +218,8 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
     def _through(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
         """As `CausalStack`, with the keys and values of all blocks in one tensor; by the kernel unless the blocks have hooks."""
         x = entered.x
+        if x.requires_grad and torch.is_grad_enabled():
+            return self._followed(entered, past)
         present = self._lengthened(entered, past)
         by_step = x.shape[1] == entered.after.width and not any(isinstance(mask, Packed) for mask in entered.masks)
         kernel = self._fast() if by_step or self.reads_by_kernel else None
@@ -226,6 +228,19 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         before = present.crop(present.key.shape[2] - x.shape[1])
         with self._by_rows():
             return super()._through(entered, block_pasts(before, present, len(self.layers)))[0], (present,)
+
+    def _followed(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
+        """As `_through`, block by block without writing in place, so that gradients flow back to the tokens' vectors."""
+        before = None
+        if past:
+            parts = (part.float().chunk(len(self.layers), dim=1) for part in (past[0].key, past[0].value))
+            before = tuple(KeysValues(key, value) for key, value in zip(*parts, strict=True))
+        x, layers = super()._through(entered, before)
+        keys, values = (
+            torch.cat(part, dim=1).detach().to(self.cache_dtype)
+            for part in ([layer.key for layer in layers], [layer.value for layer in layers])
+        )
+        return x, (KeysValues(keys, values),)
 
     def _lengthened(self, entered: Entered, past: Sequence[KeysValues] | None) -> KeysValues:
         """Keys and values of all blocks, with columns for the new tokens."""
