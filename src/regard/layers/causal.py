@@ -166,8 +166,12 @@ class CausalStack(nn.Module):
         entered = self._entered(tokens, state)
         after = entered.after
         x, layers = self._through(entered, state.cache.layers or None)
-        x = self.norm(x)
+        x = self._normed(x)
         return x if state.width == 1 else x.flatten(0, 1)[:, None], replace(after, cache=after.cache.filled(layers))
+
+    def _normed(self, x: Tensor) -> Tensor:
+        """The vectors of the last block after the norm."""
+        return self.norm(x)
 
     @property
     def packs_texts(self) -> bool:

@@ -31,10 +31,21 @@ from regard.quantization.stack import (
     unsupported_place,
     visible_columns,
     visible_ranges,
-    with_kernel,
 )
 
-COMPUTED = ("forward", "hidden", "read", "prefill", "step", "logits", "_entered", "_through", "_mask", "_rule")
+COMPUTED = (
+    "forward",
+    "hidden",
+    "read",
+    "prefill",
+    "step",
+    "logits",
+    "_entered",
+    "_through",
+    "_normed",
+    "_mask",
+    "_rule",
+)
 """Methods in which `InferenceDecoder` replaces a model or agrees with `CausalTransformer`; `output_map` may differ."""
 
 
@@ -80,7 +91,7 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
             model.config,
             embedding=InferenceEmbedding(model.embedding, table_dtype(precision)),  # type: ignore[arg-type]
             layers=list(inference_copy(model.layers, precision, built, memory=memory)),
-            norm=with_kernel(inference_copy(model.norm, precision, built)),
+            norm=inference_copy(model.norm, precision, built),
             sliding_windows=model.sliding_windows,
         )
         self.output = linear_for(*model.output_map(), precision, built, memory)
@@ -228,6 +239,12 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         before = present.crop(present.key.shape[2] - x.shape[1])
         with self._by_rows():
             return super()._through(entered, block_pasts(before, present, len(self.layers)))[0], (present,)
+
+    def _normed(self, x: Tensor) -> Tensor:
+        kernel = self._ready()
+        if kernel is None or (x.requires_grad and torch.is_grad_enabled()):
+            return self.norm(x)
+        return kernel.normalised(x)
 
     def _followed(self, entered: Entered, past: tuple[KeysValues, ...] | None) -> tuple[Tensor, tuple[KeysValues, ...]]:
         """As `_through`, block by block without writing in place, so that gradients flow back to the tokens' vectors."""

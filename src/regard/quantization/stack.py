@@ -23,7 +23,7 @@ import torch.nn.modules.module as global_hooks
 from torch import Tensor, nn
 
 from regard.attention import AttentionLayer, KeysValues, Mask, Rotary, ScoredAttention
-from regard.kernels import Kernels, kernels
+from regard.kernels import Kernels
 from regard.kernels.interface import (
     BlockStruct,
     CacheStruct,
@@ -342,6 +342,15 @@ class StackKernel:
         )
         return y if found is None else found
 
+    def normalised(self, x: Tensor) -> Tensor:
+        """(..., D) float32 by the norm of the `head`, with the same bits as before logits."""
+        if self.head is None:
+            raise RuntimeError("the norm was asked of a kernel without an output layer")
+        given, width = x.contiguous(), x.shape[-1]
+        found = torch.empty_like(given)
+        self.library.regard_normalise(self.head.norm, given.data_ptr(), given.numel() // width, width, found.data_ptr())
+        return found
+
 
 def visible_columns(mask: Mask, x: Tensor, columns: int) -> Tensor:
     """(R * W, C) bool, True = may be attended to: a mask for the tokens x (R, W, D), in the kernel's layout."""
@@ -490,52 +499,7 @@ def unsupported_place(model: nn.Module) -> str:
     return ""
 
 
-class KernelLayerNorm(nn.LayerNorm):
-    """A layer norm with the same bits as in the kernel, where there is one."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """(..., D) to (..., D)."""
-        found = _normalised(self, input)
-        return super().forward(input) if found is None else found
-
-
-class KernelRMSNorm(nn.RMSNorm):
-    """An RMS norm with the same bits as in the kernel, where there is one."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., D) to (..., D)."""
-        found = _normalised(self, x)
-        return super().forward(x) if found is None else found
-
-
-def _normalised(norm: nn.Module, x: Tensor) -> Tensor | None:
-    library, held = kernels().library, []
-    if library is None or x.dtype != torch.float32 or (x.requires_grad and torch.is_grad_enabled()):
-        return None
-    struct = _norm_struct(norm, x.shape[-1], held)
-    if struct is None:
-        return None
-    given = x.contiguous()
-    found = torch.empty_like(given)
-    library.regard_normalise(struct, given.data_ptr(), given.numel() // x.shape[-1], x.shape[-1], found.data_ptr())
-    return found
-
-
-def with_kernel(norm: nn.Module) -> nn.Module:
-    """The norm as one of the two above, with its own parameters; another module as it is."""
-    made: nn.Module
-    if type(norm) is nn.LayerNorm:
-        made = KernelLayerNorm(list(norm.normalized_shape), norm.eps, elementwise_affine=False)
-        made.bias = norm.bias
-    elif type(norm) is nn.RMSNorm:
-        made = KernelRMSNorm(list(norm.normalized_shape), norm.eps, elementwise_affine=False)
-    else:
-        return norm
-    made.weight, made.elementwise_affine = norm.weight, norm.elementwise_affine
-    return made.eval()
-
-
-NORMS = (nn.LayerNorm, nn.RMSNorm, nn.Identity, KernelLayerNorm, KernelRMSNorm)
+NORMS = (nn.LayerNorm, nn.RMSNorm, nn.Identity)
 
 
 def unsupported_in(block: nn.Module) -> str:
