@@ -223,6 +223,7 @@ class USEAveraging(SentenceEncoderModel):
         config: its sizes.
 
     >>> import torch
+    >>> _ = torch.manual_seed(0)
     >>> model = USEAveraging(USEAveragingConfig(vocabulary=9, width=8, bigrams=50)).eval()
     >>> one, other = model(Tokens.pad([[3, 4, 5], [4, 3, 5]])).pooled
     >>> torch.allclose(one, other)
