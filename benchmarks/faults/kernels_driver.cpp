@@ -110,6 +110,15 @@ void run_case() {
         scratch = scratch_of(room * wanted * 4);
         regard_texts(at(0), static_cast<const int32_t*>(at(1)), int32_t(a[2]), int32_t(a[3]), width, int32_t(a[5]),
                      float(a[6]) / 1000, wanted, reinterpret_cast<float*>(scratch), room, at(8));
+    } else if (function == 7) {
+        scratch = nullptr;
+        const auto* loss = static_cast<const Loss*>(at(0));
+        auto *losses = static_cast<float*>(at(1)), *highest = static_cast<float*>(at(2)), *logarithms = static_cast<float*>(at(3));
+        regard_loss(loss, losses, highest, logarithms, static_cast<uint8_t*>(at(4)), wanted);
+        regard_loss_gradient(loss, highest, logarithms, float(a[5]) / 1000, at(6), wanted);
+    } else if (function == 8) {
+        scratch = nullptr;
+        regard_dropout(at(0), a[1], int32_t(a[2]), uint64_t(a[3]), int32_t(a[4]), float(a[5]) / 1000, at(6), wanted);
     } else if (function == 5) {
         scratch = nullptr;
         *static_cast<double*>(at(6)) =

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from regard.attention import AttentionInputs, Causal, Dense, Padding, ScaledDot, ScoredAttention
-from regard.attention.kernels import dropped
+from regard.attention.kernels import dropped, kept, sample_seed
+from regard.kernels import Kernels
 
 B, H, G, L, S, E = 2, 4, 2, 5, 7, 3
 
@@ -98,3 +99,51 @@ def test_next_to_everything_may_be_dropped():
     assert found.isfinite().all()
     assert 0 < int((found > 0).sum()) < 40
     assert set(found.unique().tolist()) == {0.0, 65536.0}
+
+
+@pytest.fixture(params=["float32", "bfloat16"])
+def dtype(request):
+    return getattr(torch, request.param)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (3, 7, 11), (70_001,)])
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 0.9999])
+def test_the_kernel_drops_what_the_mask_of_its_seed_drops_forwards_and_backwards(shape, p, dtype):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(5)).to(dtype).requires_grad_()
+    torch.manual_seed(3)
+    mask = kept(x, p, sample_seed())
+    torch.manual_seed(3)
+    found = dropped(x, p)
+    assert torch.equal(found, x * mask)
+    upstream = torch.ones_like(x) * 3
+    (slope,) = torch.autograd.grad(found, x, upstream, create_graph=True)
+    assert torch.equal(slope, upstream * mask)
+    (again,) = torch.autograd.grad((dropped(x, p) ** 2).sum(), x, create_graph=True)
+    again.sum().backward()  # a gradient of the gradient
+    assert x.grad.shape == x.shape
+
+
+def test_without_the_kernel_the_same_is_dropped(monkeypatch, dtype):
+    x = torch.ones(3, 777, dtype=dtype, requires_grad=True)
+    torch.manual_seed(4)
+    found = dropped(x, 0.2)
+    monkeypatch.setattr("regard.attention.kernels.kernels", lambda: Kernels(None, "there is no compiler"))
+    torch.manual_seed(4)
+    assert torch.equal(dropped(x, 0.2), found)
+
+
+def test_a_tensor_that_is_turned_is_dropped_as_it_stands():
+    x = torch.randn(40, 30).t()
+    torch.manual_seed(1)
+    found = dropped(x, 0.5)
+    torch.manual_seed(1)
+    assert torch.equal(found, dropped(x.contiguous(), 0.5))
+
+
+def test_the_bits_of_a_word_are_independent():
+    """Entries one to four places apart are dropped together as often as chance has it."""
+    held = (kept(torch.empty(4_000_000), 0.5, 7) > 0).double()
+    assert abs(held.mean() - 0.5) < 0.001
+    for distance in (1, 2, 3, 4, 8, 64):
+        both = (held[:-distance] * held[distance:]).mean()
+        assert abs(both - 0.25) < 0.001, distance

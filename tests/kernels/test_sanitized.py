@@ -99,6 +99,24 @@ PLANTED = {
         "const int64_t side = in_lanes(tokens),",
         "const int64_t side = tokens,",
     ),
+    "smooths what is never right": (
+        "none",
+        "training.h",
+        "if (gap >= 0 && gap < own) part[gap] = without;",
+        "",
+    ),
+    "writes a gradient where nothing counts": (
+        "none",
+        "training.h",
+        "std::memset(gradient + start, 0, size_t(loss.vocabulary) * sizeof(T));",
+        "(void)start;",
+    ),
+    "draws the same numbers for every part": (
+        "none",
+        "training.h",
+        "random_bits(seed, uint64_t(part) * WORDS + uint64_t(i))",
+        "random_bits(seed, uint64_t(i))",
+    ),
     "forgets to clip": ("none", "glove.h", "within(own * pull, clip)", "own * pull"),
     "sums otherwise on other threads": (
         "none",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from regard.kernels import Kernels
 from regard.layers import Tokens
 from regard.models import (
     GPT,
@@ -111,6 +113,17 @@ def test_activations_are_what_pytorch_keeps(name, dtype, dropout, seeded):
     copies = 0 if dtype == torch.float32 else 2 * count_parameters(model).products
     assert known
     assert found + copies == pytest.approx(kept_by(model, shape, dtype), rel=0.2 if name == "t5" else 0.05)
+
+
+@pytest.mark.parametrize("name", ["bert", "transformer"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_activations_without_kernels_have_masks_among_them(name, dtype, seeded, monkeypatch):
+    monkeypatch.setattr("regard.attention.kernels.kernels", lambda: Kernels(None, "there is no compiler"))
+    model, shape = model_of(name, 0.1)
+    setup = replace(ALONE, format=str(dtype)[6:], stores_masks=True)  # type: ignore[arg-type]
+    copies = 0 if dtype == torch.float32 else 2 * count_parameters(model).products
+    found, _ = activations(model, shape, setup)
+    assert found + copies == pytest.approx(kept_by(model, shape, dtype), rel=0.05)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert"])

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.kernels import Kernels
 from regard.tasks.losses import smoothed_cross_entropy, stands_out
 
 
@@ -196,3 +197,84 @@ def test_evaluation_needs_no_gradient(generator):
         loss = total(logits, labels)
     assert not loss.requires_grad
     torch.testing.assert_close(loss, total(logits, labels))
+
+
+@pytest.fixture(params=["float32", "bfloat16"])
+def narrow(request):
+    return getattr(torch, request.param)
+
+
+def without_kernels(monkeypatch):
+    monkeypatch.setattr("regard.tasks.losses.kernels", lambda: Kernels(None, "there is no compiler"))
+
+
+@pytest.mark.parametrize("never", [None, 0, 4])
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_with_and_without_the_kernel_it_is_the_same(narrow, smoothing, never, generator, monkeypatch):
+    logits, labels = drawn(40, 777, generator, narrow)
+    again = logits.detach().clone().requires_grad_()
+    valid = torch.rand(40, generator=generator) < 0.8
+    labels[~valid] = -100
+    found = smoothed_cross_entropy(logits, labels, valid=valid, smoothing=smoothing, never=never)
+    (found[0] / 7).backward()
+    without_kernels(monkeypatch)
+    wanted = smoothed_cross_entropy(again, labels, valid=valid, smoothing=smoothing, never=never)
+    (wanted[0] / 7).backward()
+    torch.testing.assert_close(found[0], wanted[0], rtol=1e-5, atol=1e-5)
+    assert found[1] == wanted[1]
+    rtol, atol = (1e-5, 1e-7) if narrow == torch.float32 else (1.6e-2, 1e-5)
+    torch.testing.assert_close(logits.grad, again.grad, rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("rows", [(1, 7), (6, 5), (25, 100_000)])
+def test_without_the_kernel_value_and_gradient_are_torchs(rows, narrow, generator, monkeypatch):
+    without_kernels(monkeypatch)
+    test_value_and_gradient_are_torchs(*rows, 0.1, narrow, generator)
+
+
+def test_threads_and_batches_change_no_bit(narrow, generator):
+    logits, labels = drawn(9, 3_001, generator, narrow)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            found.append(torch.autograd.grad(total(logits, labels, smoothing=0.1), logits)[0])
+    finally:
+        torch.set_num_threads(before)
+    alone = torch.autograd.grad(total(logits[4:5], labels[4:5], smoothing=0.1), logits)[0]
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0][4], alone[4])
+
+
+def test_logits_that_are_no_row_after_another_are_read_as_they_stand(narrow, generator):
+    wide, labels = drawn(9, 64, generator, narrow)
+    apart = wide.detach()[:, ::2].requires_grad_()
+    together = apart.detach().contiguous().requires_grad_()
+    labels = labels // 2
+    one, other = (total(logits, labels, smoothing=0.1) for logits in (apart, together))
+    torch.testing.assert_close(one, other)
+    torch.testing.assert_close(torch.autograd.grad(one, apart)[0], torch.autograd.grad(other, together)[0])
+
+
+@pytest.mark.parametrize("label", [-1, 5])
+def test_a_label_outside_the_vocabulary_is_refused(label, narrow, monkeypatch):
+    given = torch.zeros(2, 5, dtype=narrow), torch.tensor([0, label])
+    with pytest.raises(IndexError, match=f"a label is {label}, outside the vocabulary of 5"):
+        smoothed_cross_entropy(*given)
+    counted = smoothed_cross_entropy(*given, valid=torch.tensor([True, False]))[0]
+    assert counted.item() == pytest.approx(torch.tensor(5.0).log().item())
+    without_kernels(monkeypatch)
+    with pytest.raises((IndexError, RuntimeError)):
+        smoothed_cross_entropy(*given)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_number_that_is_none_makes_the_loss_none(number, narrow):
+    logits = torch.zeros(3, 300, dtype=narrow)
+    logits[1, 270] = number
+    logits.requires_grad_()
+    loss = total(logits, torch.tensor([1, 2, 3]), smoothing=0.1)
+    loss.backward()
+    assert not loss.isfinite()
+    assert not logits.grad[1].isfinite().any()
+    assert logits.grad[0].isfinite().all()

@@ -142,6 +142,22 @@ class CountTablesStruct(ctypes.Structure):
     )
 
 
+class LossStruct(ctypes.Structure):
+    """`Loss` in training.h."""
+
+    _fields_ = (
+        ("logits", Pointer),
+        ("labels", Pointer),
+        ("counts", Pointer),
+        ("rows", ctypes.c_int64),
+        ("vocabulary", ctypes.c_int64),
+        ("never", ctypes.c_int64),
+        ("smoothing", ctypes.c_float),
+        ("share", ctypes.c_float),
+        ("bits", ctypes.c_int32),
+    )
+
+
 class RuntimeStruct(ctypes.Structure):
     """`Runtime` in runtime.h: the addresses of OpenMP's functions."""
 
@@ -205,6 +221,15 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
             None,
             [Pointer, Pointer, count, count, count, count, ctypes.c_float, count, Pointer, large, Pointer],
         ),
+        "regard_loss": (None, [ctypes.POINTER(LossStruct), Pointer, Pointer, Pointer, Pointer, count]),
+        "regard_loss_gradient": (
+            None,
+            [ctypes.POINTER(LossStruct), Pointer, Pointer, ctypes.c_float, Pointer, count],
+        ),
+        "regard_dropout": (
+            None,
+            [Pointer, large, count, ctypes.c_uint64, count, ctypes.c_float, Pointer, count],
+        ),
         "regard_glove": (
             ctypes.c_double,
             [
@@ -236,6 +261,10 @@ def fault(library: ctypes.CDLL) -> str:
             return f"greedy search with keys and values of {bits} bits computes wrong results"
         if not _attends_in_texts(library, bits):
             return f"attention within texts of {bits} bits computes wrong results"
+        if not _finds_a_loss(library, bits):
+            return f"the loss of logits of {bits} bits computes wrong results"
+        if not _drops(library, bits):
+            return f"dropout of {bits} bits computes wrong results"
     if not _learns_words(library):
         return "training of word embeddings computes wrong results"
     if not _learns_a_count(library):
@@ -397,10 +426,58 @@ def _attends_in_texts(library: ctypes.CDLL, bits: int) -> bool:
     library.regard_texts(
         *(_place(projected), _place(ends), 2, heads, width, bits, 0.5, 1, _place(scratch), room, _place(y)),
     )
-    words = (ctypes.c_uint32 * len(y))(*(word << 16 for word in y)) if bits == 16 else y
-    found = (ctypes.c_float * len(y)).from_buffer(words)
     wanted = (number for row in chosen for head, token in enumerate(row) for number in rows[token][2][head])
-    return all(abs(one - other) < 1e-20 for one, other in zip(found, wanted, strict=True))
+    return all(abs(one - other) < 1e-20 for one, other in zip(_as_floats(y), wanted, strict=True))
+
+
+def _finds_a_loss(library: ctypes.CDLL, bits: int) -> bool:
+    """Test the loss and its gradient, in place, for three rows, of which the second does not count.
+
+    Arguments:
+        bits: of the logits.
+    """
+    size, never, smoothing, scale = 301, 2, 0.25, 0.5
+    share, made = smoothing / (size - 1), _floats if bits == 32 else _bfloats
+    rows = [[(factor * place) % 7 / 2 - 1 for place in range(size)] for factor in (3, 5, 2)]
+    rows[0][260] = 6.0
+    labels, logits = (260, -1, 3), made([number for row in rows for number in row])
+    given = (ctypes.c_int64 * 3)(*labels), (ctypes.c_uint8 * 3)(1, 0, 1)
+    loss = LossStruct(_place(logits), *map(_place, given), 3, size, never, smoothing, share, bits)
+    losses, highest, logarithms = (_floats([math.nan] * 3) for _ in range(3))
+    right = (ctypes.c_uint8 * 3)()
+    library.regard_loss(loss, *map(_place, (losses, highest, logarithms, right)), 1)
+    library.regard_loss_gradient(loss, _place(highest), _place(logarithms), scale, _place(logits), 1)
+    found, wanted = _as_floats(logits), []
+    for row, label in zip(rows, labels, strict=True):
+        total = math.log(sum(map(math.exp, row)))
+        targets = [share * (place != never) + (1 - smoothing) * (place == label) for place in range(size)]
+        counts = label >= 0
+        wanted.append(counts * sum(target * (total - z) for target, z in zip(targets, row, strict=True)))
+        steps = [counts * scale * (math.exp(z - total) - target) for target, z in zip(targets, row, strict=True)]
+        own, found = found[:size], found[size:]
+        if any(abs(one - other) > abs(other) / 128 + 1e-6 for one, other in zip(own, steps, strict=True)):
+            return False
+    return list(right) == [1, 0, 0] and all(map(_nearly, losses, wanted))
+
+
+def _nearly(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-5)
+
+
+def _drops(library: ctypes.CDLL, bits: int) -> bool:
+    """Test which of 301 entries are dropped for a seed, and what the others become."""
+    count, seed, least, scale = 301, 2**63 + 12345, 20_000, 1.5
+    given = [_weight(place, place // 7) / 2 for place in range(count)]
+    x = (_floats if bits == 32 else _bfloats)(given)
+    library.regard_dropout(_place(x), count, bits, seed, least, scale, _place(x), 1)
+    wanted = []
+    for place, number in enumerate(given):
+        word, mask = seed + (place // 4 + 1) * 0x9E3779B97F4A7C15 & 2**64 - 1, 2**64 - 1
+        word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & mask
+        word = (word ^ word >> 27) * 0x94D049BB133111EB & mask
+        word ^= word >> 31
+        wanted.append(number * scale * (word >> place % 4 * 16 & 0xFFFF >= least))
+    return _as_floats(x) == wanted
 
 
 def _learns_words(library: ctypes.CDLL) -> bool:
@@ -489,6 +566,14 @@ def _bfloats(numbers: Sequence[float]) -> ctypes.Array:
     """Numbers that bfloat16 holds exactly, in bfloat16: the upper half of each float32."""
     words = (ctypes.c_uint32 * len(numbers)).from_buffer(_floats(numbers))
     return (ctypes.c_uint16 * len(numbers))(*(word >> 16 for word in words))
+
+
+def _as_floats(numbers: ctypes.Array) -> list[float]:
+    """Numbers in float32 or bfloat16."""
+    if numbers._type_ is ctypes.c_float:
+        return list(numbers)
+    words = (ctypes.c_uint32 * len(numbers))(*(word << 16 for word in numbers))
+    return list((ctypes.c_float * len(numbers)).from_buffer(words))
 
 
 def _place(array: ctypes.Array) -> int:

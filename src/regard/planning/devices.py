@@ -298,7 +298,8 @@ class Setup:
         count: number of devices.
         recomputed: whether activations of blocks are recomputed in the backward pass (activation checkpointing).
         optimizer, momentum: the optimizer's name, and whether it uses momentum.
-        on_processor: whether the device is a CPU, where attention weights are stored and dropout masks are not bytes.
+        on_processor: whether the device is a CPU, where attention weights are stored.
+        stores_masks: whether dropout on a CPU stores its masks, as it does without the compiled kernels.
         reserve: bytes that the device keeps for itself, such as CUDA's context.
     """
 
@@ -309,6 +310,7 @@ class Setup:
     optimizer: OptimizerName = "adamw"
     momentum: bool = False
     on_processor: bool = False
+    stores_masks: bool = False
     reserve: float = 0
 
     @property
@@ -464,8 +466,9 @@ def _norm(norm: nn.Module | None, width: int) -> float:
 
 
 def _dropped(p: float, width: float, setup: Setup) -> float:
-    """Bytes of a dropout mask: numbers on a CPU, one byte per entry elsewhere."""
-    return (setup.narrow if setup.on_processor else 1) * width if p else 0.0
+    """Bytes of a dropout mask: nothing or numbers on a CPU, one byte per entry elsewhere."""
+    each = setup.narrow * setup.stores_masks if setup.on_processor else 1
+    return each * width if p else 0.0
 
 
 def _attention(layer: AttentionLayer, queries: float, keys: float, length: float, setup: Setup) -> float:
@@ -490,7 +493,9 @@ def _attention(layer: AttentionLayer, queries: float, keys: float, length: float
     distance_scores = isinstance(layer.attention, ScoredAttention) and isinstance(layer.attention.score, by_distance)
     weights = WIDE * queries * layer.heads  # a fused kernel's sums
     if setup.on_processor and (dropout or c < WIDE):
-        weights = c * queries * length * layer.heads * (3 if dropout else 1)
+        weights = c * queries * length * layer.heads * (2 + setup.stores_masks if dropout else 1)
+        shared = sum(each.out_features for each in [*key, *value]) * (layer.heads // layer.key_heads - 1)
+        weights += c * keys * shared  # keys and values that several heads of queries share are stored for each
     elif (
         setup.on_processor and layer.rotary is not None
     ):  # rotated queries are stored head by head, and so are the weighted sums

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from torch import nn
 
 from regard.errors import InputError
+from regard.kernels import found_kernels
 from regard.layers.blocks import Block
 from regard.models import MODELS
 from regard.planning.counting import Operations, Parameters, Work, count_operations, count_parameters
@@ -332,6 +333,7 @@ def _memory(subject: Subject, format_: NumberFormat, count: int, device: Device)
                 optimizer=subject.optimizer,
                 momentum=subject.momentum,
                 on_processor=device.processor,
+                stores_masks=found_kernels()["state"] == "none",
                 reserve=0 if device.processor else RESERVE,
             ),
         )
