@@ -8,22 +8,12 @@ from typing import TYPE_CHECKING
 
 from regard.attention.alignments import Addressed, Alignment, Hard, Local, Soft
 from regard.attention.cache import KeysValues, KVBuffer, KVCache
-from regard.attention.inputs import (
-    AttentionInputs,
-    Causal,
-    Dense,
-    Document,
-    Mask,
-    Near,
-    Packed,
-    Padding,
-    Positions,
-    Window,
-)
+from regard.attention.inputs import AttentionInputs, Positions
 from regard.attention.kernels import BatchInvariant
 from regard.attention.lambdas import LambdaAttention, Lambdas, RelativeEmbeddings
 from regard.attention.layer import AttentionLayer, MultiHeadAttention, SharedAttention
 from regard.attention.lsh import ChunkedAttention, LSHAttention
+from regard.attention.masks import Causal, Dense, Document, Mask, Near, Packed, Padding, Unpadded, Window
 from regard.attention.mechanism import Attention, Declaration, ScoredAttention
 from regard.attention.positions import (
     AxialPositions,
@@ -94,6 +84,7 @@ __all__ = [
     "SharedAttention",
     "SinusoidalPositions",
     "Soft",
+    "Unpadded",
     "Window",
     "buckets_of",
     "positions_of",

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.inputs import Dense, Mask
+from regard.attention.masks import Dense, Mask
 
 LEAST = 32
 """Slots of the smallest buffer."""

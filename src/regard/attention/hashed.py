@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.attention.inputs import AttentionInputs, Causal
+from regard.attention.inputs import AttentionInputs
 from regard.attention.kernels import kept
+from regard.attention.masks import Causal
 
 LOW = -1e30
 """Replaces masked scores. It is finite, so that a query without a visible key stays finite too."""

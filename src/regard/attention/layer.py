@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.cache import KeysValues
-from regard.attention.inputs import NOTHING, AttentionInputs, Mask, Positions
+from regard.attention.inputs import NOTHING, AttentionInputs, Positions
+from regard.attention.masks import Mask
 from regard.attention.mechanism import Attention, ScoredAttention
 from regard.attention.positions import Rotary
 from regard.attention.scores import ScaledDot

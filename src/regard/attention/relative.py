@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.inputs import AttentionInputs, Causal, Reads
+from regard.attention.inputs import AttentionInputs, Reads
+from regard.attention.masks import Causal
 from regard.attention.mechanism import Declaration, ScoredAttention
 from regard.attention.scores import Score, known
 

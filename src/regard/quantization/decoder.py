@@ -26,7 +26,7 @@ from regard.quantization.stack import (
     SharedRows,
     StackKernel,
     block_pasts,
-    has_hooks,
+    must_be_called,
     unsupported_in,
     unsupported_place,
     visible_columns,
@@ -166,7 +166,7 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         Hooks are seen from the next step on, whoever registers them: each takes a number, of which there is one count.
         """
         kernel, hooks = self._ready(), RemovableHandle.next_id
-        if kernel is None or "step" in self.__dict__ or any(map(has_hooks, self.embedding.modules())):
+        if kernel is None or "step" in self.__dict__ or any(map(must_be_called, self.embedding.modules())):
             return self.step
 
         def step(tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
@@ -186,7 +186,7 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         kernel, table = self._ready(), self.embedding
         if kernel is None or kernel.head is None or "step" in self.__dict__:
             return None
-        if not isinstance(table, InferenceEmbedding) or any(map(has_hooks, table.modules())):
+        if not isinstance(table, InferenceEmbedding) or any(map(must_be_called, table.modules())):
             return None
         steps = min(most, most_steps(kernel, len(tokens)), self._steps_left(kernel, state))
         known = all(0 <= token < len(table.tokens.weight) for token in tokens.tolist())

@@ -36,7 +36,7 @@ from regard.quantization.memory import LargePages
 from regard.quantization.stack import (
     SharedRows,
     StackKernel,
-    has_hooks,
+    must_be_called,
     product_scale,
     unsupported_attention,
     unsupported_place,
@@ -176,7 +176,7 @@ def unsupported_encoder(model: nn.Module) -> str:
     """
     if not isinstance(model, TextEncoder):
         return f"a {type(model).__name__} is no text encoder"
-    if any(map(has_hooks, model.modules())):
+    if any(map(must_be_called, model.modules())):
         return "it has hooks, which look at it or change it"
     if type(model).forward is not TextEncoder.forward or type(model.embedding) is not TextEmbedding:
         return "its forward pass is its own"

@@ -34,7 +34,7 @@ from regard.kernels.interface import (
     RotaryStruct,
 )
 from regard.layers import CausalBlock, DecoderBlock, EncoderBlock, FeedForward, GatedFeedForward, Residual
-from regard.layers.blocks import Block
+from regard.layers.blocks import Block, has_hooks
 from regard.quantization.linear import AFTER_LINEAR, GROUP, LINEARS, UNIT, AfterLinear, QuantizedLinear, activation_name
 
 KERNEL_HEAD = 32
@@ -212,10 +212,9 @@ MARK = object()
 """The end of a list of objects, so that lists of different lengths differ."""
 
 
-def has_hooks(module: nn.Module) -> bool:
-    """Whether the module has hooks, is wrapped or compiled, so that it must be called itself."""
-    hooks = (module._forward_hooks, module._forward_pre_hooks)
-    return "forward" in module.__dict__ or module._compiled_call_impl is not None or any(hooks)
+def must_be_called(module: nn.Module) -> bool:
+    """Whether the module has hooks, is wrapped or compiled, so that its parameters are not all there is to it."""
+    return "forward" in module.__dict__ or module._compiled_call_impl is not None or has_hooks(module)
 
 
 # The kernel, and its descriptions of blocks.
@@ -492,7 +491,7 @@ def product_scale(attention: AttentionLayer, width: int) -> float:
 
 def unsupported_place(model: nn.Module) -> str:
     """Why a model cannot be prepared whatever its parts: hooks, or another device."""
-    if any(map(has_hooks, model.modules())):
+    if any(map(must_be_called, model.modules())):
         return "it has hooks, which look at it or change it"
     if any(parameter.device.type != "cpu" for parameter in model.parameters()):
         return "it is not on the CPU"
