@@ -377,6 +377,26 @@ def test_without_dropout_training_is_evaluation(variant, build, batch):
 
 
 @every_variant
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_training_without_padding_has_the_gradients_of_training_with_it(variant, side, build, batch):
+    """A hook inside the model keeps the padding."""
+    names = [field.name for field in dataclasses.fields(VARIANTS[variant]) if field.name.endswith("dropout")]
+    model = build(variant, **dict.fromkeys(names, 0.0)).train()
+    tokens, segments = batch(variant, side=side)
+    found = []
+    for padded in (False, True):
+        if padded:
+            model.layers[-1].register_forward_hook(lambda *told: None)
+        given = outputs(model(tokens, segments), tokens)
+        loss = sum((number * torch.linspace(-1, 1, number.numel()).view_as(number)).sum() for number in given.values())
+        found.append(torch.autograd.grad(loss, list(model.parameters()), allow_unused=True))
+    for one, other in zip(*found, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-11)
+
+
+@every_variant
 def test_the_longest_text_is_read_and_a_longer_one_refused(variant, build):
     model = build(variant)
     limit = model.maximum_length

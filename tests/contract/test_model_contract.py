@@ -317,6 +317,42 @@ def test_alignment_is_what_the_attention_saw(variant, side, build, batch):
 
 
 @every_variant
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_logits_at_some_positions_are_those_of_all(variant, side, build, batch):
+    model = build(variant)
+    source, target = batch(variant, target=side)
+    at = target.valid.flatten().nonzero().squeeze(1).flip(0)[1:]
+    logits = model(source, target).flatten(0, 1)
+    torch.testing.assert_close(model(source, target, at=at), logits[at], rtol=1e-10, atol=1e-12)
+
+
+@every_variant
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_training_without_padding_has_the_gradients_of_training_with_it(variant, side, build, batch):
+    """A hook inside the model keeps the padding."""
+    model = build(variant).train()
+    for module in model.modules():
+        if isinstance(module, Attention):
+            module.dropout = 0.0
+        elif hasattr(module, "p"):
+            module.p = 0.0
+    source, target = batch(variant, source=side, target=side)
+    at = target.valid.flatten().nonzero().squeeze(1)
+    found = []
+    for padded in (False, True):
+        if padded:
+            next(model.decoder.children()).register_forward_hook(lambda *told: None)
+        torch.manual_seed(1)  # of mechanisms that sample
+        logits = model(source, target, at=at)
+        loss = (logits * torch.linspace(-1, 1, logits.numel()).view_as(logits)).sum()
+        found.append((logits, *torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)))
+    for one, other in zip(*found, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-11)
+
+
+@every_variant
 def test_a_model_knows_whether_it_has_an_alignment(variant, build, batch):
     """A coverage penalty is refused where there is none, and counts where there is one."""
     model = build(variant)

@@ -13,7 +13,7 @@ from regard.attention.kernels import BatchInvariant
 from regard.attention.lambdas import LambdaAttention, Lambdas, RelativeEmbeddings
 from regard.attention.layer import AttentionLayer, MultiHeadAttention, SharedAttention
 from regard.attention.lsh import ChunkedAttention, LSHAttention
-from regard.attention.masks import Causal, Dense, Document, Mask, Near, Packed, Padding, Unpadded, Window
+from regard.attention.masks import Causal, Dense, Document, Mask, Near, Packed, Padding, Rows, Unpadded, Window
 from regard.attention.mechanism import Attention, Declaration, ScoredAttention
 from regard.attention.positions import (
     AxialPositions,
@@ -78,6 +78,7 @@ __all__ = [
     "RelativeVectors",
     "Rotary",
     "RotaryScaling",
+    "Rows",
     "ScaledDot",
     "Score",
     "ScoredAttention",

@@ -20,7 +20,7 @@ from torch.autograd.function import FunctionCtx
 from torch.overrides import TorchFunctionMode
 
 from regard.attention.inputs import AttentionInputs, Positions
-from regard.attention.masks import Causal, Packed, Unpadded
+from regard.attention.masks import Causal, Packed, Rows, Unpadded
 from regard.kernels import kernels
 
 SHORT, LONG = 24, 256
@@ -53,19 +53,15 @@ def softmax_product(
         (B, H, L, Ev) in the dtype of the queries.
     """
     if type(inputs.mask) is Unpadded and term is None:
-        texts = inputs.mask
+        asking, asked = inputs.mask.queries, inputs.mask.keys
 
-        def batch(x: Tensor) -> Tensor:  # (1, H, T, E) to (B, H, L, E)
-            return texts.laid_out(x.squeeze(0).transpose(0, 1)).transpose(1, 2)
+        def batch(x: Tensor, rows: Rows) -> Tensor:  # (1, H, T, E) to (B, H, L, E)
+            return rows.laid_out(x.squeeze(0).transpose(0, 1)).transpose(1, 2)
 
-        length = texts.valid.shape[1]
-        positions = Positions(length, length, device=value.device)
-        padded = AttentionInputs(
-            query=batch(inputs.query), key=batch(inputs.key), mask=texts.padding, positions=positions
-        )
+        padded = AttentionInputs(query=batch(inputs.query, asking), key=batch(inputs.key, asked), mask=inputs.mask.mask)
         options: dict[str, Any] = {"dropout": dropout, "training": training, "batch_invariant": batch_invariant}
-        found = softmax_product(padded, batch(value), scale, **options)
-        return texts.in_row(found.transpose(1, 2)).transpose(1, 2)
+        found = softmax_product(padded, batch(value, asked), scale, **options)
+        return asking.in_row(found.transpose(1, 2)).unsqueeze(0).transpose(1, 2)
     if training and _better_laid_out(inputs, dropout):
         return laid_out(inputs, value, scale, term, dropout)
     return fused(inputs, value, scale, term, dropout if training else 0.0, batch_invariant=batch_invariant)

@@ -253,21 +253,15 @@ class Packed(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Unpadded(Mask):
-    """The tokens of a batch of texts without its padding, one text after another in one row; a token sees its own text.
-
-    Linear layers, norms and activations compute such a row as it is; attention, where it is the fused one, lays the texts out as
-    a batch again (`regard.attention.kernels`).
+class Rows:
+    """Where the tokens of a padded batch are in a row without padding, one text after another.
 
     Arguments:
         valid: (B, L) bool, True = a real token.
         kept: (T,) int64, for each token of the row its index in B x L.
         places: (B x L,) int64, for each position of the batch its index in the row; T at padding.
-        padding: the mask of the batch, over (B, H, L, L).
 
-    >>> rows = Unpadded.of(torch.tensor([[True, True, False], [True, False, False]]))
-    >>> rows.dense(batch=1, queries=3, keys=3)[0, 0].int().tolist()
-    [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
+    >>> rows = Rows.of(torch.tensor([[True, True, False], [True, False, False]]))
     >>> rows.laid_out(torch.tensor([[1.0], [2.0], [3.0]])).squeeze(-1).tolist()
     [[1.0, 2.0, 0.0], [3.0, 0.0, 0.0]]
     """
@@ -275,29 +269,48 @@ class Unpadded(Mask):
     valid: Tensor
     kept: Tensor
     places: Tensor
-    padding: Mask
 
     @classmethod
-    def of(cls, valid: Tensor) -> Unpadded:
+    def of(cls, valid: Tensor) -> Rows:
         """The row of the real tokens (B, L) of a batch."""
-        batch, length = valid.shape
         flat = valid.flatten()
         kept = flat.nonzero().squeeze(1)
-        places = torch.where(flat, flat.cumsum(0) - 1, len(kept))
-        padding = Padding(valid).materialize(batch=batch, queries=length, keys=length, device=valid.device)
-        return cls(valid, kept, places, padding)
-
-    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        text = self.kept // self.valid.shape[1]
-        return text[query] == text[key]
+        return cls(valid, kept, torch.where(flat, flat.cumsum(0) - 1, len(kept)))
 
     def in_row(self, x: Tensor) -> Tensor:
-        """(B, L, ...) to (1, T, ...): without padding."""
-        return _Moved.apply(x.flatten(0, 1), self.kept, self.places).unsqueeze(0)  # type: ignore[no-any-return]
+        """(B, L, ...) to (T, ...): without padding."""
+        return _Moved.apply(x.flatten(0, 1), self.kept, self.places)  # type: ignore[no-any-return]
 
     def laid_out(self, x: Tensor) -> Tensor:
         """(T, ...) to (B, L, ...), the inverse: with zeros at padding."""
         return _Moved.apply(x, self.places, self.kept).unflatten(0, self.valid.shape)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, eq=False)
+class Unpadded(Mask):
+    """The mask of a batch, for the same tokens in one row without padding: a token sees what it sees in its own text.
+
+    Linear layers, norms and activations compute such a row as it is; attention, where it is the fused one, lays the texts out as
+    a batch again (`regard.attention.kernels`).
+
+    Arguments:
+        queries, keys: the rows of the two sequences, of the same number of texts.
+        mask: over (B, H, L, S), with which padding is hidden.
+
+    >>> rows = Rows.of(torch.tensor([[True, True, False], [True, False, False]]))
+    >>> Unpadded(rows, rows, Causal()).dense(batch=1, queries=3, keys=3)[0, 0].int().tolist()
+    [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
+    """
+
+    queries: Rows
+    keys: Rows
+    mask: Mask
+
+    def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        asking, asked = self.queries.kept[query], self.keys.kept[key]
+        length, columns = self.queries.valid.shape[1], self.keys.valid.shape[1]
+        text = asking // length
+        return (text == asked // columns) & self.mask(text, head, asking % length, asked % columns)
 
 
 class _Moved(torch.autograd.Function):

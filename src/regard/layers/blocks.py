@@ -62,12 +62,6 @@ class Dropout(nn.Module):
         return f"p={self.p}"
 
 
-def has_hooks(module: nn.Module) -> bool:
-    """Whether somebody looks at what the module reads or writes, or changes it, by hooks."""
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(map(len, hooks))
-
-
 class FeedForward(nn.Module):
     """Two linear maps with a non-linearity, applied to each position (Vaswani et al. 2017, section 3.3).
 

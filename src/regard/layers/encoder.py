@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from regard.attention import Mask, Near, Padding, Positions, Unpadded, Window, positions_of
 from regard.attention.positions import check_length
-from regard.layers.blocks import Dropout, EncoderBlock, has_hooks
+from regard.layers.blocks import Dropout, EncoderBlock
 from regard.layers.heads import HeadKind, HeadLogits
+from regard.layers.padding import in_row, lays_texts_out, positions_in_row, rows_of, trains_without_padding
 from regard.layers.tokens import Tokens
 
 
@@ -133,10 +134,6 @@ class OneSegment(nn.Embedding):
         return super().forward(torch.zeros_like(input))
 
 
-FULL = 7 / 8
-"""The share of real tokens in a batch beyond which its few places of padding are computed with the others in training."""
-
-
 class TextEncoder(nn.Module):
     """Embedding, bidirectional blocks, and a head: BERT, and models that differ from it in some parts.
 
@@ -193,17 +190,15 @@ class TextEncoder(nn.Module):
         Raises:
             InputError: if a text is longer than the model's positions.
         """
-        unpadded = self._unpadded(tokens)
-        if unpadded is None:
-            x, masks, positions = self._embedded(tokens, segments)
+        plain = all(type(layer) is EncoderBlock and lays_texts_out(layer.attention) for layer in self.layers)
+        if plain and not any(self.windows) and trains_without_padding(self, tokens):
+            x = self._without_padding(tokens, segments)
         else:
-            x, masks, positions = self._embedded_in_row(tokens, segments, unpadded)
-        for layer, mask in zip(self.layers, masks, strict=True):
-            x = layer(x, mask, positions=positions)
+            x, masks, positions = self._embedded(tokens, segments)
+            for layer, mask in zip(self.layers, masks, strict=True):
+                x = layer(x, mask, positions=positions)
         if self.norm is not None:
             x = self.norm(x)
-        if unpadded is not None:
-            x = unpadded.laid_out(x.squeeze(0))
         pooled = None if self.pooler is None else added(self.pooler(x, tokens.valid), readings)
         found: HeadLogits = self.head(x, pooled, at)
         return Encoded(x, pooled, found.logits, found.next_sentence)
@@ -224,32 +219,17 @@ class TextEncoder(nn.Module):
             states[-1] = self.norm(states[-1])
         return tuple(states)
 
-    def _unpadded(self, tokens: Tokens) -> Unpadded | None:
-        """The row of the batch's tokens, where training on a processor is faster without padding; None where it is not.
-
-        Nothing of the result depends on it but the last bits and, since fewer numbers are sampled, what dropout drops. Hooks
-        would see the row instead of the batch, so that with hooks the padding stays.
-        """
-        trains = self.training and torch.is_grad_enabled() and tokens.device.type == "cpu"
-        if not trains or torch.compiler.is_compiling() or tokens.padding_side == "nowhere" or any(self.windows):
-            return None
-        if not all(type(layer) is EncoderBlock and layer.attention.attention.fuses_plainly for layer in self.layers):
-            return None
-        if int(tokens.valid.sum()) > FULL * tokens.valid.numel():
-            return None
-        if any(has_hooks(module) for module in self.modules() if module is not self):
-            return None
-        return Unpadded.of(tokens.valid)
-
-    def _embedded_in_row(
-        self, tokens: Tokens, segments: Tensor | None, unpadded: Unpadded
-    ) -> tuple[Tensor, list[Mask | None], Positions]:
-        """`_embedded` for the tokens in one row: (1, T, D), the mask of each block, and the positions in the texts."""
+    def _without_padding(self, tokens: Tokens, segments: Tensor | None) -> Tensor:
+        """The last block's vectors (B, L, D), zeros at padding, for which nothing is computed."""
         check_length(tokens.ids.shape[1], self.config.maximum_positions, "text")
-        ids, places = (x.flatten()[unpadded.kept].unsqueeze(0) for x in (tokens.ids, positions_of(tokens.valid)))
-        own = None if segments is None else segments.flatten()[unpadded.kept].unsqueeze(0)
-        positions = Positions.of_text(ids.shape[1], places, device=ids.device)
-        return self.embedding(ids, places, own), [unpadded] * len(self.layers), positions
+        rows, (ids, places) = rows_of(tokens), in_row(tokens)
+        own = None if segments is None else segments[tokens.valid].unsqueeze(0)
+        batch, length = rows.valid.shape
+        padding = Padding(rows.valid).materialize(batch=batch, queries=length, keys=length, device=ids.device)
+        x, mask, positions = self.embedding(ids, places, own), Unpadded(rows, rows, padding), positions_in_row(places)
+        for layer in self.layers:
+            x = layer(x, mask, positions=positions)
+        return rows.laid_out(x.squeeze(0))[:, : tokens.ids.shape[1]]
 
     def _embedded(self, tokens: Tokens, segments: Tensor | None) -> tuple[Tensor, list[Mask | None], Positions]:
         batch, length = tokens.ids.shape

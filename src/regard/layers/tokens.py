@@ -180,6 +180,16 @@ def put_back(x: Tensor, order: Tensor | None) -> Tensor:
     return x if order is None else in_order(x, order.argsort(dim=1))
 
 
+def chosen(x: Tensor, at: Tensor | None) -> Tensor:
+    """The vectors at some positions of a batch: x (B, L, D) to (M, D), or x itself without `at`.
+
+    Arguments:
+        x: (B, L, D).
+        at: (M,) int64, indices into B x L; None = all.
+    """
+    return x if at is None else x.flatten(0, 1).index_select(0, at)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SentencesOf:
     """The sentences of a batch of documents.

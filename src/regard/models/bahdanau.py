@@ -32,6 +32,7 @@ from regard.layers import (
     Tokens,
     maxout,
 )
+from regard.layers.tokens import chosen
 from regard.models.config import check_shares, check_sizes, check_tokens, check_types
 from regard.models.encoder_decoder import AttendingState, RecurrentEncoderDecoder, last_alignment
 from regard.models.own_attention import attention_named, check_attention
@@ -174,8 +175,8 @@ class BahdanauDecoder(nn.Module):
         """s_{i-1}, E y_{i-1} and c_i, each (..., its width), to logits of y_i (..., V): the state BEFORE the step."""
         return self.output(self.dropout(maxout(self.readout(torch.cat((hidden, embedded, context), dim=-1)))))
 
-    def forward(self, state: BahdanauState, target: Tokens) -> Tensor:
-        """Teacher forcing: the true previous words (B, L) to logits (B, L, V)."""
+    def forward(self, state: BahdanauState, target: Tokens, at: Tensor | None = None) -> Tensor:
+        """Teacher forcing: the true previous words (B, L) to logits (B, L, V), or (M, V) at the positions `at`."""
         embedded = self.dropout(self.embedding(target.ids))
         batch, length = state.source_valid.shape
         mask = Padding(state.source_valid).materialize(batch=batch, queries=1, keys=length, device=embedded.device)
@@ -189,7 +190,8 @@ class BahdanauDecoder(nn.Module):
                 projected, hidden, state.memory, mask, real, target_places=place, source_places=state.source_places
             )
             contexts.append(context)
-        return self.logits(torch.stack(before, dim=1), embedded, torch.stack(contexts, dim=1))
+        read = (torch.stack(before, dim=1), embedded, torch.stack(contexts, dim=1))
+        return self.logits(*(chosen(part, at) for part in read))
 
 
 class Bahdanau(RecurrentEncoderDecoder[BahdanauConfig, BahdanauEncoder, BahdanauDecoder, BahdanauState]):

@@ -28,6 +28,7 @@ from regard.layers import (
     read,
     reading_order,
 )
+from regard.layers.tokens import chosen
 from regard.models.config import check_shares, check_sizes, check_tokens, check_types
 from regard.models.encoder_decoder import RecurrentEncoderDecoder
 
@@ -156,17 +157,21 @@ class ChoDecoder(nn.Module):
         return torch.stack(states, dim=1)
 
     def read(self, embedded: Tensor, state: ChoState) -> tuple[Tensor, Tensor]:
-        """Embedded previous words (B, L, m) to logits (B, L, V) and the last state (B, n): h'_t AFTER y_{t-1} was read."""
+        """Embedded previous words (B, L, m) to what the output layer reads and the last state (B, n): h'_t AFTER y_{t-1}."""
         hidden = self.states(self.cell.input(embedded), state)
         read_out = self.readout(torch.cat((hidden, embedded), dim=-1)) + state.for_each_row(state.readout).unsqueeze(1)
-        return self.output(self.dropout(maxout(read_out))), hidden[:, -1]
+        return maxout(read_out), hidden[:, -1]
 
-    def forward(self, state: ChoState, target: Tokens) -> Tensor:
-        """Teacher forcing: the true previous words (B, L) to logits (B, L, V)."""
+    def logits(self, read_out: Tensor) -> Tensor:
+        """What `read` returns, (..., l), to logits (..., V)."""
+        return self.output(self.dropout(read_out))
+
+    def forward(self, state: ChoState, target: Tokens, at: Tensor | None = None) -> Tensor:
+        """Teacher forcing: the true previous words (B, L) to logits (B, L, V), or (M, V) at the positions `at`."""
         # With real tokens first nothing that comes of padding is ever read again, so no step has to hold its state.
         order = reading_order(target.valid)
         embedded = in_order(self.dropout(self.embedding(target.ids)), order)
-        return put_back(self.read(embedded, state)[0], order)
+        return self.logits(chosen(put_back(self.read(embedded, state)[0], order), at))
 
 
 class Cho(RecurrentEncoderDecoder[ChoConfig, ChoEncoder, ChoDecoder, ChoState]):
@@ -206,5 +211,6 @@ class Cho(RecurrentEncoderDecoder[ChoConfig, ChoEncoder, ChoDecoder, ChoState]):
 
     def step(self, tokens: Tensor, state: ChoState) -> tuple[Tensor, ChoState]:
         """Consume tokens (N,); return the logits (N, V) of the next and the state after."""
-        logits, hidden = self.decoder.read(self.decoder.embedding(tokens).unsqueeze(1), state)
+        read_out, hidden = self.decoder.read(self.decoder.embedding(tokens).unsqueeze(1), state)
+        logits = self.decoder.logits(read_out)
         return logits.squeeze(1), state.advanced(hidden=hidden)

@@ -31,7 +31,7 @@ class RecurrentEncoderDecoder(nn.Module, ABC, Generic[C, E, D, S]):
     Arguments:
         config: the model's sizes.
         encoder: the module with which `start` reads the source.
-        decoder: maps a state and the true previous tokens (B, L) to logits (B, L, V).
+        decoder: maps a state, the true previous tokens (B, L) and positions, as `forward` has them, to logits.
     """
 
     has_alignment: bool = False
@@ -49,20 +49,21 @@ class RecurrentEncoderDecoder(nn.Module, ABC, Generic[C, E, D, S]):
         """None: a recurrent network has no longest source."""
         return None
 
-    def forward(self, source: Tokens, target: Tokens) -> Tensor:
+    def forward(self, source: Tokens, target: Tokens, *, at: Tensor | None = None) -> Tensor:
         """Logits of every next target token, given the true previous tokens (teacher forcing).
 
         Arguments:
             source: (B, S) tokens.
             target: (B, L) tokens, shifted right: the start token first.
+            at: (M,) int64, the positions, as indices into B x L, at which to compute logits; None = all.
 
         Returns:
-            (B, L, V); row l predicts target token l + 1.
+            (B, L, V), or (M, V) with `at`; row l predicts target token l + 1.
 
         Raises:
             InputError: if the source is longer than `maximum_source_length`.
         """
-        return self.decoder(self.start(source), target)
+        return self.decoder(self.start(source), target, at)
 
     @abstractmethod
     def start(self, source: Tokens) -> S:

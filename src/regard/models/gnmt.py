@@ -33,6 +33,7 @@ from regard.layers import (
     LSTMStates,
     Tokens,
 )
+from regard.layers.tokens import chosen
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 from regard.models.encoder_decoder import AttendingState, RecurrentEncoderDecoder, last_alignment
 
@@ -193,8 +194,8 @@ class GNMTDecoder(nn.Module):
         context = self.attention.attend(inputs, memory.value).flatten(0, 1)
         return self.bottom.advance(self.bottom.with_context(projected, context), bottom, real), context, inputs
 
-    def forward(self, state: GNMTState, target: Tokens) -> Tensor:
-        """Teacher forcing: the true previous words (B, L) to logits (B, L, V).
+    def forward(self, state: GNMTState, target: Tokens, at: Tensor | None = None) -> Tensor:
+        """Teacher forcing: the true previous words (B, L) to logits (B, L, V), or (M, V) at the positions `at`.
 
         Only the bottom layer and the attention are computed word by word. Then all contexts are known, and each layer above
         processes the whole sequence.
@@ -214,7 +215,7 @@ class GNMTDecoder(nn.Module):
             contexts.append(context)
         below, context = self.dropout(torch.stack(outputs, dim=1)), torch.stack(contexts, dim=1)
         top, _ = self.upper.read(below, target.valid, state.upper, context=context)
-        return self.output(self.dropout(top))
+        return self.output(self.dropout(chosen(top, at)))
 
 
 class GNMT(RecurrentEncoderDecoder[GNMTConfig, GNMTEncoder, GNMTDecoder, GNMTState]):

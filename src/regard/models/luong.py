@@ -37,6 +37,7 @@ from regard.layers import (
     Tokens,
     reading_order,
 )
+from regard.layers.tokens import chosen
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 from regard.models.encoder_decoder import AttendingState, RecurrentEncoderDecoder
 from regard.models.own_attention import own_score
@@ -243,15 +244,15 @@ class LuongDecoder(nn.Module):
         """Ws h~_t: (..., n) to (..., V)."""
         return self.output(self.dropout(attentional))
 
-    def forward(self, state: LuongState, target: Tokens) -> Tensor:
-        """Teacher forcing: the true previous words (B, L) to logits (B, L, V)."""
+    def forward(self, state: LuongState, target: Tokens, at: Tensor | None = None) -> Tensor:
+        """Teacher forcing: the true previous words (B, L) to logits (B, L, V), or (M, V) at the positions `at`."""
         embedded = self.dropout(self.embedding(target.ids))
         places, positions = Places.of(state.source_valid), positions_of(target.valid)
         # In full precision once, where autocast would turn it at every step: on processors one query at a time trains in float32.
         memory = KeysValues(state.memory.key.to(embedded.dtype), state.memory.value.to(embedded.dtype))
         if self.feeding is None:
             hidden, _ = self.lstm.read(embedded, target.valid, state.recurrent)
-            return self.logits(self.attend(hidden, memory, places, positions)[0])
+            return self.logits(chosen(self.attend(hidden, memory, places, positions)[0], at))
         recurrent, attentional, steps = state.recurrent, state.attentional, []
         words = zip(
             self.projected(embedded).unbind(dim=1),
@@ -266,7 +267,7 @@ class LuongDecoder(nn.Module):
             combined = self.attend(hidden.unsqueeze(1), memory, places, position)[0].squeeze(1)
             attentional = combined if real is None else torch.where(real, combined, attentional.to(combined.dtype))
             steps.append(attentional)
-        return self.logits(torch.stack(steps, dim=1))
+        return self.logits(chosen(torch.stack(steps, dim=1), at))
 
 
 def _held_at(valid: Tensor) -> list[Tensor | None]:

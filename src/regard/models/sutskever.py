@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 
 from regard.layers import TARGET, DecoderState, Dropout, LSTMStack, LSTMStates, Tokens
+from regard.layers.tokens import chosen
 from regard.models.config import check_shares, check_sizes, check_tokens, check_types
 from regard.models.encoder_decoder import RecurrentEncoderDecoder
 
@@ -95,11 +96,11 @@ class SutskeverDecoder(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(config.hidden_width, config.target_vocabulary)
 
-    def forward(self, state: SutskeverState, target: Tokens) -> Tensor:
-        """Teacher forcing: the true previous words (B, L) to logits (B, L, V), layer by layer over whole sequences."""
+    def forward(self, state: SutskeverState, target: Tokens, at: Tensor | None = None) -> Tensor:
+        """Teacher forcing: the true previous words (B, L) to logits (B, L, V), or (M, V) at the positions `at`."""
         embedded = self.dropout(self.embedding(target.ids))
         hidden, _ = self.stack.read(embedded, target.valid, state.layers)
-        return self.output(self.dropout(hidden))
+        return self.output(self.dropout(chosen(hidden, at)))
 
 
 class Sutskever(RecurrentEncoderDecoder[SutskeverConfig, SutskeverEncoder, SutskeverDecoder, SutskeverState]):

@@ -35,6 +35,7 @@ from regard.layers import (
     Tokens,
     VocabularyOutput,
 )
+from regard.layers.tokens import chosen
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 from regard.models.encoder_decoder import AttentionEncoderDecoder, DecoderStack
 
@@ -363,17 +364,18 @@ class T5(AttentionEncoderDecoder):
         """None, likewise."""
         return None
 
-    def forward(self, source: Tokens, target: Tokens) -> Tensor:
+    def forward(self, source: Tokens, target: Tokens, *, at: Tensor | None = None) -> Tensor:
         """Logits of every next target token, given the true ones before it.
 
         Arguments:
             source: (B, S) tokens.
             target: (B, L) tokens, shifted right: the start token first.
+            at: (M,) int64, the positions, as indices into B x L, at which to compute logits; None = all.
 
         Returns:
-            (B, L, V); row l predicts target token l + 1.
+            (B, L, V), or (M, V) with `at`; row l predicts target token l + 1.
         """
-        return self.logits(self.decoder(target, self.encoded(source), source.valid, source.places))
+        return self.logits(chosen(self.decoder(target, self.encoded(source), source.valid, source.places), at))
 
     def encoded(self, source: Tokens) -> Tensor:
         """The encoder's output (B, S, D)."""

@@ -10,16 +10,20 @@ from torch import Tensor, nn
 
 from regard.attention import (
     Attention,
+    AttentionLayer,
     Causal,
     LearnedPositions,
+    Mask,
     MultiHeadAttention,
     NoPositions,
     Padding,
     Positions,
     RelativeAttention,
     RelativeVectors,
+    Rows,
     ScaledDot,
     SinusoidalPositions,
+    Unpadded,
     positions_of,
 )
 from regard.attention.layer import Side
@@ -36,6 +40,8 @@ from regard.layers import (
     token_embedding,
 )
 from regard.layers.blocks import DecoderBlock, EncoderBlock
+from regard.layers.padding import in_row, lays_texts_out, positions_in_row, rows_of, trains_without_padding
+from regard.layers.tokens import chosen
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 from regard.models.encoder_decoder import AttentionEncoderDecoder, DecoderStack, TransformerState
 from regard.models.own_attention import attention_named, check_attention
@@ -239,6 +245,22 @@ class TransformerEncoder(nn.Module):
             x = layer(x, mask, positions=positions)
         return self.norm(x)
 
+    def in_row(self, source: Tokens, rows: Rows) -> Tensor:
+        """The same for the real tokens in one row: (1, T, D)."""
+        ids, places = in_row(source)
+        mask = Unpadded(rows, rows, _over(rows, rows))
+        x, positions = self.embedding(ids, places), positions_in_row(places)
+        for layer in self.layers:
+            x = layer(x, mask, positions=positions)
+        return self.norm(x)
+
+
+def _over(queries: Rows, keys: Rows, mask: Mask | None = None) -> Mask:
+    """The mask, over a batch, that hides padding among the keys and what `mask` hides."""
+    (batch, length), columns, padding = queries.valid.shape, keys.valid.shape[1], Padding(keys.valid)
+    hidden = padding if mask is None else mask & padding
+    return hidden.materialize(batch=batch, queries=length, keys=columns, device=keys.valid.device)
+
 
 class TransformerDecoder(DecoderStack):
     """A stack of decoder blocks."""
@@ -278,6 +300,27 @@ class TransformerDecoder(DecoderStack):
             )
         return self.norm(x)
 
+    def in_row(self, target: Tokens, rows: Rows, source: Tensor, source_places: Tensor, sources: Rows) -> Tensor:
+        """The same for the real tokens in one row: (1, T, D).
+
+        Arguments:
+            target, rows: the tokens (B, L), and their row.
+            source, source_places, sources: the encoder's output in a row, (1, S, D), the positions (1, S), and their row.
+        """
+        ids, places = in_row(target)
+        mask, source_mask = (
+            Unpadded(rows, rows, _over(rows, rows, Causal())),
+            Unpadded(rows, sources, _over(rows, sources)),
+        )
+        x, positions, across = (
+            self.embedding(ids, places),
+            positions_in_row(places),
+            positions_in_row(places, source_places),
+        )
+        for layer in self.layers:
+            x, _, _ = layer(x, source, mask=mask, source_mask=source_mask, positions=positions, source_positions=across)
+        return self.norm(x)
+
     def embedded(self, ids: Tensor, positions: Tensor) -> Tensor:
         """The input of the first block: tokens (B, L) at positions (B, L) to (B, L, D)."""
         return self.embedding(ids, positions)
@@ -306,6 +349,8 @@ class Transformer(AttentionEncoderDecoder):
 
     has_alignment: bool = True
     length_setting: str = "model.maximum_positions"
+
+    encoder: TransformerEncoder
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -410,21 +455,39 @@ class Transformer(AttentionEncoderDecoder):
         """The number of positions, of which the start token takes one; the end token needs none."""
         return self.config.maximum_positions
 
-    def forward(self, source: Tokens, target: Tokens) -> Tensor:
+    def forward(self, source: Tokens, target: Tokens, *, at: Tensor | None = None) -> Tensor:
         """Logits of every next target token, given the true previous tokens (teacher forcing).
 
         Arguments:
             source: (B, S) tokens.
             target: (B, L) tokens, shifted right: the start token first.
+            at: (M,) int64, the positions, as indices into B x L, at which to compute logits; None = all.
 
         Returns:
-            (B, L, V); row l predicts target token l + 1.
+            (B, L, V), or (M, V) with `at`; row l predicts target token l + 1.
 
         Raises:
             InputError: if source or target is longer than `maximum_positions`.
         """
         check_length(target.ids.shape[1], self.config.maximum_positions, "target")
-        return self.logits(self.decoder(target, self.encoded(source), source.valid, source.places))
+        if self._lays_texts_out and trains_without_padding(self, source, target):
+            check_length(source.ids.shape[1], self.config.maximum_positions, "source")
+            sources, targets = rows_of(source), rows_of(target)
+            memory = self.encoder.in_row(source, sources)
+            places = in_row(source)[1]
+            row: Tensor = self.decoder.in_row(target, targets, memory, places, sources)  # pyright: ignore[reportCallIssue]
+            x = targets.laid_out(row.squeeze(0))[:, : target.ids.shape[1]]
+        else:
+            x = self.decoder(target, self.encoded(source), source.valid, source.places)
+        return self.logits(chosen(x, at))
+
+    @property
+    def _lays_texts_out(self) -> bool:
+        """Whether all attention is the fused one."""
+        blocks = [*self.encoder.layers, *self.decoder.layers]
+        return lays_texts_out(
+            *(part for block in blocks for part in block.modules() if isinstance(part, AttentionLayer))
+        )
 
     def encoded(self, source: Tokens) -> Tensor:
         """The encoder's output (B, S, D).

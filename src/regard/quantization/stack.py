@@ -34,7 +34,8 @@ from regard.kernels.interface import (
     RotaryStruct,
 )
 from regard.layers import CausalBlock, DecoderBlock, EncoderBlock, FeedForward, GatedFeedForward, Residual
-from regard.layers.blocks import Block, has_hooks
+from regard.layers.blocks import Block
+from regard.layers.padding import has_hooks
 from regard.quantization.linear import AFTER_LINEAR, GROUP, LINEARS, UNIT, AfterLinear, QuantizedLinear, activation_name
 
 KERNEL_HEAD = 32

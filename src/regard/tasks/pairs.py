@@ -131,17 +131,17 @@ class PairTask(Task):
 
     def loss(self, model: nn.Module, batch: PairBatch, *, smoothing: float = 0.0) -> LossSum:
         """Cross-entropy of the labels, summed over real tokens; the padding token gets no smoothing mass."""
-        logits = model(batch.source, batch.target)
-        real = batch.target.valid.flatten()
-        tokenizer = self.sides[1]
+        at, labels, tokenizer = None, batch.labels.flatten(), self.sides[1]
+        if batch.target.padding_side != "nowhere":
+            at = batch.target.valid.flatten().nonzero().squeeze(1)
+            labels = labels.index_select(0, at)
         total, correct = smoothed_cross_entropy(
-            logits.flatten(0, 1),
-            batch.labels.flatten(),
-            valid=real,
+            model(batch.source, batch.target, at=at).flatten(0, -2),
+            labels,
             smoothing=smoothing,
             never=tokenizer.padding_id if tokenizer.padding_id != tokenizer.end_id else None,
         )
-        return LossSum(total, int(real.sum()), correct)
+        return LossSum(total, len(labels), correct)
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
         """Refuse sequences longer than the model's positions, and a coverage penalty for a model without attention.
