@@ -6,10 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+import regard
 from regard.attention import AttentionInputs, Causal, Padding, Rows, ScaledDot, ScoredAttention, Unpadded
 from regard.layers import Tokens
 from regard.layers.padding import has_hooks, rows_of, trains_without_padding
 from regard.models import Bert, BertConfig, Transformer, TransformerConfig
+from regard.training.precision import recompute_blocks
 
 SIZES = {"width": 8, "heads": 2, "feedforward_width": 12}
 TEXTS = Tokens.pad([[3, 4, 5, 6, 7, 8], [4, 5], [3]])
@@ -61,6 +63,20 @@ def test_a_hook_inside_sees_the_batch_and_one_around_the_model_changes_nothing(b
     assert seen == [(3, 6, 8)]
     hook.remove()
     assert not has_hooks(bert.layers[1])
+    assert rows_read(bert, TEXTS) == {9}
+
+
+def test_a_recorder_sees_the_batch(bert):
+    with regard.look(bert) as record:
+        bert(TEXTS)
+    weights = record["layers.1.attention"].weights
+    assert weights.shape == (3, 2, 6, 6)
+    assert (weights[2, :, :, 1:] == 0).all()
+    assert rows_read(bert, TEXTS) == {9}
+
+
+def test_blocks_that_are_computed_twice_are_computed_without_padding(bert):
+    recompute_blocks(bert)
     assert rows_read(bert, TEXTS) == {9}
 
 

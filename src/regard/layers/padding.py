@@ -6,6 +6,8 @@ of the result depends on it but the last bits and, since fewer numbers are sampl
 
 from __future__ import annotations
 
+from types import FunctionType
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -24,7 +26,7 @@ times as long as that of 64."""
 def trains_without_padding(module: nn.Module, *batches: Tokens) -> bool:
     """Whether a module that can compute one row of tokens should, for these batches: in training, on a processor, with padding.
 
-    Hooks inside the module would see the row instead of the batch, so with hooks the padding stays.
+    Hooks inside the module, and `regard.look`, would see the row instead of the batch, so with these the padding stays.
     """
     if not (module.training and torch.is_grad_enabled()) or torch.compiler.is_compiling():
         return False
@@ -35,9 +37,10 @@ def trains_without_padding(module: nn.Module, *batches: Tokens) -> bool:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether somebody looks at what the module reads or writes, or changes it, by hooks."""
+    """Whether somebody looks at what the module reads or writes, or changes it: by hooks, or a function around its `forward`."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(map(len, hooks))
+    # A partial of its own forward is there where activations are computed twice.
+    return any(map(len, hooks)) or isinstance(module.__dict__.get("forward"), FunctionType)
 
 
 def lays_texts_out(*layers: AttentionLayer) -> bool:
