@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.attention import AttentionInputs, Causal, Dense, Padding, ScaledDot, ScoredAttention
-from regard.attention.kernels import dropped, kept, sample_seed
+from regard.attention.dropping import dropped, kept, sample_seed
 from regard.kernels import Kernels
 
 B, H, G, L, S, E = 2, 4, 2, 5, 7, 3
@@ -127,7 +127,7 @@ def test_without_the_kernel_the_same_is_dropped(monkeypatch, dtype):
     x = torch.ones(3, 777, dtype=dtype, requires_grad=True)
     torch.manual_seed(4)
     found = dropped(x, 0.2)
-    monkeypatch.setattr("regard.attention.kernels.kernels", lambda: Kernels(None, "there is no compiler"))
+    monkeypatch.setattr("regard.attention.dropping.kernels", lambda: Kernels(None, "there is no compiler"))
     torch.manual_seed(4)
     assert torch.equal(dropped(x, 0.2), found)
 

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 import regard
-from regard.attention import AttentionInputs, Causal, Padding, Rows, ScaledDot, ScoredAttention, Unpadded
+from regard.attention import AttentionInputs, Rows, ScaledDot, ScoredAttention, Unpadded
 from regard.layers import Tokens
-from regard.layers.padding import has_hooks, rows_of, trains_without_padding
+from regard.layers.padding import has_hooks, trains_without_padding
 from regard.models import Bert, BertConfig, Transformer, TransformerConfig
 from regard.training.precision import recompute_blocks
 
@@ -67,9 +67,9 @@ def test_a_hook_inside_sees_the_batch_and_one_around_the_model_changes_nothing(b
 
 
 def test_a_recorder_sees_the_batch(bert):
-    with regard.look(bert) as record:
+    with regard.look(bert) as seen:
         bert(TEXTS)
-    weights = record["layers.1.attention"].weights
+    weights = seen.weights("layers.1.attention")
     assert weights.shape == (3, 2, 6, 6)
     assert (weights[2, :, :, 1:] == 0).all()
     assert rows_read(bert, TEXTS) == {9}
@@ -107,22 +107,25 @@ def test_a_row_and_its_batch_are_inverse():
 
 
 def test_long_texts_are_laid_out_in_whole_vectors():
-    assert rows_of(Tokens.pad([[3] * 40, [3] * 7])).valid.shape == (2, 64)
-    assert rows_of(Tokens.pad([[3] * 20, [3] * 7])).valid.shape == (2, 20)
+    for longest, columns in ((40, 64), (64, 64), (20, 20)):
+        given = Rows.of(Tokens.pad([[3] * longest, [3] * 7], side="left").valid)
+        found = given.flush_left()
+        assert found.valid.shape == (2, columns)
+        assert found.valid.sum(1).tolist() == [longest, 7]
+        assert found.valid[:, 0].all()
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("mask", [None, Causal()])
-def test_attention_over_a_row_is_attention_over_the_batch(mask, training, seeded):
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_over_a_row_is_attention_over_the_batch(causal, training, seeded):
     lengths, others = [4, 1, 3], [2, 5, 4]
     asking = Tokens.pad([[1] * n for n in lengths]).valid
-    asked = asking if mask else Tokens.pad([[1] * n for n in others], side="left").valid
+    asked = asking if causal else Tokens.pad([[1] * n for n in others], side="left").valid
     queries, keys = Rows.of(asking), Rows.of(asked)
-    over = Padding(asked) if mask is None else mask & Padding(asked)
     query = torch.randn(1, 2, len(queries.kept), 3, dtype=torch.float64)
     key, value = (torch.randn(1, 2, len(keys.kept), 3, dtype=torch.float64) for _ in range(2))
     attention = ScoredAttention(ScaledDot()).train(training)
-    inputs = AttentionInputs(query=query, key=key, mask=Unpadded(queries, keys, over))
+    inputs = AttentionInputs(query=query, key=key, mask=Unpadded.over(queries, keys, causal=causal))
     weights = attention.weights(inputs)
     found = attention(inputs, value)
     torch.testing.assert_close(found, weights @ value, rtol=1e-10, atol=1e-12)

@@ -118,7 +118,7 @@ def test_activations_are_what_pytorch_keeps(name, dtype, dropout, seeded):
 @pytest.mark.parametrize("name", ["bert", "transformer"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_activations_without_kernels_have_masks_among_them(name, dtype, seeded, monkeypatch):
-    monkeypatch.setattr("regard.attention.kernels.kernels", lambda: Kernels(None, "there is no compiler"))
+    monkeypatch.setattr("regard.attention.dropping.kernels", lambda: Kernels(None, "there is no compiler"))
     model, shape = model_of(name, 0.1)
     setup = replace(ALONE, format=str(dtype)[6:], stores_masks=True)  # type: ignore[arg-type]
     copies = 0 if dtype == torch.float32 else 2 * count_parameters(model).products

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.attention.dropping import kept
 from regard.attention.inputs import AttentionInputs
-from regard.attention.kernels import kept
 from regard.attention.masks import Causal
 
 LOW = -1e30

@@ -16,9 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.alignments import Soft
+from regard.attention.dropping import sample_seed
 from regard.attention.hashed import ALONE, HashedMask, HashedOrder, Sets, attend_in_rounds, plainly_causal
 from regard.attention.inputs import AttentionInputs, Reads
-from regard.attention.kernels import as_autocast, sample_seed
+from regard.attention.kernels import as_autocast
 from regard.attention.mechanism import Attention, Declaration
 
 

@@ -252,6 +252,11 @@ class Packed(Mask):
         return Causal() & Window(before=self.sliding_window - 1, after=0)
 
 
+IN_VECTORS = 32
+"""Texts longer than this are laid out over a multiple of so many columns: PyTorch's softmax of 62 numbers in bfloat16 takes three
+times as long as that of 64."""
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Where the tokens of a padded batch are in a row without padding, one text after another.
@@ -260,6 +265,7 @@ class Rows:
         valid: (B, L) bool, True = a real token.
         kept: (T,) int64, for each token of the row its index in B x L.
         places: (B x L,) int64, for each position of the batch its index in the row; T at padding.
+        ends: (B,) int32, where each text ends in the row.
 
     >>> rows = Rows.of(torch.tensor([[True, True, False], [True, False, False]]))
     >>> rows.laid_out(torch.tensor([[1.0], [2.0], [3.0]])).squeeze(-1).tolist()
@@ -269,13 +275,22 @@ class Rows:
     valid: Tensor
     kept: Tensor
     places: Tensor
+    ends: Tensor
 
     @classmethod
     def of(cls, valid: Tensor) -> Rows:
         """The row of the real tokens (B, L) of a batch."""
         flat = valid.flatten()
-        kept = flat.nonzero().squeeze(1)
-        return cls(valid, kept, torch.where(flat, flat.cumsum(0) - 1, len(kept)))
+        kept, before = flat.nonzero().squeeze(1), flat.cumsum(0)
+        ends = valid.sum(dim=1).cumsum(0).int()
+        return cls(valid, kept, torch.where(flat, before - 1, len(kept)), ends)
+
+    def flush_left(self) -> Rows:
+        """The same row, of a batch whose texts all begin in the first column, and whose length suits PyTorch's softmax."""
+        lengths = self.valid.sum(dim=1)
+        longest = int(lengths.max()) if len(lengths) else 0
+        longest += -longest % IN_VECTORS if longest > IN_VECTORS else 0
+        return Rows.of(torch.arange(longest, device=lengths.device) < lengths.unsqueeze(1))
 
     def in_row(self, x: Tensor) -> Tensor:
         """(B, L, ...) to (T, ...): without padding."""
@@ -294,17 +309,28 @@ class Unpadded(Mask):
     a batch again (`regard.attention.kernels`).
 
     Arguments:
-        queries, keys: the rows of the two sequences, of the same number of texts.
-        mask: over (B, H, L, S), with which padding is hidden.
+        queries, keys: the rows of the two sequences, of the same number of texts, flush left.
+        causal: whether a token sees only those up to its own place; the two rows are then the same.
+        mask: over (B, H, L, S): what a token sees in the batch.
 
     >>> rows = Rows.of(torch.tensor([[True, True, False], [True, False, False]]))
-    >>> Unpadded(rows, rows, Causal()).dense(batch=1, queries=3, keys=3)[0, 0].int().tolist()
+    >>> Unpadded.over(rows, rows, causal=True).dense(batch=1, queries=3, keys=3)[0, 0].int().tolist()
     [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
     """
 
     queries: Rows
     keys: Rows
+    causal: bool
     mask: Mask
+
+    @classmethod
+    def over(cls, queries: Rows, keys: Rows, *, causal: bool = False) -> Unpadded:
+        """The mask for tokens in rows; wherever the batch had its padding."""
+        queries, keys = queries.flush_left(), keys.flush_left()
+        (batch, length), columns, padding = queries.valid.shape, keys.valid.shape[1], Padding(keys.valid)
+        mask = Causal() & padding if causal else padding
+        dense = mask.materialize(batch=batch, queries=length, keys=columns, device=keys.valid.device)
+        return cls(queries, keys, causal, dense)
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         asking, asked = self.queries.kept[query], self.keys.kept[key]

@@ -158,6 +158,29 @@ class LossStruct(ctypes.Structure):
     )
 
 
+class TextsStruct(ctypes.Structure):
+    """`Texts` in texts_training.h."""
+
+    _fields_ = (
+        ("queries", Pointer),
+        ("keys", Pointer),
+        ("values", Pointer),
+        ("query_ends", Pointer),
+        ("key_ends", Pointer),
+        ("texts", ctypes.c_int32),
+        ("heads", ctypes.c_int32),
+        ("width", ctypes.c_int32),
+        ("bits", ctypes.c_int32),
+        ("causal", ctypes.c_int32),
+        ("scale", ctypes.c_float),
+        ("least", ctypes.c_int32),
+        ("factor", ctypes.c_float),
+        ("length", ctypes.c_int32),
+        ("columns", ctypes.c_int32),
+        ("seed", ctypes.c_uint64),
+    )
+
+
 class RuntimeStruct(ctypes.Structure):
     """`Runtime` in runtime.h: the addresses of OpenMP's functions."""
 
@@ -193,6 +216,7 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
     """
     count, large = ctypes.c_int32, ctypes.c_int64
     linear, block, pointers = ctypes.POINTER(LinearStruct), ctypes.POINTER(BlockStruct), ctypes.POINTER(Pointer)
+    texts = ctypes.POINTER(TextsStruct)
     cache, head, table = (ctypes.POINTER(struct) for struct in (CacheStruct, HeadStruct, EmbeddingStruct))
     signatures = {
         "regard_runtime": (None, [ctypes.POINTER(RuntimeStruct)]),
@@ -221,6 +245,9 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
             None,
             [Pointer, Pointer, count, count, count, count, ctypes.c_float, count, Pointer, large, Pointer],
         ),
+        "regard_attention_scratch": (large, [count, count, count]),
+        "regard_attention": (None, [texts, count, Pointer, large, Pointer]),
+        "regard_attention_gradient": (None, [texts, Pointer, count, Pointer, large, Pointer, Pointer, Pointer]),
         "regard_loss": (None, [ctypes.POINTER(LossStruct), Pointer, Pointer, Pointer, Pointer, count]),
         "regard_loss_gradient": (
             None,

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention import AttentionLayer, KeysValues, Mask, Positions
-from regard.attention.kernels import dropped
+from regard.attention.dropping import dropped
 from regard.errors import InputError, nearest
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "swish"]
@@ -35,7 +35,7 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 class Dropout(nn.Module):
     """Sets entries to zero with probability p in training and divides the others by 1 - p (Srivastava et al. 2014).
 
-    On a processor it uses faster random numbers than PyTorch, see `regard.attention.kernels.dropped`.
+    On a processor it uses faster random numbers than PyTorch, see `regard.attention.dropping.dropped`.
 
     Arguments:
         p: in [0, 1).

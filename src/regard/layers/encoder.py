@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Mask, Near, Padding, Positions, Unpadded, Window, positions_of
+from regard.attention import Mask, Near, Padding, Positions, Rows, Unpadded, Window, positions_of
 from regard.attention.positions import check_length
 from regard.layers.blocks import Dropout, EncoderBlock
 from regard.layers.heads import HeadKind, HeadLogits
-from regard.layers.padding import in_row, lays_texts_out, positions_in_row, rows_of, trains_without_padding
+from regard.layers.padding import in_row, lays_texts_out, positions_in_row, trains_without_padding
 from regard.layers.tokens import Tokens
 
 
@@ -222,14 +222,12 @@ class TextEncoder(nn.Module):
     def _without_padding(self, tokens: Tokens, segments: Tensor | None) -> Tensor:
         """The last block's vectors (B, L, D), zeros at padding, for which nothing is computed."""
         check_length(tokens.ids.shape[1], self.config.maximum_positions, "text")
-        rows, (ids, places) = rows_of(tokens), in_row(tokens)
+        rows, (ids, places) = Rows.of(tokens.valid), in_row(tokens)
         own = None if segments is None else segments[tokens.valid].unsqueeze(0)
-        batch, length = rows.valid.shape
-        padding = Padding(rows.valid).materialize(batch=batch, queries=length, keys=length, device=ids.device)
-        x, mask, positions = self.embedding(ids, places, own), Unpadded(rows, rows, padding), positions_in_row(places)
+        x, mask, positions = self.embedding(ids, places, own), Unpadded.over(rows, rows), positions_in_row(places)
         for layer in self.layers:
             x = layer(x, mask, positions=positions)
-        return rows.laid_out(x.squeeze(0))[:, : tokens.ids.shape[1]]
+        return rows.laid_out(x.squeeze(0))
 
     def _embedded(self, tokens: Tokens, segments: Tensor | None) -> tuple[Tensor, list[Mask | None], Positions]:
         batch, length = tokens.ids.shape

@@ -9,18 +9,13 @@ from __future__ import annotations
 from types import FunctionType
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import AttentionLayer, Positions, Rows, positions_of
+from regard.attention import AttentionLayer, Positions, positions_of
 from regard.layers.tokens import Tokens
 
 FULL = 7 / 8
 """The share of real tokens beyond which the few places of padding are computed with the others."""
-
-IN_VECTORS = 32
-"""Weights of longer texts are computed over a multiple of so many keys: PyTorch's softmax of 62 numbers in bfloat16 takes three
-times as long as that of 64."""
 
 
 def trains_without_padding(module: nn.Module, *batches: Tokens) -> bool:
@@ -46,12 +41,6 @@ def has_hooks(module: nn.Module) -> bool:
 def lays_texts_out(*layers: AttentionLayer) -> bool:
     """Whether the attention of all these layers is the fused one, which lays out a row of texts as a batch."""
     return all(layer.attention.fuses_plainly for layer in layers)  # type: ignore[union-attr]
-
-
-def rows_of(tokens: Tokens) -> Rows:
-    """The row of a batch's real tokens."""
-    length = tokens.valid.shape[1]
-    return Rows.of(F.pad(tokens.valid, (0, -length % IN_VECTORS if length > IN_VECTORS else 0)))
 
 
 def in_row(tokens: Tokens) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,6 @@ from regard.attention import (
     AttentionLayer,
     Causal,
     LearnedPositions,
-    Mask,
     MultiHeadAttention,
     NoPositions,
     Padding,
@@ -40,7 +39,7 @@ from regard.layers import (
     token_embedding,
 )
 from regard.layers.blocks import DecoderBlock, EncoderBlock
-from regard.layers.padding import in_row, lays_texts_out, positions_in_row, rows_of, trains_without_padding
+from regard.layers.padding import in_row, lays_texts_out, positions_in_row, trains_without_padding
 from regard.layers.tokens import chosen
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 from regard.models.encoder_decoder import AttentionEncoderDecoder, DecoderStack, TransformerState
@@ -248,18 +247,11 @@ class TransformerEncoder(nn.Module):
     def in_row(self, source: Tokens, rows: Rows) -> Tensor:
         """The same for the real tokens in one row: (1, T, D)."""
         ids, places = in_row(source)
-        mask = Unpadded(rows, rows, _over(rows, rows))
+        mask = Unpadded.over(rows, rows)
         x, positions = self.embedding(ids, places), positions_in_row(places)
         for layer in self.layers:
             x = layer(x, mask, positions=positions)
         return self.norm(x)
-
-
-def _over(queries: Rows, keys: Rows, mask: Mask | None = None) -> Mask:
-    """The mask, over a batch, that hides padding among the keys and what `mask` hides."""
-    (batch, length), columns, padding = queries.valid.shape, keys.valid.shape[1], Padding(keys.valid)
-    hidden = padding if mask is None else mask & padding
-    return hidden.materialize(batch=batch, queries=length, keys=columns, device=keys.valid.device)
 
 
 class TransformerDecoder(DecoderStack):
@@ -308,10 +300,7 @@ class TransformerDecoder(DecoderStack):
             source, source_places, sources: the encoder's output in a row, (1, S, D), the positions (1, S), and their row.
         """
         ids, places = in_row(target)
-        mask, source_mask = (
-            Unpadded(rows, rows, _over(rows, rows, Causal())),
-            Unpadded(rows, sources, _over(rows, sources)),
-        )
+        mask, source_mask = Unpadded.over(rows, rows, causal=True), Unpadded.over(rows, sources)
         x, positions, across = (
             self.embedding(ids, places),
             positions_in_row(places),
@@ -472,11 +461,11 @@ class Transformer(AttentionEncoderDecoder):
         check_length(target.ids.shape[1], self.config.maximum_positions, "target")
         if self._lays_texts_out and trains_without_padding(self, source, target):
             check_length(source.ids.shape[1], self.config.maximum_positions, "source")
-            sources, targets = rows_of(source), rows_of(target)
+            sources, targets = Rows.of(source.valid), Rows.of(target.valid)
             memory = self.encoder.in_row(source, sources)
             places = in_row(source)[1]
             row: Tensor = self.decoder.in_row(target, targets, memory, places, sources)  # pyright: ignore[reportCallIssue]
-            x = targets.laid_out(row.squeeze(0))[:, : target.ids.shape[1]]
+            x = targets.laid_out(row.squeeze(0))
         else:
             x = self.decoder(target, self.encoded(source), source.valid, source.places)
         return self.logits(chosen(x, at))

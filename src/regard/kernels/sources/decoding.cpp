@@ -6,6 +6,7 @@
 #include "linear.h"
 #include "runtime.h"
 #include "texts.h"
+#include "texts_training.h"
 #include "training.h"
 #include "word2vec.h"
 
