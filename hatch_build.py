@@ -52,7 +52,7 @@ class CustomBuildHook(BuildHookInterface):
         for variant, library in zip(wanted, libraries, strict=True):
             _compile(compiler, variants, variant, library)
             if variant.machine == platform.machine() and variant.needs <= set(variants.processor().split()):
-                _try(compiler, kernels / "interface.py", library)
+                _try(compiler, kernels / "trial.py", library)
         listed = Path(self.place) / variants.SUMS
         listed.write_text("\n".join([*variants.source_sums(), *variants.sums(libraries)]) + "\n", encoding="utf-8")
         for file in (*libraries, listed):
@@ -84,11 +84,11 @@ def _compile(compiler: str, variants: ModuleType, variant: Any, library: Path) -
     _run([compiler, str(part), "-s", *variants.LINKED, "-o", str(library)])
 
 
-def _try(compiler: str, interface: Path, library: Path) -> None:
+def _try(compiler: str, trial: Path, library: Path) -> None:
     """Let a child process compute with the library what is known; with the compiler's own OpenMP, where it has one."""
     runtime = _run([compiler, "-print-file-name=libgomp.so.1"]).strip()
     if os.path.isabs(runtime):
-        _run([sys.executable, "-I", "-S", str(interface), str(library), runtime])
+        _run([sys.executable, "-I", "-S", str(trial), str(library), runtime])
 
 
 def _oldest(library: Path) -> tuple[int, int]:

@@ -119,6 +119,13 @@ void run_case() {
     } else if (function == 8) {
         scratch = nullptr;
         regard_dropout(at(0), a[1], int32_t(a[2]), uint64_t(a[3]), int32_t(a[4]), float(a[5]) / 1000, at(6), wanted);
+    } else if (function == 9) {
+        const auto* texts = static_cast<const Texts*>(at(0));
+        const int64_t room = regard_attention_scratch(int32_t(a[1]), int32_t(a[2]), texts->width);
+        scratch = scratch_of(room * wanted * 4);
+        regard_attention(texts, wanted, reinterpret_cast<float*>(scratch), room, at(4));
+        std::memset(scratch, 0xff, size_t(room) * size_t(wanted) * 4);
+        regard_attention_gradient(texts, at(3), wanted, reinterpret_cast<float*>(scratch), room, at(5), at(6), at(7));
     } else if (function == 5) {
         scratch = nullptr;
         *static_cast<double*>(at(6)) =

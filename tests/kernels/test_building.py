@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from regard.kernels import building as native
-from regard.kernels import interface, variants
+from regard.kernels import interface, trial, variants
 from regard.kernels.building import built_kernels, kernels
 
 pytestmark = pytest.mark.skipif(kernels().library is None, reason=f"no compiled kernels: {kernels().why}")
@@ -216,9 +216,9 @@ class Wrong:
 
 
 def test_the_trial_tells_what_comes_out_wrong():
-    assert interface.fault(kernels().library) == ""
-    assert interface.fault(Wrong("regard_linear")) == "a linear layer of 32 bits computes wrong results"
-    assert interface.fault(Wrong("regard_blocks")) == "a block with keys and values of 32 bits computes wrong results"
+    assert trial.fault(kernels().library) == ""
+    assert trial.fault(Wrong("regard_linear")) == "a linear layer of 32 bits computes wrong results"
+    assert trial.fault(Wrong("regard_blocks")) == "a block with keys and values of 32 bits computes wrong results"
 
 
 def forked(count: int, do) -> list:
@@ -317,7 +317,7 @@ def test_what_a_wheel_brought_is_taken_and_nothing_is_built(shipped, cache, comp
     found = built_kernels().library
     assert found is not None
     assert Path(found._name).parent == shipped
-    assert interface.fault(found) == ""
+    assert trial.fault(found) == ""
     assert calls() == 0
     assert not cache.exists()
     monkeypatch.setattr(native, "_openmp", lambda: None)

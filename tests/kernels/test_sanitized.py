@@ -99,6 +99,24 @@ PLANTED = {
         "const int64_t side = in_lanes(tokens),",
         "const int64_t side = tokens,",
     ),
+    "attends to later tokens in training": (
+        "none",
+        "texts_training.h",
+        "all.causal && row + 1 < text.asked ? row + 1 : text.asked",
+        "text.asked",
+    ),
+    "forgets dropout on the way back": (
+        "none",
+        "texts_training.h",
+        "all.least ? share[i] * mask[i] : share[i]",
+        "share[i]",
+    ),
+    "counts too little memory for training": (
+        "addresses",
+        "texts_training.h",
+        "2 * in_fours(keys) * fours + ",
+        "",
+    ),
     "smooths what is never right": (
         "none",
         "training.h",

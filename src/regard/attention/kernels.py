@@ -26,6 +26,10 @@ SHORT, LONG = 24, 256
 with more than `LONG` keys it is fastest in the given dtype; between the two, explicit weights are faster."""
 
 
+HALF_FULL = 0.6
+"""In bfloat16, texts whose weights are less than this share of those of a batch are faster computed one by one."""
+
+
 def softmax_product(
     inputs: AttentionInputs,
     value: Tensor,
@@ -52,7 +56,7 @@ def softmax_product(
     """
     if type(inputs.mask) is Unpadded and term is None:
         asking, asked = inputs.mask.queries, inputs.mask.keys
-        if training and asked.valid.shape[1] <= LONG:
+        if training and _better_text_by_text(inputs.mask, autocast_dtype(inputs.query)):
             query, key, given = (as_autocast(x) for x in (inputs.query, inputs.key, value))
             compiled = attention_of_texts(query, key, given, inputs.mask, scale, dropout)
             if compiled is not None:
@@ -68,6 +72,16 @@ def softmax_product(
     if training and _better_laid_out(inputs, dropout):
         return laid_out(inputs, value, scale, term, dropout)
     return fused(inputs, value, scale, term, dropout if training else 0.0, batch_invariant=batch_invariant)
+
+
+def _better_text_by_text(mask: Unpadded, dtype: torch.dtype) -> bool:
+    """Whether the compiled kernel, which computes in float32, is faster in training than the texts laid out as a batch.
+
+    Forward and backward of 2,048 tokens in 12 heads took 18 and 24 ms in float32 for texts of 64 tokens, in bfloat16 16 and 13
+    ms, where PyTorch multiplies in bfloat16; of 16 tokens 10 and 11 ms; on two cores with AVX512-BF16.
+    """
+    longest = max(mask.queries.valid.shape[1], mask.keys.valid.shape[1])
+    return longest <= (LONG if dtype == torch.float32 or mask.share <= HALF_FULL else SHORT)
 
 
 def _better_laid_out(inputs: AttentionInputs, dropout: float) -> bool:

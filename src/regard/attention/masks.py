@@ -312,6 +312,7 @@ class Unpadded(Mask):
         queries, keys: the rows of the two sequences, of the same number of texts, flush left.
         causal: whether a token sees only those up to its own place; the two rows are then the same.
         mask: over (B, H, L, S): what a token sees in the batch.
+        share: of the weights (B, L, S), those that are between real tokens.
 
     >>> rows = Rows.of(torch.tensor([[True, True, False], [True, False, False]]))
     >>> Unpadded.over(rows, rows, causal=True).dense(batch=1, queries=3, keys=3)[0, 0].int().tolist()
@@ -322,6 +323,7 @@ class Unpadded(Mask):
     keys: Rows
     causal: bool
     mask: Mask
+    share: float
 
     @classmethod
     def over(cls, queries: Rows, keys: Rows, *, causal: bool = False) -> Unpadded:
@@ -330,7 +332,8 @@ class Unpadded(Mask):
         (batch, length), columns, padding = queries.valid.shape, keys.valid.shape[1], Padding(keys.valid)
         mask = Causal() & padding if causal else padding
         dense = mask.materialize(batch=batch, queries=length, keys=columns, device=keys.valid.device)
-        return cls(queries, keys, causal, dense)
+        real = int((queries.valid.sum(dim=1) * keys.valid.sum(dim=1)).sum())
+        return cls(queries, keys, causal, dense, real / max(1, batch * length * columns))
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         asking, asked = self.queries.kept[query], self.keys.kept[key]

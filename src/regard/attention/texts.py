@@ -103,17 +103,17 @@ class _AttentionOfTexts(torch.autograd.Function):
         found = torch.empty_like(given[0])
         threads, scratch, room = wanted.scratch(query.shape[2])
         wanted.library.regard_attention(wanted.struct(*given), threads, scratch.data_ptr(), room, found.data_ptr())
-        ctx.save_for_backward(*given)
+        ctx.save_for_backward(query, key, value)
         ctx.wanted = wanted  # type: ignore[attr-defined]
         return found
 
     @staticmethod
     def backward(ctx: FunctionCtx, *upstreams: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        given, wanted = ctx.saved_tensors, ctx.wanted  # type: ignore[attr-defined]
+        (query, key, value), wanted = ctx.saved_tensors, ctx.wanted  # type: ignore[attr-defined]
         if torch.is_grad_enabled():  # a gradient of this gradient is wanted
-            query, key, value = given
             found = by_equation(query, key, value, wanted)
-            return (*torch.autograd.grad(found, given, upstreams, create_graph=True), None)
+            return (*torch.autograd.grad(found, (query, key, value), upstreams, create_graph=True), None)
+        given = tuple(x.contiguous() for x in (query, key, value))
         upstream, gradients = upstreams[0].contiguous(), [torch.empty_like(x) for x in given]
         threads, scratch, room = wanted.scratch(upstream.shape[2])
         wanted.library.regard_attention_gradient(

@@ -33,7 +33,7 @@ from pathlib import Path
 import torch
 
 from regard.files import own_cache, sync
-from regard.kernels import interface, variants
+from regard.kernels import interface, trial, variants
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +305,7 @@ def _try(library: Path, runtime: Path, scratch: Path) -> None:
     """
     if not sys.executable or getattr(sys, "frozen", False):
         raise NotBuilt("there is no Python interpreter to try the kernels in before they are used")
-    command = [sys.executable, "-I", "-S", interface.__file__, str(library), str(runtime)]
+    command = [sys.executable, "-I", "-S", trial.__file__, str(library), str(runtime)]
     code, output = _ended(command, scratch, "the kernels' test has not ended", OMP_NUM_THREADS="2")
     if code < 0:
         what = signal.strsignal(-code) or f"signal {-code}"

@@ -39,6 +39,29 @@ inline Lanes sum_of(const float* x) {  // of AT_ONCE numbers
     return sum;
 }
 
+// The natural logarithm of a normal number to a few units in the last place (Cephes' polynomial); of anything else NaN. The C
+// library's own would tie a wheel to releases of it.
+inline float natural_logarithm(float x) {
+    if (!(x >= 1.2e-38f && x < INFINITY)) return NAN;
+    const uint32_t bits = __builtin_bit_cast(uint32_t, x);
+    float m = __builtin_bit_cast(float, (bits & 0x7fffff) | 0x3f000000), e = float(int32_t(bits >> 23) - 126);
+    const bool low = m < 0.70710678f;
+    m = low ? m + m - 1 : m - 1;
+    e = low ? e - 1 : e;
+    const float z = m * m;
+    float p = 7.0376836292e-2f;
+    p = p * m - 1.1514610310e-1f;
+    p = p * m + 1.1676998740e-1f;
+    p = p * m - 1.2420140846e-1f;
+    p = p * m + 1.4249322787e-1f;
+    p = p * m - 1.6668057665e-1f;
+    p = p * m + 2.0000714765e-1f;
+    p = p * m - 2.4999993993e-1f;
+    p = p * m + 3.3333331174e-1f;
+    p = p * m * z - e * 2.12194440e-4f - 0.5f * z;
+    return m + p + e * 0.693359375f;
+}
+
 // e^{z - largest - log sum}, the softmax of a logit; 0 where it would be less than any normal float.
 inline float share_of(float z, float highest, float logarithm) {
     const float x = (z - highest) - logarithm;
@@ -82,7 +105,7 @@ void loss_of_row(const Loss& loss, const T* z, int64_t label, float* found, floa
         shares += sum_of(part);
     });
     *highest = high;
-    *logarithm = std::log(total(shares));
+    *logarithm = natural_logarithm(total(shares));
     *found = high + *logarithm - (1 - loss.smoothing) * own_logit;
     if (loss.share > 0) *found -= loss.share * total(logits);
     *right = own_logit > others;

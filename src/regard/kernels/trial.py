@@ -1,0 +1,433 @@
+"""The test of a newly built library of kernels: computations with known results.
+
+`building`, and the hook that builds wheels, run this file in a child process, where a library that crashes does no harm. So it
+uses the standard library and the file beside it only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+if __package__:
+    from regard.kernels import interface
+else:  # run by its path
+    sys.path.insert(0, str(Path(__file__).parent))
+    import interface  # type: ignore[import-not-found, no-redef]  # pyright: ignore[reportMissingImports]
+
+
+def fault(library: ctypes.CDLL) -> str:
+    """What the library computes wrongly, as half a sentence; empty where it computes correctly."""
+    for bits in (32, 16, 8, 4):
+        if not _maps_linearly(library, bits):
+            return f"a linear layer of {bits} bits computes wrong results"
+    for bits in (32, 16):
+        if not _goes_through_a_block(library, bits):
+            return f"a block with keys and values of {bits} bits computes wrong results"
+        if not _continues_greedily(library, bits):
+            return f"greedy search with keys and values of {bits} bits computes wrong results"
+        if not _attends_in_texts(library, bits):
+            return f"attention within texts of {bits} bits computes wrong results"
+        if not _attends_in_training(library, bits):
+            return f"attention in training of {bits} bits computes wrong results"
+        if not _finds_a_loss(library, bits):
+            return f"the loss of logits of {bits} bits computes wrong results"
+        if not _drops(library, bits):
+            return f"dropout of {bits} bits computes wrong results"
+    if not _learns_words(library):
+        return "training of word embeddings computes wrong results"
+    if not _learns_a_count(library):
+        return "training of GloVe computes wrong results"
+    return ""
+
+
+ROWS, OUTPUTS, REAL, INPUTS = 11, 32, 30, 64  # the kernel works on 8, 2 and 1 rows at a time
+GROUP, TILE = 32, 16
+
+
+def _weight(output: int, place: int) -> int:
+    return (7 * output + 3 * place) % 15 - 7
+
+
+def _maps_linearly(library: ctypes.CDLL, bits: int) -> bool:
+    """Test a linear layer with numbers that rounding does not change, a row of tiny numbers, and rows with NaN or infinity."""
+    values: ctypes.Array = (ctypes.c_uint8 * (OUTPUTS * INPUTS * bits // 8))()
+    if bits > 8:
+        halves = [_weight(output, place) / 2 for output in range(OUTPUTS) for place in range(INPUTS)]
+        values = _floats(halves) if bits == 32 else _bfloats(halves)
+    for output in range(OUTPUTS if bits <= 8 else 0):
+        tile, own = divmod(output, TILE)
+        for place in range(INPUTS):
+            if bits == 8:
+                values[tile * TILE * INPUTS + place // 4 * 64 + own * 4 + place % 4] = 128 + _weight(output, place)
+            else:
+                index = tile * TILE * INPUTS // 2 + place // 8 * 64 + own * 4 + place % 4
+                values[index] |= 8 + _weight(output, place) << place % 8 // 4 * 4
+    half = 0x3F00  # 0.5 in bfloat16
+    scales = (
+        (ctypes.c_float * OUTPUTS)(*[0.5] * OUTPUTS)
+        if bits == 8
+        else (ctypes.c_uint16 * (OUTPUTS * INPUTS // GROUP))(*[half] * (OUTPUTS * INPUTS // GROUP))
+    )
+    bias = (ctypes.c_float * OUTPUTS)(*range(OUTPUTS))
+    linear = interface.LinearStruct(OUTPUTS, INPUTS, bits, 0, _place(values), _place(scales), _place(bias))
+    rows: list[list[float]] = [
+        [127.0 if place % GROUP == row else float((5 * row + 11 * place) % 201 - 100) for place in range(INPUTS)]
+        for row in range(ROWS)
+    ]
+    rows[3][40], rows[9][2], rows[10][63] = math.inf, math.nan, -math.inf
+    rows[8] = [1e-40 * (place % 3) for place in range(INPUTS)]  # 127 / max |x| overflows to infinity
+    x = (ctypes.c_float * (ROWS * INPUTS))(*[number for row in rows for number in row])
+    y = (ctypes.c_float * (ROWS * REAL))()
+    scratch = (ctypes.c_uint8 * library.regard_linear_scratch(linear, ROWS))()
+    library.regard_linear(linear, _place(x), ROWS, _place(y), REAL, _place(scratch))
+    for row, given in enumerate(rows):
+        found = y[row * REAL : (row + 1) * REAL]
+        if row in (3, 9, 10) and any(map(math.isfinite, found)):
+            return False
+        wanted = (
+            (row != 8) * sum(_weight(output, place) * given[place] for place in range(INPUTS)) / 2 + output
+            for output in range(REAL)
+        )
+        if row not in (3, 9, 10) and not all(
+            abs(one - other) <= 1e-30 for one, other in zip(found, wanted, strict=True)
+        ):
+            return False
+    return True
+
+
+def _goes_through_a_block(library: ctypes.CDLL, bits: int) -> bool:
+    """Test a block that adds attention and swish(3) to its input, with an earlier column that is masked, out of range or visible.
+
+    The last row is infinite.
+
+    Arguments:
+        bits: of keys and values.
+    """
+    width, block, _owned = _adding_block()
+    rows, capacity, columns = 3, 18, 2
+    for hidden, attended in (("by a mask", 2.0), ("by a range", 2.0), ("", 3.0)):
+        before = math.nan if hidden else 4.0  # the values of the first column
+        held = (_bfloats if bits == 16 else _floats)([0.0] * (2 * rows * capacity * width))
+        for row in range(rows):
+            start = (rows + row) * capacity * width
+            held[start : start + width] = (_bfloats if bits == 16 else _floats)([before] * width)[:]
+        cache = interface.CacheStruct(_place(held), None, rows, capacity, columns, bits)
+        seen = (ctypes.c_uint8 * (rows * columns))(*[0, 1] * rows)
+        x = (ctypes.c_float * (rows * width))(*range((rows - 1) * width), *[math.inf] * width)
+        scratch = (ctypes.c_uint8 * library.regard_blocks_scratch(block, rows, columns, 1))()
+        ranges = (ctypes.c_int32 * (rows * 2))(*[1, 2] * rows)
+        visible = (interface.Pointer * 1)(_place(seen) if hidden == "by a mask" else None)
+        spans = (interface.Pointer * 1)(_place(ranges) if hidden == "by a range" else None)
+        library.regard_blocks(
+            *(block, 1, _place(x), rows, 1, None, cache, visible, spans, None, None, -1, None, None, None),
+            *(1, _place(scratch)),
+        )
+        added = attended + 3 / (1 + math.exp(-3))
+        finite = (rows - 1) * width
+        if any(map(math.isfinite, x[finite:])):
+            return False
+        if not all(math.isclose(x[place], place + added, rel_tol=1e-5) for place in range(finite)):
+            return False
+    return True
+
+
+def _continues_greedily(library: ctypes.CDLL, bits: int) -> bool:
+    """Test greedy search with a model after whose token n comes n + 1, which may not choose 3 and ends at 0.
+
+    The block adds the same to all channels, which the norm after it takes off again.
+
+    Arguments:
+        bits: of keys and values, and of the embedding.
+    """
+    width, block, _owned = _adding_block()
+    real, steps, rows = 6, 4, 2
+    numbers = _floats if bits == 32 else _bfloats
+    vectors = numbers([float(token == place) for token in range(real) for place in range(width)])
+    following, scale = _tiles(lambda token, place: token == place + 1), _floats([1 / 127] * width)
+    none, unit = _floats([0.0] * width), _floats([1.0] * width)
+    output = interface.LinearStruct(width, width, 8, 0, _place(following), _place(scale), _place(none))
+    head = interface.HeadStruct(interface.NormStruct(_place(unit), _place(none), 1e-5), output, real)
+    never, ends = (ctypes.c_int64 * 1)(3), (ctypes.c_int64 * 1)(0)
+    for poisoned, wanted in ((False, [0, 1, 1, 2, 2, 0]), (True, [0, 1, 1, 2])):
+        positions = _floats([0.0, 0.25] * (steps * width // 2))
+        if poisoned:
+            positions[width] = math.nan  # of the second step
+        held = numbers([0.0] * (2 * rows * steps * width))
+        cache = interface.CacheStruct(_place(held), None, rows, steps, 1, bits)
+        table = interface.EmbeddingStruct(_place(vectors), _place(positions), 8.0, bits)
+        tokens = (ctypes.c_int64 * ((steps + 1) * rows))(0, 1)
+        logits, x = (ctypes.c_float * (steps * rows * real))(), (ctypes.c_float * (rows * width))()
+        scratch = (ctypes.c_uint8 * library.regard_blocks_scratch(block, rows, steps, 1))()
+        done = library.regard_greedy(
+            *(
+                block,
+                1,
+                table,
+                _place(tokens),
+                steps,
+                rows,
+                None,
+                cache,
+                (interface.Pointer * 1)(),
+                head,
+                _place(logits),
+            ),
+            *(_place(never), 1, _place(ends), 1, _place(x), 1, _place(scratch)),
+        )
+        if tokens[: (done + 1) * rows] != wanted:
+            return False
+        if not poisoned and max(logits[18:24]) != logits[21]:  # of the second row's second step, 3 among them
+            return False
+    return True
+
+
+def _attends_in_texts(library: ctypes.CDLL, bits: int) -> bool:
+    """Test two texts of two heads: one of which every token attends to one token alone, and one of a single token.
+
+    Arguments:
+        bits: of queries, keys, values and the result.
+    """
+    heads, width, tokens = 2, 20, 19
+    far = 64.0  # scores this far apart leave nothing of the smaller ones
+    rows = [[[[0.0] * width for _ in range(heads)] for _ in range(3)] for _ in range(tokens)]
+    chosen = [[(5 * token + head) % (tokens - 1) for head in range(heads)] for token in range(tokens)]
+    chosen[-1] = [tokens - 1] * heads
+    for token, (queries, keys, values) in enumerate(rows):
+        for head in range(heads):
+            queries[head][chosen[token][head]] = 2 * far
+            keys[head][token] = 1.0
+            values[head] = [_weight(token, place + head) / 4 for place in range(width)]
+    made = _floats if bits == 32 else _bfloats
+    projected = made([number for row in rows for each in row for head in each for number in head])
+    ends = (ctypes.c_int32 * 2)(tokens - 1, tokens)
+    y = made([0.0] * (tokens * heads * width))
+    room = library.regard_texts_scratch(tokens - 1, width)
+    scratch = (ctypes.c_float * room)()
+    library.regard_texts(
+        *(_place(projected), _place(ends), 2, heads, width, bits, 0.5, 1, _place(scratch), room, _place(y)),
+    )
+    wanted = (number for row in chosen for head, token in enumerate(row) for number in rows[token][2][head])
+    return all(abs(one - other) < 1e-20 for one, other in zip(_as_floats(y), wanted, strict=True))
+
+
+def _attends_in_training(library: ctypes.CDLL, bits: int) -> bool:
+    """Test attention of two texts, causal, and its gradients, in bfloat16 up to its rounding.
+
+    Arguments:
+        bits: of all numbers in and out.
+    """
+    width, lengths, scale = 4, (3, 2), 0.5
+    tokens, made = sum(lengths), _floats if bits == 32 else _bfloats
+    rows = [
+        [
+            [(factor * token + 3 * place + token * place) % 9 / 4 - 1 for place in range(width)]
+            for token in range(tokens)
+        ]
+        for factor in (5, 2, 7, 4)
+    ]
+    given = [made([number for row in part for number in row]) for part in rows]
+    found = [made([0.0] * (tokens * width)) for _ in range(4)]
+    ends = (ctypes.c_int32 * 2)(3, 5)
+    texts = interface.TextsStruct(
+        *map(_place, (*given[:3], ends, ends)), 2, 1, width, bits, 1, scale, 0, 1.0, max(lengths), max(lengths), 0
+    )
+    room = library.regard_attention_scratch(max(lengths), max(lengths), width)
+    scratch = (ctypes.c_float * room)()
+    library.regard_attention(texts, 1, _place(scratch), room, _place(found[0]))
+    library.regard_attention_gradient(texts, _place(given[3]), 1, _place(scratch), room, *map(_place, found[1:]))
+    wanted, begin = [[[0.0] * width for _ in range(tokens)] for _ in range(4)], 0
+    for length in lengths:
+        for i in range(begin, begin + length):
+            keys = range(begin, i + 1)
+            query, key, value, upstream = rows[0][i], rows[1], rows[2], rows[3][i]
+            shares = [math.exp(scale * _dot(query, key[j])) for j in keys]
+            shares = [share / sum(shares) for share in shares]
+            slopes = [_dot(upstream, value[j]) for j in keys]
+            mean = _dot(shares, slopes)
+            for share, slope, j in zip(shares, slopes, keys, strict=True):
+                step = scale * share * (slope - mean)
+                for e in range(width):
+                    wanted[0][i][e] += share * value[j][e]
+                    wanted[1][i][e] += step * key[j][e]
+                    wanted[2][j][e] += step * query[e]
+                    wanted[3][j][e] += share * upstream[e]
+        begin += length
+    rounding = 1e-5 if bits == 32 else 1 / 128
+    return all(
+        math.isclose(one, other, rel_tol=rounding, abs_tol=1e-5)
+        for part, right in zip(found, wanted, strict=True)
+        for one, other in zip(_as_floats(part), [number for row in right for number in row], strict=True)
+    )
+
+
+def _dot(x: Sequence[float], y: Sequence[float]) -> float:
+    return sum(one * other for one, other in zip(x, y, strict=True))
+
+
+def _finds_a_loss(library: ctypes.CDLL, bits: int) -> bool:
+    """Test the loss and its gradient, in place, for three rows, of which the second does not count.
+
+    Arguments:
+        bits: of the logits.
+    """
+    size, never, smoothing, scale = 301, 2, 0.25, 0.5
+    share, made = smoothing / (size - 1), _floats if bits == 32 else _bfloats
+    rows = [[(factor * place) % 7 / 2 - 1 for place in range(size)] for factor in (3, 5, 2)]
+    rows[0][260] = 6.0
+    labels, logits = (260, -1, 3), made([number for row in rows for number in row])
+    given = (ctypes.c_int64 * 3)(*labels), (ctypes.c_uint8 * 3)(1, 0, 1)
+    loss = interface.LossStruct(_place(logits), *map(_place, given), 3, size, never, smoothing, share, bits)
+    losses, highest, logarithms = (_floats([math.nan] * 3) for _ in range(3))
+    right = (ctypes.c_uint8 * 3)()
+    library.regard_loss(loss, *map(_place, (losses, highest, logarithms, right)), 1)
+    library.regard_loss_gradient(loss, _place(highest), _place(logarithms), scale, _place(logits), 1)
+    found, wanted = _as_floats(logits), []
+    for row, label in zip(rows, labels, strict=True):
+        total = math.log(sum(map(math.exp, row)))
+        targets = [share * (place != never) + (1 - smoothing) * (place == label) for place in range(size)]
+        counts = label >= 0
+        wanted.append(counts * sum(target * (total - z) for target, z in zip(targets, row, strict=True)))
+        steps = [counts * scale * (math.exp(z - total) - target) for target, z in zip(targets, row, strict=True)]
+        own, found = found[:size], found[size:]
+        if any(abs(one - other) > abs(other) / 128 + 1e-6 for one, other in zip(own, steps, strict=True)):
+            return False
+    return list(right) == [1, 0, 0] and all(map(_nearly, losses, wanted))
+
+
+def _nearly(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-5)
+
+
+def _drops(library: ctypes.CDLL, bits: int) -> bool:
+    """Test which of 301 entries are dropped for a seed, and what the others become."""
+    count, seed, least, scale = 301, 2**63 + 12345, 20_000, 1.5
+    given = [_weight(place, place // 7) / 2 for place in range(count)]
+    x = (_floats if bits == 32 else _bfloats)(given)
+    library.regard_dropout(_place(x), count, bits, seed, least, scale, _place(x), 1)
+    wanted = []
+    for place, number in enumerate(given):
+        word, mask = seed + (place // 4 + 1) * 0x9E3779B97F4A7C15 & 2**64 - 1, 2**64 - 1
+        word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & mask
+        word = (word ^ word >> 27) * 0x94D049BB133111EB & mask
+        word ^= word >> 31
+        wanted.append(number * scale * (word >> place % 4 * 16 & 0xFFFF >= least))
+    return _as_floats(x) == wanted
+
+
+def _learns_words(library: ctypes.CDLL) -> bool:
+    """Test skip-gram on a sentence of two words with a sampled word for each, of which the second is the word itself."""
+    stride, rate = 32, 0.5
+    given = [[(7 * row + 3 * place) % 11 / 16 - 0.3 for place in range(stride)] for row in range(6)]
+    x, y = given[:3], given[3:]
+    tables = tuple(_floats([number for row in table for number in row]) for table in (x, y))
+    words, begins, ends, negatives = ((ctypes.c_int32 * 2)(*each) for each in ((0, 2), (0, 0), (2, 2), (1, 2)))
+    text = interface.TextStruct(_place(words), _place(begins), _place(ends), _place(negatives), None, None, 2, 1)
+    scratch = (ctypes.c_uint8 * library.regard_word2vec_scratch(stride, 1, 1))()
+    library.regard_word2vec(interface.WordTablesStruct(*map(_place, tables), stride), text, 0, 1, rate, _place(scratch))
+    for source, wanted in ((2, {0: 1, 1: 0}), (0, {2: 1})):
+        before = x[source]
+        products = {row: sum(one * other for one, other in zip(before, y[row], strict=True)) for row in wanted}
+        steps = {row: rate * (wanted[row] - 1 / (1 + math.exp(-products[row]))) for row in wanted}
+        x[source] = [one + sum(steps[row] * y[row][place] for row in wanted) for place, one in enumerate(before)]
+        for row, step in steps.items():
+            y[row] = [one + step * other for one, other in zip(y[row], before, strict=True)]
+    made, found = (number for row in (*x, *y) for number in row), (number for table in tables for number in table)
+    return all(math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-5) for one, other in zip(made, found, strict=True))
+
+
+def _learns_a_count(library: ctypes.CDLL) -> bool:
+    """Test GloVe on one count whose weight is 0.5 and whose logarithm is 2, with a gradient that is clipped in some places."""
+    stride, rate, clip = 32, 0.1, 0.6
+    x, y = ([(factor * place) % 11 / 8 - 0.6 for place in range(stride)] for factor in (7, 3))
+    squares = [1.0 + place % 3 for place in range(stride)]
+    tables = tuple(map(_floats, (x, y, squares, squares)))
+    count, logarithm, weight = (ctypes.c_int32 * 3)(0, 0, 0), _floats([2.0]), _floats([0.5])
+    cost = library.regard_glove(
+        interface.CountTablesStruct(*map(_place, tables), stride),
+        *(_place(count), _place(logarithm), _place(weight), 1, rate, clip),
+    )
+    wrong = sum(one * other for one, other in zip(x, y, strict=True)) - 2
+    wanted = [0.25 * wrong**2]
+    for own, other in ((x, y), (y, x)):
+        steps = [rate * min(max(0.5 * wrong * each, -clip), clip) for each in other]
+        wanted += [one - step / math.sqrt(size) for one, step, size in zip(own, steps, squares, strict=True)]
+    found = [cost, *tables[0], *tables[1]]
+    return all(math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-5) for one, other in zip(found, wanted, strict=True))
+
+
+def _adding_block() -> tuple[int, interface.BlockStruct, tuple[ctypes.Array, ...]]:
+    """Its width, a block that adds attention to values of 2 and swish(3) to its input, and the memory that it points into."""
+    width = GROUP
+    zero, one = _tiles(lambda output, place: False), _tiles(lambda output, place: output == place)
+    scale = (ctypes.c_float * width)(*[1 / 127] * width)
+    nothing, unit, two, three = ((ctypes.c_float * width)(*[number] * width) for number in (0.0, 1.0, 2.0, 3.0))
+
+    def linear(weight: ctypes.Array, bias: ctypes.Array, activation: int = 0) -> interface.LinearStruct:
+        return interface.LinearStruct(width, width, 8, activation, _place(weight), _place(scale), _place(bias))
+
+    block = interface.BlockStruct(
+        query=linear(zero, unit),
+        key=linear(zero, nothing),
+        value=linear(zero, two),
+        output=linear(one, nothing),
+        inner=linear(zero, three, 4),
+        outer=linear(one, nothing),
+        attention_before=interface.NormStruct(_place(unit), _place(nothing), 1e-5),
+        width=width,
+        heads=1,
+        key_heads=1,
+        head_width=width,
+        scale=1.0,
+    )
+    return width, block, (zero, one, scale, nothing, unit, two, three)
+
+
+def _tiles(wanted: Callable[[int, int], bool]) -> ctypes.Array:
+    """Weights (GROUP, GROUP) of 8 bits: 127 for each output and input that is wanted, else 0."""
+    weights = (ctypes.c_uint8 * GROUP**2)()
+    for output in range(GROUP):
+        tile, own = divmod(output, TILE)
+        for place in range(GROUP):
+            weights[tile * TILE * GROUP + place // 4 * 64 + own * 4 + place % 4] = 255 if wanted(output, place) else 128
+    return weights
+
+
+def _floats(numbers: Sequence[float]) -> ctypes.Array:
+    return (ctypes.c_float * len(numbers))(*numbers)
+
+
+def _bfloats(numbers: Sequence[float]) -> ctypes.Array:
+    """Numbers that bfloat16 holds exactly, in bfloat16: the upper half of each float32."""
+    words = (ctypes.c_uint32 * len(numbers)).from_buffer(_floats(numbers))
+    return (ctypes.c_uint16 * len(numbers))(*(word >> 16 for word in words))
+
+
+def _as_floats(numbers: ctypes.Array) -> list[float]:
+    """Numbers in float32 or bfloat16."""
+    if numbers._type_ is ctypes.c_float:
+        return list(numbers)
+    words = (ctypes.c_uint32 * len(numbers))(*(word << 16 for word in numbers))
+    return list((ctypes.c_float * len(numbers)).from_buffer(words))
+
+
+def _place(array: ctypes.Array) -> int:
+    return ctypes.addressof(array)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Test a library with an OpenMP library, given their paths; print what is wrong. Returns the exit status."""
+    try:
+        wrong = fault(interface.opened(*arguments))
+    except (OSError, AttributeError) as error:
+        wrong = str(error)
+    if wrong:
+        print(wrong)
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
