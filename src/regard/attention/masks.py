@@ -305,8 +305,8 @@ class Rows:
 class Unpadded(Mask):
     """The mask of a batch, for the same tokens in one row without padding: a token sees what it sees in its own text.
 
-    Linear layers, norms and activations compute such a row as it is; attention, where it is the fused one, lays the texts out as
-    a batch again (`regard.attention.kernels`).
+    Linear layers, norms and activations compute such a row as it is; attention, where it is the fused one, goes from text to
+    text or lays them out as a batch again (`regard.attention.kernels`).
 
     Arguments:
         queries, keys: the rows of the two sequences, of the same number of texts, flush left.

@@ -1,6 +1,6 @@
 """Training without padding on a processor: the real tokens of a batch in one row, and when that is faster.
 
-Linear layers, norms and activations compute the row as it is; attention lays the texts out as a batch again (`Unpadded`). Nothing
+Linear layers, norms and activations compute the row as it is; attention goes from text to text (`Unpadded`). Nothing
 of the result depends on it but the last bits and, since fewer numbers are sampled, what dropout drops.
 """
 
