@@ -72,6 +72,33 @@ def test_a_recorder_sees_the_batch(bert):
     weights = seen.weights("layers.1.attention")
     assert weights.shape == (3, 2, 6, 6)
     assert (weights[2, :, :, 1:] == 0).all()
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_recorder_of_training_changes_nothing_and_records_what_evaluation_does(side, seeded):
+    sizes = {"source_vocabulary": 9, "target_vocabulary": 9, "encoder_layers": 1, "decoder_layers": 2}
+    model = Transformer(TransformerConfig(**sizes, **SIZES, dropout=0.0)).train()
+    source = Tokens.pad([[3, 4, 5, 6, 7, 8], [4, 5], [3]], side=side)
+    target = Tokens.pad([[1, 2], [3, 4, 5, 6], [7]], side=side)
+    with regard.look(model, values=True) as seen:
+        looked = model(source, target)
+        assert rows_read(model, source, target) == {9, 7}
+    assert torch.equal(model(source, target), looked)
+    model.eval()
+    with regard.look(model, values=True) as evaluated:
+        model(source, target)
+    assert seen.addresses == evaluated.addresses
+    for address in evaluated.addresses:
+        queries = (source if address.startswith("encoder") else target).valid
+        both = seen.weights(address, run=0), evaluated.weights(address)
+        found, wanted = (weights.transpose(1, 2)[queries] for weights in both)
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_hidden_states_are_recorded_of_the_batch(bert):
+    with regard.look(bert, hidden=["layers.*"]) as seen:
+        assert rows_read(bert, TEXTS) == {18}
+    assert seen.hidden("layers.0").shape == (3, 6, 8)
     assert rows_read(bert, TEXTS) == {9}
 
 

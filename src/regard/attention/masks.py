@@ -309,9 +309,10 @@ class Unpadded(Mask):
     text or lays them out as a batch again (`regard.attention.kernels`).
 
     Arguments:
-        queries, keys: the rows of the two sequences, of the same number of texts, flush left.
+        asked_by, asked_of: the rows of the two sequences, of the same number of texts, as they are in the batch.
+        queries, keys: the same, flush left.
         causal: whether a token sees only those up to its own place; the two rows are then the same.
-        mask: over (B, H, L, S): what a token sees in the batch.
+        mask: over (B, H, L, S): what a token sees among texts that are flush left.
         share: of the weights (B, L, S), those that are between real tokens.
 
     >>> rows = Rows.of(torch.tensor([[True, True, False], [True, False, False]]))
@@ -319,6 +320,8 @@ class Unpadded(Mask):
     [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
     """
 
+    asked_by: Rows
+    asked_of: Rows
     queries: Rows
     keys: Rows
     causal: bool
@@ -328,12 +331,19 @@ class Unpadded(Mask):
     @classmethod
     def over(cls, queries: Rows, keys: Rows, *, causal: bool = False) -> Unpadded:
         """The mask for tokens in rows; wherever the batch had its padding."""
+        asked_by, asked_of = queries, keys
         queries, keys = queries.flush_left(), keys.flush_left()
         (batch, length), columns, padding = queries.valid.shape, keys.valid.shape[1], Padding(keys.valid)
         mask = Causal() & padding if causal else padding
         dense = mask.materialize(batch=batch, queries=length, keys=columns, device=keys.valid.device)
         real = int((queries.valid.sum(dim=1) * keys.valid.sum(dim=1)).sum())
-        return cls(queries, keys, causal, dense, real / max(1, batch * length * columns))
+        return cls(asked_by, asked_of, queries, keys, causal, dense, real / max(1, batch * length * columns))
+
+    @property
+    def in_batch(self) -> Mask:
+        """The mask over the batch as it is, (B, H, L, S)."""
+        padding = Padding(self.asked_of.valid)
+        return Causal() & padding if self.causal else padding
 
     def __call__(self, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         asking, asked = self.queries.kept[query], self.keys.kept[key]

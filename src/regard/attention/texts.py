@@ -15,7 +15,9 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from regard.attention.dropping import kept, sample_seed, scale_of, share_of
-from regard.attention.masks import Unpadded
+from regard.attention.inputs import AttentionInputs
+from regard.attention.masks import Rows, Unpadded
+from regard.attention.positions import positions_of
 from regard.kernels import kernels
 from regard.kernels.interface import TextsStruct
 
@@ -92,6 +94,24 @@ def by_equation(query: Tensor, key: Tensor, value: Tensor, wanted: TextAttention
     if wanted.dropout:
         weights = weights * kept(weights.to(dtype), wanted.dropout, wanted.seed)
     return asking.in_row((weights @ v).transpose(1, 2)).to(dtype)
+
+
+def in_batch(inputs: AttentionInputs, mask: Unpadded, value: Tensor | None) -> tuple[AttentionInputs, Tensor | None]:
+    """The inputs (1, H, T, E) and values of texts in one row, as the batch has them: (B, H, L, E), zeros at padding."""
+
+    def laid_out(x: Tensor, rows: Rows) -> Tensor:
+        return rows.laid_out(x.squeeze(0).transpose(0, 1)).transpose(1, 2)
+
+    asking, asked = mask.asked_by, mask.asked_of
+    places = [None if bool(rows.valid[:, :1].all()) else positions_of(rows.valid) for rows in (asking, asked)]
+    batch = AttentionInputs(
+        query=laid_out(inputs.query, asking),
+        key=laid_out(inputs.key, asked),
+        mask=mask.in_batch,
+        query_positions=places[0],
+        key_positions=places[1],
+    )
+    return batch, None if value is None else laid_out(value, asked)
 
 
 class _AttentionOfTexts(torch.autograd.Function):

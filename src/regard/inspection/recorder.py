@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attention, AttentionInputs, AttentionLayer, Dense
+from regard.attention import Attention, AttentionInputs, AttentionLayer, Dense, Unpadded
+from regard.attention.texts import in_batch
 from regard.errors import InputError
 from regard.generation import Hypothesis
 from regard.inspection.calls import Call, Called, Kept, Snapshot
@@ -99,7 +100,7 @@ class Recorder:
             stack.callback(self._close)
             for address, mechanism in self.layers.items():
                 around, traced = partial(self._called, address), _tracing_inputs(self._traced, address, self._values)
-                stack.enter_context(around_forward(mechanism, around, traced))
+                stack.enter_context(around_forward(mechanism, around, traced, reads_rows=True))
             for address, part in self._hidden.items():
                 traced = _tracing_output(self._traced, address)
                 stack.enter_context(around_forward(part, partial(self._gave, address), traced))
@@ -187,6 +188,9 @@ class Recorder:
 
     def _keep_call(self, address: str, inputs: AttentionInputs, value: Tensor | None = None) -> None:
         calls = self._run().calls.setdefault(address, [])
+        if isinstance(inputs.mask, Unpadded):
+            with torch.no_grad():
+                inputs, value = in_batch(inputs, inputs.mask, value)
         layer = self.modules[address]
         between = layer.sequences if isinstance(layer, AttentionLayer) else ("source", "source")
         kept = Kept.of(value) if self._values and value is not None else None

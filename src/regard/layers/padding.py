@@ -21,7 +21,7 @@ FULL = 7 / 8
 def trains_without_padding(module: nn.Module, *batches: Tokens) -> bool:
     """Whether a module that can compute one row of tokens should, for these batches: in training, on a processor, with padding.
 
-    Hooks inside the module, and `regard.look`, would see the row instead of the batch, so with these the padding stays.
+    Hooks inside the module would see the row instead of the batch, so with these the padding stays.
     """
     if not (module.training and torch.is_grad_enabled()) or torch.compiler.is_compiling():
         return False
@@ -32,10 +32,15 @@ def trains_without_padding(module: nn.Module, *batches: Tokens) -> bool:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether somebody looks at what the module reads or writes, or changes it: by hooks, or a function around its `forward`."""
+    """Whether somebody looks at what the module reads or writes, or changes it: by hooks, or a function around its `forward`.
+
+    A recorder of attention reads rows too (`regard.inspection.hooks.around_forward`), and does not count.
+    """
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    # A partial of its own forward is there where activations are computed twice.
-    return any(map(len, hooks)) or isinstance(module.__dict__.get("forward"), FunctionType)
+    if any(map(len, hooks)):
+        return True
+    forward = module.__dict__.get("forward")  # a partial where activations are computed twice
+    return isinstance(forward, FunctionType) and not getattr(forward, "reads_rows", bool)()
 
 
 def lays_texts_out(*layers: AttentionLayer) -> bool:

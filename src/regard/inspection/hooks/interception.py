@@ -36,7 +36,12 @@ _CHANGING = threading.Lock()  # what is around a module is changed by one thread
 
 @contextlib.contextmanager
 def around_forward(
-    module: nn.Module, around: Around, traced: Around | None = None, *, outside: bool = False
+    module: nn.Module,
+    around: Around,
+    traced: Around | None = None,
+    *,
+    outside: bool = False,
+    reads_rows: bool = False,
 ) -> Iterator[None]:
     """Inside the block `around` is called in place of `module.forward`; afterwards the module is what it was.
 
@@ -47,9 +52,10 @@ def around_forward(
         around: called where Python runs the module.
         traced: called in its place while `torch.compile` traces the module; the forward itself where None.
         outside: of a module that was compiled in place, stand around the compiled call, not within it.
+        reads_rows: whether `around` changes nothing and can read a batch that is computed as one row without padding.
     """
     name = "_compiled_call_impl" if outside and module._compiled_call_impl is not None else "forward"
-    entry = (around, traced)
+    entry = (around, traced, reads_rows)
     with _CHANGING:
         forward = module.__dict__.get(name)
         if not isinstance(forward, FunctionType) or not hasattr(forward, "arounds"):
@@ -67,19 +73,19 @@ def around_forward(
 
 
 def _surrounded(original: Callable[..., Any], own: Any) -> Any:
-    arounds: list[tuple[Around, Around | None]] = []
+    arounds: list[tuple[Around, Around | None, bool]] = []
 
     @functools.wraps(original)
     def forward(*arguments: Any, **named: Any) -> Any:
         run = original
         tracing = torch.compiler.is_dynamo_compiling()
-        for around, traced in tuple(arounds):
+        for around, traced, _ in tuple(arounds):
             chosen = traced if tracing else around
             if chosen is not None:
                 run = _within(chosen, run)
         return run(*arguments, **named)
 
-    forward.__dict__.update(arounds=arounds, own=own)
+    forward.__dict__.update(arounds=arounds, own=own, reads_rows=lambda: all(entry[2] for entry in arounds))
     return forward
 
 
