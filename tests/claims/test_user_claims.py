@@ -132,7 +132,7 @@ def test_small_runs_of_the_others():
     words = InflectedWords(pairs=200, width=8, test_size=5, steps=2).run(1)
     assert words["tokens per word"] > 1
     beams = UnsureWords(width=8, size=200, test_size=3, steps=2, beams=(1, 2)).run(1)
-    assert beams["log-probability"][2] >= beams["log-probability"][1] - 1e-6
+    assert beams["log-probability"][2] >= beams["log-probability"][1] - 1e-4  # float32 sums of about 100
 
 
 @pytest.mark.parametrize(
