@@ -30,7 +30,9 @@ from regard.models import (
     Transformer,
     TransformerConfig,
 )
+from regard.tasks.translation import TranslationTask
 from regard.testing import check_model
+from regard.text import Tokenizer
 
 
 def bahdanau(**changes: Any) -> BahdanauConfig:
@@ -324,6 +326,24 @@ def test_logits_at_some_positions_are_those_of_all(variant, side, build, batch):
     at = target.valid.flatten().nonzero().squeeze(1).flip(0)[1:]
     logits = model(source, target).flatten(0, 1)
     torch.testing.assert_close(model(source, target, at=at), logits[at], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", ["bahdanau", "transformer"])
+def test_a_model_whose_forward_takes_no_positions_trains_with_the_same_loss(variant, build):
+    """As a family of one's own, which `docs/extending.md` asks for `forward(source, target)` alone."""
+    model = build(variant)
+    tokenizer = Tokenizer.train(["ab", "ba", "abab"], kind="character", size=VARIANTS[variant].target_vocabulary)
+    task = TranslationTask(source_tokenizer=tokenizer, target_tokenizer=tokenizer)
+    batch = task.batch([[5, 6], [6], [5, 5, 6]], [[6, 5, 5], [6], [5, 6]])
+
+    class Plain(nn.Module):
+        def forward(self, source: Tokens, target: Tokens) -> Tensor:
+            assert model.takes_positions
+            return model(source, target)
+
+    found, wanted = task.loss(Plain(), batch, smoothing=0.1), task.loss(model, batch, smoothing=0.1)
+    torch.testing.assert_close(found.total, wanted.total, rtol=1e-10, atol=1e-12)
+    assert (found.tokens, found.correct) == (wanted.tokens, wanted.correct)
 
 
 @every_variant

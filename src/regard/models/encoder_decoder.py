@@ -35,6 +35,8 @@ class RecurrentEncoderDecoder(nn.Module, ABC, Generic[C, E, D, S]):
     """
 
     has_alignment: bool = False
+    takes_positions: bool = True
+    """Whether `forward` takes `at`."""
     maximum_target_length: int | None = None  # a recurrent net has no positions to run out of
     length_setting: str = ""
 
@@ -201,6 +203,8 @@ class AttentionEncoderDecoder(nn.Module, ABC):
     """
 
     has_alignment: bool = True
+    takes_positions: bool = True
+    """Whether `forward` takes `at`."""
     config: Any
     """Has `alignment_layer`, the decoder block whose cross-attention is the alignment."""
     decoder: DecoderStack

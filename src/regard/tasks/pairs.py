@@ -131,17 +131,21 @@ class PairTask(Task):
 
     def loss(self, model: nn.Module, batch: PairBatch, *, smoothing: float = 0.0) -> LossSum:
         """Cross-entropy of the labels, summed over real tokens; the padding token gets no smoothing mass."""
-        at, labels, tokenizer = None, batch.labels.flatten(), self.sides[1]
-        if batch.target.padding_side != "nowhere":
-            at = batch.target.valid.flatten().nonzero().squeeze(1)
-            labels = labels.index_select(0, at)
+        labels, real, tokenizer = batch.labels.flatten(), batch.target.valid.flatten(), self.sides[1]
+        own = getattr(model, "module", model)  # DDP's is within
+        if batch.target.padding_side != "nowhere" and getattr(own, "takes_positions", False):
+            at = real.nonzero().squeeze(1)
+            logits, labels, real = model(batch.source, batch.target, at=at), labels[at], real[at]
+        else:
+            logits = model(batch.source, batch.target)
         total, correct = smoothed_cross_entropy(
-            model(batch.source, batch.target, at=at).flatten(0, -2),
+            logits.flatten(0, -2),
             labels,
+            valid=real,
             smoothing=smoothing,
             never=tokenizer.padding_id if tokenizer.padding_id != tokenizer.end_id else None,
         )
-        return LossSum(total, len(labels), correct)
+        return LossSum(total, int(real.sum()), correct)
 
     def check(self, model: Any, train: TokenStore, validation: TokenStore) -> None:
         """Refuse sequences longer than the model's positions, and a coverage penalty for a model without attention.
