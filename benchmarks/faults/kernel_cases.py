@@ -3,7 +3,7 @@
 Here are what all calls have in common and those of `regard_linear`; those of `regard_blocks` are in `kernel_blocks.py`,
 those of `regard_greedy` in `kernel_greedy.py`, those of `regard_word2vec` and `regard_glove` in
 `kernel_words.py`, those of `regard_texts` in `kernel_texts.py`, those of `regard_loss`, `regard_dropout` and
-`regard_attention` in `kernel_training.py`.
+`regard_attention` in `kernel_training.py`, those of `regard_additive` in `kernel_additive.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = NDArray[Any]
 GROUP, TILE, UNIT = 32, 16, 32
 ACTIVATIONS = ("none", "relu", "gelu_tanh", "gelu", "swish")
 EPSILON = 2.0**-24
-LINEAR, BLOCKS, GREEDY, WORD2VEC, GLOVE, TEXTS, LOSS, DROPOUT, ATTENTION = 1, 2, 3, 4, 5, 6, 7, 8, 9
+LINEAR, BLOCKS, GREEDY, WORD2VEC, GLOVE, TEXTS, LOSS, DROPOUT, ATTENTION, ADDITIVE = range(1, 11)
 
 
 @dataclass

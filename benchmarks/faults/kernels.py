@@ -8,9 +8,9 @@ A build is a sanitizer and the instructions that the sources are compiled for. `
 array and at any undefined behaviour (-fsanitize=address,undefined,float-cast-overflow), `threads` at any two accesses that
 race (-fsanitize=thread), `none` checks the numbers alone, with the flags that users get. Each case is one call of
 `regard_linear`, `regard_blocks`, `regard_greedy`, `regard_texts`, `regard_word2vec`, `regard_glove` or `regard_dropout`, or one
-of `regard_loss` or `regard_attention` and then of its gradient: of any shape, 0 among them; at addresses that are multiples of
-no more than the size of a number; with infinite numbers, NaN, -0.0 and denormal ones; on one thread and on several, which must
-give the same bits. A case depends on the seed and its number only.
+of `regard_loss`, `regard_attention` or `regard_additive` and then of its gradient: of any shape, 0 among them; at addresses that
+are multiples of no more than the size of a number; with infinite numbers, NaN, -0.0 and denormal ones; on one thread and on
+several, which must give the same bits. A case depends on the seed and its number only.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
+from kernel_additive import additive_case  # noqa: E402
 from kernel_blocks import blocks_case  # noqa: E402
 from kernel_cases import Case, linear_case  # noqa: E402
 from kernel_greedy import greedy_case  # noqa: E402
@@ -170,7 +171,7 @@ def drawn_case(seed: int, number: int, halves: bool) -> Case:
         if number % 10 == 6:
             return (loss_case if number % 20 == 6 else dropout_case if number % 40 == 16 else attention_case)(rng)
         if number % 20 == 2:
-            return attention_case(rng)
+            return (attention_case if number % 40 == 2 else additive_case)(rng)
         return (linear_case if number % 2 else greedy_case if number % 6 == 4 else blocks_case)(rng, halves)
 
 

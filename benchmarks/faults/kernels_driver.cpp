@@ -126,6 +126,12 @@ void run_case() {
         regard_attention(texts, wanted, reinterpret_cast<float*>(scratch), room, at(4));
         std::memset(scratch, 0xff, size_t(room) * size_t(wanted) * 4);
         regard_attention_gradient(texts, at(3), wanted, reinterpret_cast<float*>(scratch), room, at(5), at(6), at(7));
+    } else if (function == 10) {
+        const auto* all = static_cast<const Additive*>(at(0));
+        scratch = scratch_of(int64_t(wanted) * (all->asking + 1) * all->width * 4);
+        regard_additive(all, wanted, static_cast<float*>(at(2)));
+        regard_additive_gradient(all, static_cast<const float*>(at(1)), wanted, reinterpret_cast<float*>(scratch), at(3), at(4),
+                                 static_cast<float*>(at(5)));
     } else if (function == 5) {
         scratch = nullptr;
         *static_cast<double*>(at(6)) =

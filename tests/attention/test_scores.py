@@ -134,30 +134,3 @@ def test_the_softmax_ignores_a_shift_of_all_scores(shift, seed):
     plain = attention.weights(AttentionInputs(query=query, key=key))
     moved = attention.weights(AttentionInputs(query=query, key=key + shift))
     torch.testing.assert_close(moved, plain, rtol=1e-9, atol=1e-12)
-
-
-def test_an_additive_score_follows_autocast_in_training_and_no_further(generator):
-    """tanh(q + k) in bfloat16; softmax, evaluation and other scores in float32."""
-    attention = ScoredAttention(Additive(8))
-    with torch.no_grad():
-        attention.score.weight.normal_(generator=generator)
-    query, key, value = (torch.randn(2, 1, length, 8, generator=generator, requires_grad=True) for length in (3, 5, 5))
-    inputs = AttentionInputs(query=query, key=key)
-    seen = []
-    handle = attention.score.register_forward_hook(lambda module, given, output: seen.append(output.dtype))
-    found = {}
-    for training, autocast in ((True, True), (True, False), (False, True), (False, False)):
-        attention.train(training)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-            weights, output = attention.weights(inputs), attention(inputs, value)
-        assert weights.dtype == torch.float32
-        gradients = torch.autograd.grad(output.float().square().sum(), (query, key, value, attention.score.weight))
-        found[training, autocast] = weights, *gradients
-    handle.remove()
-    assert seen == [torch.bfloat16] * 2 + [torch.float32] * 6
-    plain = found[True, False]
-    assert torch.equal(found[False, False][0], plain[0])
-    assert torch.equal(found[False, True][0], plain[0])
-    for rounded, exact in zip(found[True, True], plain, strict=True):
-        assert not torch.equal(rounded, exact)
-        torch.testing.assert_close(rounded, exact, rtol=0.05, atol=0.05 * float(exact.abs().max()))

@@ -117,6 +117,8 @@ PLANTED = {
         "2 * in_fours(keys) * fours + ",
         "",
     ),
+    "forgets the slope of tanh": ("none", "additive.h", "* (1.0f - t * t)", "* (1.0f - t)"),
+    "counts a key of another text": ("none", "additive.h", "(text * all.asked + n % all.asked)", "(n % all.asked)"),
     "smooths what is never right": (
         "none",
         "training.h",

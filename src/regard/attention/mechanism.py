@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention.alignments import Alignment, Soft
 from regard.attention.inputs import AttentionInputs, Reads
-from regard.attention.kernels import autocast_dtype, softmax_product
+from regard.attention.kernels import softmax_product
 from regard.attention.scores import Score
 from regard.structure import renamed
 
@@ -159,10 +159,11 @@ class ScoredAttention(Attention):
 
     def aligned(self, inputs: AttentionInputs, alignment: Alignment) -> Tensor:
         """The weights (B, H, L, S) that another alignment gives to the same scores, such as the probabilities of hard samples."""
-        rounds = self.training and self.score.follows_autocast
-        dtype = autocast_dtype(inputs.query) if rounds else inputs.exact
-        with torch.autocast(inputs.query.device.type, enabled=False):
-            scores = self.score(inputs.query.to(dtype), inputs.key_per_query_head.to(dtype), inputs)
+        query, key = inputs.query, inputs.key_per_query_head
+        if not self.score.takes_half_precision:
+            query, key = query.to(inputs.exact), key.to(inputs.exact)
+        with torch.autocast(query.device.type, enabled=False):
+            scores = self.score(query, key, inputs)
             return alignment(scores.to(inputs.exact), inputs.visible(), inputs)
 
     def forward(self, inputs: AttentionInputs, value: Tensor) -> Tensor:

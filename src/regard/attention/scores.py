@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.additive import additive_scores
 from regard.attention.inputs import AttentionInputs, Reads
 from regard.attention.positions import check_length
 
@@ -26,8 +27,8 @@ class Score(nn.Module, ABC):
     """How well each query matches each key; `reads` declares the tensors that it reads from the record."""
 
     reads: Reads = MappingProxyType({})
-    follows_autocast: bool = False
-    """Whether it is computed in autocast's dtype in training; others, and all in evaluation, are computed in float32."""
+    takes_half_precision: bool = False
+    """Whether `forward` takes queries and keys in half precision as they are; others get them in float32."""
 
     @abstractmethod
     def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
@@ -40,7 +41,7 @@ class Score(nn.Module, ABC):
                 query and key can have another dtype and fewer key heads.
 
         Returns:
-            (B, H, L, S), in the dtype of the query.
+            (B, H, L, S), in the dtype of the query or in float32.
         """
 
     def product_scale(self, width: int) -> float | None:
@@ -153,7 +154,8 @@ class Additive(Score):
 
     `va` starts at zero, as in the paper, so the first attention of an untrained model is exactly uniform.
 
-    In training under autocast tanh(q + k), which is larger than all else in a step of a recurrent model, has autocast's dtype.
+    On a processor a compiled kernel computes it, in float32 also for inputs in bfloat16, and tanh(q + k), (B, H, L, S, width), is
+    never in memory. Elsewhere tanh(q + k) has the dtype of the inputs in training, and float32 in evaluation.
 
     Arguments:
         width: n', the size of a projected query and key.
@@ -162,7 +164,7 @@ class Additive(Score):
     0.0
     """
 
-    follows_autocast = True
+    takes_half_precision = True
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -174,7 +176,13 @@ class Additive(Score):
         nn.init.zeros_(self.weight)
 
     def forward(self, query: Tensor, key: Tensor, inputs: AttentionInputs | None = None) -> Tensor:
-        """(B, H, L, width) and (B, H, S, width) to (B, H, L, S); the tanh of (B, H, L, S, width) is in memory."""
+        """(B, H, L, width) and (B, H, S, width) to (B, H, L, S)."""
+        compiled = additive_scores(query, key, self.weight)
+        if compiled is not None:
+            return compiled
+        if not self.training:
+            exact = torch.promote_types(query.dtype, torch.float32)
+            query, key = query.to(exact), key.to(exact)
         hidden = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))
         # Va as a matrix of one row: in bfloat16 a product with a vector takes PyTorch twice as long.
         return F.linear(hidden, self.weight.to(query.dtype)[None]).squeeze(-1)

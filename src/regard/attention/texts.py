@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
+from regard.attention.additive import gradients_where_needed
 from regard.attention.dropping import kept, sample_seed, scale_of, share_of
 from regard.attention.inputs import AttentionInputs
 from regard.attention.masks import Rows, Unpadded
@@ -132,7 +133,7 @@ class _AttentionOfTexts(torch.autograd.Function):
         (query, key, value), wanted = ctx.saved_tensors, ctx.wanted  # type: ignore[attr-defined]
         if torch.is_grad_enabled():  # a gradient of this gradient is wanted
             found = by_equation(query, key, value, wanted)
-            return (*torch.autograd.grad(found, (query, key, value), upstreams, create_graph=True), None)
+            return (*gradients_where_needed(found, (query, key, value), upstreams[0]), None)
         given = tuple(x.contiguous() for x in (query, key, value))
         upstream, gradients = upstreams[0].contiguous(), [torch.empty_like(x) for x in given]
         threads, scratch, room = wanted.scratch(upstream.shape[2])

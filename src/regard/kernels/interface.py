@@ -175,6 +175,21 @@ class TextsStruct(ctypes.Structure):
     )
 
 
+class AdditiveStruct(ctypes.Structure):
+    """`Additive` in additive.h."""
+
+    _fields_ = (
+        ("queries", Pointer),
+        ("keys", Pointer),
+        ("weight", Pointer),
+        ("texts", ctypes.c_int64),
+        ("asking", ctypes.c_int32),
+        ("asked", ctypes.c_int32),
+        ("width", ctypes.c_int32),
+        ("bits", ctypes.c_int32),
+    )
+
+
 class RuntimeStruct(ctypes.Structure):
     """`Runtime` in runtime.h: the addresses of OpenMP's functions."""
 
@@ -210,7 +225,7 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
     """
     count, large = ctypes.c_int32, ctypes.c_int64
     linear, block, pointers = ctypes.POINTER(LinearStruct), ctypes.POINTER(BlockStruct), ctypes.POINTER(Pointer)
-    texts = ctypes.POINTER(TextsStruct)
+    texts, additive = ctypes.POINTER(TextsStruct), ctypes.POINTER(AdditiveStruct)
     cache, head, table = (ctypes.POINTER(struct) for struct in (CacheStruct, HeadStruct, EmbeddingStruct))
     signatures = {
         "regard_runtime": (None, [ctypes.POINTER(RuntimeStruct)]),
@@ -242,6 +257,8 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
         "regard_attention_scratch": (large, [count, count, count]),
         "regard_attention": (None, [texts, count, Pointer, large, Pointer]),
         "regard_attention_gradient": (None, [texts, Pointer, count, Pointer, large, Pointer, Pointer, Pointer]),
+        "regard_additive": (None, [additive, count, Pointer]),
+        "regard_additive_gradient": (None, [additive, Pointer, count, Pointer, Pointer, Pointer, Pointer]),
         "regard_loss": (None, [ctypes.POINTER(LossStruct), Pointer, Pointer, Pointer, Pointer, count]),
         "regard_loss_gradient": (
             None,

@@ -33,6 +33,8 @@ def fault(library: ctypes.CDLL) -> str:
             return f"attention within texts of {bits} bits computes wrong results"
         if not _attends_in_training(library, bits):
             return f"attention in training of {bits} bits computes wrong results"
+        if not _scores_additively(library, bits):
+            return f"additive attention of {bits} bits computes wrong results"
         if not _finds_a_loss(library, bits):
             return f"the loss of logits of {bits} bits computes wrong results"
         if not _drops(library, bits):
@@ -261,6 +263,43 @@ def _attends_in_training(library: ctypes.CDLL, bits: int) -> bool:
         math.isclose(one, other, rel_tol=rounding, abs_tol=1e-5)
         for part, right in zip(found, wanted, strict=True)
         for one, other in zip(_as_floats(part), [number for row in right for number in row], strict=True)
+    )
+
+
+def _scores_additively(library: ctypes.CDLL, bits: int) -> bool:
+    """Test additive scores of two queries and three keys, and their gradients, in bfloat16 up to its rounding.
+
+    Arguments:
+        bits: of queries, keys and their gradients.
+    """
+    width, asking, asked, made = 19, 2, 3, _floats if bits == 32 else _bfloats
+    queries, keys = (
+        [[(factor * row + 3 * place + row * place) % 9 / 4 - 1 for place in range(width)] for row in range(count)]
+        for factor, count in ((5, asking), (2, asked))
+    )
+    weight = [place % 5 / 4 - 0.5 for place in range(width)]
+    upstream = [[row - 0.5 * column for column in range(asked)] for row in range(asking)]
+    given = [*(made([number for row in rows for number in row]) for rows in (queries, keys)), _floats(weight)]
+    steps, scores = (_floats([number for row in upstream for number in row]) for _ in range(2))
+    found, of_weight = [made([0.0] * (count * width)) for count in (asking, asked)], _floats([0.0] * width)
+    struct = interface.AdditiveStruct(*map(_place, given), 1, asking, asked, width, bits)
+    scratch = _floats([0.0] * ((asking + 1) * width))
+    library.regard_additive(struct, 1, _place(scores))
+    library.regard_additive_gradient(struct, _place(steps), 1, _place(scratch), *map(_place, found), _place(of_weight))
+    wanted_scores, wanted = [0.0] * (asking * asked), [[0.0] * (count * width) for count in (asking, asked, 1)]
+    for row, query in enumerate(queries):
+        for column, key in enumerate(keys):
+            for e in range(width):
+                t, g = math.tanh(query[e] + key[e]), upstream[row][column]
+                wanted_scores[row * asked + column] += weight[e] * t
+                wanted[0][row * width + e] += g * weight[e] * (1 - t * t)
+                wanted[1][column * width + e] += g * weight[e] * (1 - t * t)
+                wanted[2][e] += g * t
+    rounding = 1e-5 if bits == 32 else 1 / 128
+    return all(map(_nearly, scores, wanted_scores)) and all(
+        math.isclose(one, other, rel_tol=rounding, abs_tol=1e-5)
+        for part, right in zip((*found, of_weight), wanted, strict=True)
+        for one, other in zip(_as_floats(part), right, strict=True)
     )
 
 

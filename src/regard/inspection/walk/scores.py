@@ -137,7 +137,7 @@ def _additive(score: Additive, scene: Scene) -> Scored:
     query, key = scene.mine(scene.query), scene.heads(scene.key)
     hidden = torch.tanh(query + key)
     # Of the whole call, as the code does it: the hidden layer of one query is a small part of it.
-    scores = torch.tanh(scene.query.unsqueeze(-2) + scene.key.unsqueeze(-3)) @ va
+    scores = score(scene.query, scene.key)
     best = _strongest(scene, scene.mine(scores))
     meet = Step(
         title="Query and key meet",

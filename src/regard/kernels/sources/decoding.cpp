@@ -1,5 +1,6 @@
 // Tokens of each row through the blocks of a decoder, in one call. This is the file that is compiled: it includes all others.
 
+#include "additive.h"
 #include "attention.h"
 #include "choosing.h"
 #include "glove.h"
