@@ -7,10 +7,10 @@
 A build is a sanitizer and the instructions that the sources are compiled for. `addresses` stops at any access outside an
 array and at any undefined behaviour (-fsanitize=address,undefined,float-cast-overflow), `threads` at any two accesses that
 race (-fsanitize=thread), `none` checks the numbers alone, with the flags that users get. Each case is one call of
-`regard_linear`, `regard_blocks`, `regard_greedy`, `regard_texts`, `regard_word2vec`, `regard_glove` or `regard_dropout`, or one
-of `regard_loss`, `regard_attention` or `regard_additive` and then of its gradient: of any shape, 0 among them; at addresses that
-are multiples of no more than the size of a number; with infinite numbers, NaN, -0.0 and denormal ones; on one thread and on
-several, which must give the same bits. A case depends on the seed and its number only.
+`regard_linear`, `regard_blocks`, `regard_greedy`, `regard_texts`, `regard_word2vec`, `regard_glove`, `regard_candidates` or
+`regard_dropout`, or one of `regard_loss`, `regard_attention` or `regard_additive` and then of its gradient: of any shape, 0 among
+them; at addresses that are multiples of no more than the size of a number; with infinite numbers, NaN, -0.0 and denormal ones;
+on one thread and on several, which must give the same bits. A case depends on the seed and its number only.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from kernel_additive import additive_case  # noqa: E402
 from kernel_blocks import blocks_case  # noqa: E402
+from kernel_candidates import candidates_case  # noqa: E402
 from kernel_cases import Case, linear_case  # noqa: E402
 from kernel_greedy import greedy_case  # noqa: E402
 from kernel_texts import texts_case  # noqa: E402
@@ -167,7 +168,7 @@ def drawn_case(seed: int, number: int, halves: bool) -> Case:
         if number % 10 == 8:
             return (words_case if number % 20 == 8 else counts_case)(rng)
         if number % 20 == 12:
-            return texts_case(rng)
+            return (texts_case if number % 40 == 12 else candidates_case)(rng)
         if number % 10 == 6:
             return (loss_case if number % 20 == 6 else dropout_case if number % 40 == 16 else attention_case)(rng)
         if number % 20 == 2:

@@ -132,6 +132,11 @@ void run_case() {
         regard_additive(all, wanted, static_cast<float*>(at(2)));
         regard_additive_gradient(all, static_cast<const float*>(at(1)), wanted, reinterpret_cast<float*>(scratch), at(3), at(4),
                                  static_cast<float*>(at(5)));
+    } else if (function == 11) {
+        const auto* beams = static_cast<const Beams*>(at(0));
+        scratch = scratch_of(int64_t(wanted) * ((beams->vocabulary + AT_ONCE - 1) / AT_ONCE) * 4);
+        regard_candidates(beams, wanted, reinterpret_cast<float*>(scratch), static_cast<float*>(at(1)), static_cast<float*>(at(2)),
+                          static_cast<int64_t*>(at(3)));
     } else if (function == 5) {
         scratch = nullptr;
         *static_cast<double*>(at(6)) =

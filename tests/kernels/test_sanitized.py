@@ -119,6 +119,13 @@ PLANTED = {
     ),
     "forgets the slope of tanh": ("none", "additive.h", "* (1.0f - t * t)", "* (1.0f - t)"),
     "counts a key of another text": ("none", "additive.h", "(text * all.asked + n % all.asked)", "(n % all.asked)"),
+    "orders equal sums otherwise": (
+        "none",
+        "candidates.h",
+        "if (!(sum > ranking.least()))",
+        "if (!(sum >= ranking.least()))",
+    ),
+    "emits what it may not": ("none", "candidates.h", "chosen && beams.never[n] != token", "chosen"),
     "smooths what is never right": (
         "none",
         "training.h",

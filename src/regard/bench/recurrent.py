@@ -141,7 +141,7 @@ def _measured(
         },
         changes={"dropout": 0.1},
         peers={"joeynmt": PRECISIONS},
-        precisions=PRECISIONS,
+        precisions=translation.PRECISIONS,
     )
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.generation.choosing import check_choosable, leading_sums
+from regard.generation.choosing import check_choosable, leading_continuations, leading_sums
 from regard.generation.hypothesis import Hypothesis, Paths, SearchObserver, SearchStep
 from regard.generation.penalties import (
     CoveragePenalty,
@@ -237,39 +237,58 @@ class _BeamSearch(Generic[S]):
 
     def ranked(self, logits: Tensor, beams: _Beams[S]) -> _Candidates:
         """The best continuations, in order."""
+        rows, vocabulary = logits.shape
+        sentences = len(beams.sentences)
+        width, count = rows // sentences, max(2, 1 + len(self.ends)) * self.beam  # so that as many continue as may end
+        totals, never = beams.paths.totals.view(sentences, width), self.forbidden(beams, vocabulary)
+        found = None if self.replaces(beams) else leading_continuations(logits, totals, count, never)
+        if found is None:
+            log_probabilities = self.allowed(logits, beams, never)
+            sums, index = leading_sums(log_probabilities.view(sentences, width, vocabulary), totals, count)
+            found = sums, index, log_probabilities.view(sentences, -1).gather(1, index)
+        sums, index, own = found
+        check_choosable(sums[:, 0], beams.paths.length)
+        first = torch.arange(0, rows, width, device=index.device)[:, None]
+        parents, tokens = first + index // vocabulary, index % vocabulary
+        return _Candidates(totals=sums, parents=parents, tokens=tokens, log_probabilities=own)
+
+    def forbidden(self, beams: _Beams[S], vocabulary: int) -> tuple[int, ...]:
+        """The tokens that no hypothesis may emit in this step.
+
+        Raises:
+            InputError: for an id that no token has.
+        """
+        forbid = Forbid(forbidden_ids(self.decoder.config, self.minimum_length, beams.paths.length, self.ends))
+        forbid.check(vocabulary)
+        return forbid.ids
+
+    def replaces(self, beams: _Beams[S]) -> bool:
+        """Whether log-probabilities are changed in this step, beside those of `forbidden`."""
+        starts = self.forced_start is not None and beams.paths.length == 0
+        return (
+            bool(self.transforms)
+            or starts
+            or (self.forced_end and bool(self.at_limit(beams, torch.device("cpu")).any()))
+        )
+
+    def allowed(self, logits: Tensor, beams: _Beams[S], never: tuple[int, ...]) -> Tensor:
+        """The log-probabilities (N, V), minus infinity where a token is not allowed."""
         log_probabilities = logits.log_softmax(dim=-1, dtype=torch.float32)
         # The one new (N, V) tensor of a step; what is ruled out is struck from it in place.
-        forbid = Forbid(forbidden_ids(self.decoder.config, self.minimum_length, beams.paths.length, self.ends))
-        log_probabilities[:, list(forbid.ids)] = -torch.inf
+        log_probabilities[:, list(never)] = -torch.inf
         if self.transforms:
             allowed = log_probabilities
             for transform in self.transforms:
                 allowed = transform(allowed, beams.paths)
             log_probabilities.masked_fill_(allowed == -torch.inf, -torch.inf)
-        rows, vocabulary = log_probabilities.shape
-        sentences = len(beams.sentences)
-        width = rows // sentences
         if self.forced_start is not None and beams.paths.length == 0:
             log_probabilities.fill_(-torch.inf)
             log_probabilities[:, self.forced_start] = 0.0
         if self.forced_end:
-            last = self.at_limit(beams, log_probabilities.device).repeat_interleave(width)
+            last = self.at_limit(beams, logits.device).repeat_interleave(len(logits) // len(beams.sentences))
             log_probabilities[last] = -torch.inf
             log_probabilities[last, self.decoder.config.end_id] = 0.0
-        totals, index = leading_sums(
-            log_probabilities.view(sentences, width, vocabulary),
-            beams.paths.totals.view(sentences, width),
-            max(2, 1 + len(self.ends)) * self.beam,  # so that as many continue as may end
-        )
-        check_choosable(totals[:, 0], beams.paths.length)
-        first = torch.arange(0, rows, width, device=index.device)[:, None]
-        parents, tokens = first + index // vocabulary, index % vocabulary
-        return _Candidates(
-            totals=totals,
-            parents=parents,
-            tokens=tokens,
-            log_probabilities=log_probabilities.flatten()[parents * vocabulary + tokens],
-        )
+        return log_probabilities
 
     def at_limit(self, beams: _Beams[S], device: torch.device) -> Tensor:
         """(R,) bool: whether this step's token is the last one within the sentence's limit."""

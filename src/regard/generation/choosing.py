@@ -10,8 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.attention.dropping import SMALL
 from regard.errors import InputError
 from regard.generation.hypothesis import Paths
+from regard.kernels import kernels
+from regard.kernels.interface import PART, BeamsStruct
 from regard.layers.embeddings import not_finite
 
 Choice = Callable[[Tensor, Paths], Tensor]
@@ -259,6 +262,38 @@ def leading_sums(values: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, T
     sums = values.flatten(1).gather(1, index.flatten(1)) + offsets.gather(1, row).repeat_interleave(BLOCK, dim=1)
     top, order = leading(sums.masked_fill_(beyond.flatten(1), -torch.inf), count)
     return top, index.flatten(1).gather(1, order)
+
+
+def leading_continuations(
+    logits: Tensor, totals: Tensor, count: int, never: Sequence[int]
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """`leading_sums` of log softmax(logits) and totals by a compiled kernel, in one pass over the logits.
+
+    Arguments:
+        logits: (R x W, V) float32 or bfloat16 on a processor.
+        totals: (R, W) float32.
+        count: of sums for each row of `totals`.
+        never: tokens that are left out, in [0, V); the softmax is over all.
+
+    Returns:
+        sums, indices w * V + v, and log softmax(logits) there, each (R, count); where logits are NaN or infinite, the first sum
+        of their row is NaN. None where there is no kernel for these logits.
+    """
+    library = kernels().library
+    if library is None or logits.device.type != "cpu" or logits.dtype not in (torch.float32, torch.bfloat16):
+        return None
+    logits, totals = logits.detach().contiguous(), totals.float().contiguous()
+    (rows, width), vocabulary, excluded = totals.shape, logits.shape[1], torch.tensor(tuple(never), dtype=torch.long)
+    threads = torch.get_num_threads() if logits.numel() > SMALL else 1
+    scratch = torch.empty(threads, -(-vocabulary // PART))
+    sums, own = torch.empty(2, rows, count)
+    index = torch.empty(rows, count, dtype=torch.long)
+    beams = BeamsStruct(
+        *(x.data_ptr() for x in (logits, totals, excluded)),
+        *(rows, vocabulary, width, len(excluded), count, logits.element_size() * 8),
+    )
+    library.regard_candidates(beams, threads, *(x.data_ptr() for x in (scratch, sums, own, index)))
+    return sums, index, own
 
 
 def check_choosable(best: Tensor, step: int) -> None:

@@ -168,12 +168,20 @@ class Forbid:
         Raises:
             InputError: for an id that no token has.
         """
-        if self.ids and not 0 <= min(self.ids) <= max(self.ids) < logits.shape[-1]:
-            wrong = next(index for index in self.ids if not 0 <= index < logits.shape[-1])
-            raise InputError(
-                f"token {wrong} is forbidden, and the model has tokens from 0 to {logits.shape[-1] - 1}; forbid none but those"
-            )
+        self.check(logits.shape[-1])
         return logits.index_fill(-1, torch.tensor(self.ids, dtype=torch.long, device=logits.device), -torch.inf)
+
+    def check(self, vocabulary: int) -> None:
+        """Raise an error for an id that no token has.
+
+        Raises:
+            InputError: for an id that is negative or not below `vocabulary`.
+        """
+        wrong = [index for index in self.ids if not 0 <= index < vocabulary]
+        if wrong:
+            raise InputError(
+                f"token {wrong[0]} is forbidden, and the model has tokens from 0 to {vocabulary - 1}; forbid none but those"
+            )
 
 
 @dataclass(frozen=True, slots=True)

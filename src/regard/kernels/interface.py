@@ -190,6 +190,26 @@ class AdditiveStruct(ctypes.Structure):
     )
 
 
+class BeamsStruct(ctypes.Structure):
+    """`Beams` in candidates.h."""
+
+    _fields_ = (
+        ("logits", Pointer),
+        ("totals", Pointer),
+        ("never", Pointer),
+        ("sentences", ctypes.c_int64),
+        ("vocabulary", ctypes.c_int64),
+        ("width", ctypes.c_int32),
+        ("excluded", ctypes.c_int32),
+        ("count", ctypes.c_int32),
+        ("bits", ctypes.c_int32),
+    )
+
+
+PART = 256
+"""Tokens of the vocabulary for which `regard_candidates` needs a number of its scratch."""
+
+
 class RuntimeStruct(ctypes.Structure):
     """`Runtime` in runtime.h: the addresses of OpenMP's functions."""
 
@@ -259,6 +279,7 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
         "regard_attention_gradient": (None, [texts, Pointer, count, Pointer, large, Pointer, Pointer, Pointer]),
         "regard_additive": (None, [additive, count, Pointer]),
         "regard_additive_gradient": (None, [additive, Pointer, count, Pointer, Pointer, Pointer, Pointer]),
+        "regard_candidates": (None, [ctypes.POINTER(BeamsStruct), count, Pointer, Pointer, Pointer, Pointer]),
         "regard_loss": (None, [ctypes.POINTER(LossStruct), Pointer, Pointer, Pointer, Pointer, count]),
         "regard_loss_gradient": (
             None,

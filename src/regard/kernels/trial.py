@@ -39,6 +39,8 @@ def fault(library: ctypes.CDLL) -> str:
             return f"the loss of logits of {bits} bits computes wrong results"
         if not _drops(library, bits):
             return f"dropout of {bits} bits computes wrong results"
+        if not _ranks(library, bits):
+            return f"beam search with logits of {bits} bits computes wrong results"
     if not _learns_words(library):
         return "training of word embeddings computes wrong results"
     if not _learns_a_count(library):
@@ -355,6 +357,40 @@ def _drops(library: ctypes.CDLL, bits: int) -> bool:
         word ^= word >> 31
         wanted.append(number * scale * (word >> place % 4 * 16 & 0xFFFF >= least))
     return _as_floats(x) == wanted
+
+
+def _ranks(library: ctypes.CDLL, bits: int) -> bool:
+    """Test the candidates of two sentences with two hypotheses each, of which the last does not exist; token 7 is ruled out.
+
+    Arguments:
+        bits: of the logits.
+    """
+    sentences, width, size, count, never = 2, 2, 300, 4, 7
+    rows = [[(factor * place) % 13 / 4 for place in range(size)] for factor in (3, 5, 7, 4)]
+    rows[0][7], rows[2][290], rows[1][299] = 9.0, 8.0, 7.0
+    totals = [-1.0, -1.5, -0.5, -math.inf]
+    logits = (_floats if bits == 32 else _bfloats)([number for row in rows for number in row])
+    before, excluded = _floats(totals), (ctypes.c_int64 * 1)(never)
+    beams = interface.BeamsStruct(*map(_place, (logits, before, excluded)), sentences, size, width, 1, count, bits)
+    scratch, sums, own = (_floats([math.nan] * length) for length in (2, sentences * count, sentences * count))
+    index = (ctypes.c_int64 * (sentences * count))()
+    library.regard_candidates(beams, 1, *map(_place, (scratch, sums, own, index)))
+    for sentence in range(sentences):
+        found = []
+        for row in range(width):
+            z, total = rows[sentence * width + row], totals[sentence * width + row]
+            logarithm = math.log(sum(map(math.exp, z)))
+            found += [
+                (total + z[n] - logarithm, -(row * size + n), z[n] - logarithm) for n in range(size) if n != never
+            ]
+        best, held = sorted(found, reverse=True)[:count], slice(sentence * count, (sentence + 1) * count)
+        if [-place for _, place, _ in best] != index[held]:
+            return False
+        if not all(map(_nearly, sums[held], (one[0] for one in best))):
+            return False
+        if not all(map(_nearly, own[held], (one[2] for one in best))):
+            return False
+    return True
 
 
 def _learns_words(library: ctypes.CDLL) -> bool:

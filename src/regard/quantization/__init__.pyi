@@ -14,3 +14,4 @@ from .linear import QuantizedWeights as QuantizedWeights
 from .models import InferenceTransformer as InferenceTransformer
 from .models import quantized as quantized
 from .models import unsupported_transformer as unsupported_transformer
+from .recurrent import quantized_recurrent as quantized_recurrent

@@ -1,8 +1,8 @@
 """Models for inference on a CPU, with ordinary blocks and int8, int4, bfloat16 or float32 weights.
 
 `quantized` makes an `InferenceDecoder` from a language model of GPT's family, an `InferenceTransformer` from an encoder-decoder
-Transformer, and from an encoder a model of the same class. Inspection, ablation and patching work as in any model. Without hooks,
-the first two compute a decoding step in one call of a compiled kernel (`StackKernel`).
+Transformer, and from an encoder or a recurrent encoder-decoder a model of the same class. Inspection, ablation and patching work
+as in any model. Without hooks, the first two compute a decoding step in one call of a compiled kernel (`StackKernel`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from regard.layers import (
     Tokens,
 )
 from regard.layers.state import side_by_side
-from regard.models.encoder_decoder import TransformerState
+from regard.models.encoder_decoder import RecurrentEncoderDecoder, TransformerState
 from regard.models.transformer import Transformer, TransformerDecoder, TransformerEncoder
 from regard.quantization.decoder import InferenceDecoder
 from regard.quantization.encoder import quantized_encoder
@@ -48,6 +48,7 @@ from regard.quantization.linear import (
     linear_for,
 )
 from regard.quantization.memory import LargePages
+from regard.quantization.recurrent import quantized_recurrent
 from regard.quantization.stack import (
     SharedRows,
     SourceRead,
@@ -247,12 +248,12 @@ def quantized(model: M, precision: QuantizedPrecision, *, compiled: Kernels | No
     """A model with int8 or int4 weights, for inference on a CPU; the given model is not changed.
 
     Arguments:
-        model: a language model of GPT's family, a `Transformer`, or a text encoder.
+        model: a language model of GPT's family, a `Transformer`, a recurrent encoder-decoder, or a text encoder.
         precision: `int8` or `int4`.
         compiled: the kernels; None to build them.
 
     Returns:
-        An `InferenceDecoder`, an `InferenceTransformer`, or an encoder of the same class.
+        An `InferenceDecoder`, an `InferenceTransformer`, or a model of the same class.
 
     Raises:
         InputError: for a model of another kind, on another device, or with hooks.
@@ -265,6 +266,8 @@ def quantized(model: M, precision: QuantizedPrecision, *, compiled: Kernels | No
     made: Any
     if isinstance(model, TextEncoder):
         made = quantized_encoder(model, precision, compiled=compiled)
+    elif isinstance(model, RecurrentEncoderDecoder):
+        made = quantized_recurrent(model, precision, compiled=compiled)
     elif isinstance(model, CausalTransformer):
         made = InferenceDecoder(model, precision, compiled=compiled)
     else:

@@ -130,7 +130,7 @@ def load(
         task: the name of the task for which to load the model; a model for another task is an error. None = the folder's task.
         device: the device of the parameters: `cpu`, `cuda`, `cuda:1`, or `auto`, a GPU if PyTorch finds one.
         dtype: the type of the parameters: `float32`, `bfloat16` or `float16`; on a processor also `int8` or `int4`, for a
-            language model of the GPT family, see `LanguageModel.quantised`, and for a `Transformer` for translation.
+            language model of the GPT family, see `LanguageModel.quantised`, and for a model for translation.
         code: your own Python file, or files, with the parts of the model. It is executed; the copy in the folder never is.
 
     Returns:
@@ -188,7 +188,7 @@ def _check_fits(settings: Mapping[str, Any], config: Any, place: Path) -> None:
 def _quantised(predictor: Any, dtype: str, folder: AnyPath) -> LanguageModel | Translator:
     if not hasattr(predictor, "quantised"):
         raise InputError(
-            f"{folder}: {dtype} is for language models of GPT's family and Transformers that translate; use one of "
+            f"{folder}: {dtype} is for language models of GPT's family and models that translate; use one of "
             + ", ".join(DTYPES)
         )
     return predictor.quantised(dtype)

@@ -14,7 +14,7 @@ from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis
 from regard.parts import own_metrics
-from regard.quantization import InferenceTransformer, QuantizedPrecision
+from regard.quantization import QuantizedPrecision, quantized
 from regard.structure import coerced, from_mapping
 from regard.tasks.examples import Reader
 from regard.tasks.generation_config import foreign_pair_tokenizer, pair_obstacle, write_generation_config
@@ -261,9 +261,9 @@ class Translator(PairPredictor[TranslationTask]):
             precision: `int8` or `int4`, see `regard.quantization.QuantizedWeights`.
 
         Raises:
-            InputError: for a model that is not a Transformer, is on another device, or is being recorded.
+            InputError: for a model that is neither a Transformer nor recurrent, is on another device, or is being recorded.
         """
-        prepared = InferenceTransformer(self.model, precision)
+        prepared = quantized(self.model, precision)
         return Translator(prepared, self.task, recipe=self.recipe, metrics=self.metrics)
 
     def encode_source(self, text: str, to: str | None = None) -> list[int]:

@@ -2,6 +2,7 @@
 
 #include "additive.h"
 #include "attention.h"
+#include "candidates.h"
 #include "choosing.h"
 #include "glove.h"
 #include "linear.h"
