@@ -14,6 +14,7 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.generation import CoveragePenalty, FixedLength, RelativeLength, beam_search
+from regard.generation.choosing import leading_continuations
 from regard.kernels import Kernels, kernels
 from regard.layers import Tokens, join
 from regard.models import Bahdanau, BahdanauConfig, Transformer, TransformerConfig
@@ -142,7 +143,8 @@ def test_each_hypothesis_of_a_beam_has_its_own_past_to_the_bit(name, generator):
             state, logs = alone, []
             for token, following in zip(tokens, [*tokens[1:], prepared.config.end_id], strict=True):
                 logits, state = prepared.step(torch.tensor([token]), state)
-                logs.append(logits.log_softmax(dim=-1)[0, following].item())
+                _, order, own = leading_continuations(logits, torch.zeros(1, 1), logits.shape[1], ())
+                logs.append(own[order == following].item())
             assert tuple(logs[: len(hypothesis.token_log_probabilities)]) == hypothesis.token_log_probabilities
 
 
