@@ -39,7 +39,8 @@ def test_the_model_is_loaded_onto_the_device(monkeypatch, tmp_path):
     for name in ("cpu", "cuda", "auto"):
         inputs.opened(tmp_path, name, "tagging")
     places = [torch.device("cpu"), torch.device("cuda"), torch.device("cuda")]
-    assert asked == [(tmp_path, {"task": "tagging", "device": place, "dtype": "float32"}) for place in places]
+    options = {"task": "tagging", "dtype": "float32", "code": None}
+    assert asked == [(tmp_path, {**options, "device": place}) for place in places]
 
 
 @pytest.mark.parametrize("words", [("translate", "a"), ("evaluate", "dates")])

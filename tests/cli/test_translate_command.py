@@ -228,3 +228,10 @@ def test_fewer_bits_translate_much_the_same(command, model, precision):
 @pytest.mark.parametrize("precision", ["int8", "int4"])
 def test_a_recurrent_model_translates_in_fewer_bits(command, dates_model, precision):
     assert command("translate", dates_model, "9 May 2017", "--dtype", precision).code == 0
+
+
+def test_auto_chooses_a_dtype_and_says_so(command, model):
+    answer = command("translate", model, "abc", "--dtype", "auto")
+    assert answer.code == 0
+    assert "dtype: bfloat16, native on this" in answer.err or "dtype: float32, this" in answer.err
+    assert command("translate", model, "abc", "--dtype", "float8").refusal().startswith("error: dtype is 'float8'")

@@ -152,10 +152,10 @@ class Translation(_Ours):
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Load the folder in a precision; left out where the precision is no faster."""
         from regard.generation import GenerationSettings
-        from regard.tasks.loading import load
+        from regard.tasks.loading import load_for_inference
 
         keep_freed_memory()  # as the command line does
-        self._translator = load(job["folder"], dtype=job["precision"])
+        self._translator = load_for_inference(job["folder"], dtype=job["precision"])
         slow = getattr(self._translator.model, "slow", "")
         if slow:
             return {"left_out": slow}

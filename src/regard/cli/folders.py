@@ -374,9 +374,9 @@ def push(
       regard push runs/dates my-name/dates
       regard push runs/dates my-name/dates --private --message "More steps" --json
     """  # noqa: D301  # \b keeps the lines of the example apart
-    from regard.cli.inputs import opened
+    from regard.tasks.loading import load
 
-    predictor = opened(model, "cpu")
+    predictor = load(model)
     address = predictor.push_to_hub(place, private=private, message=message, max_shard_size=max_shard_size)
     if as_json:
         print_json(envelope("push") | {"model": str(model), "repository": place, "commit": address})

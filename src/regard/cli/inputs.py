@@ -32,19 +32,25 @@ if TYPE_CHECKING:
 
 
 def opened(model: Path, device: str, task: str | None = None, *, dtype: str = "float32") -> Any:
-    """Load a model's folder for a task; None for its own.
+    """Load a model's folder for predictions of a task; None for its own. With dtype `auto` the choice is told.
 
     Raises:
         InputError: for an unavailable device, and as `regard.load`.
     """
     from regard.machine import device_named, keep_freed_memory
-    from regard.tasks.loading import load
+    from regard.tasks.loading import load_for_inference
 
     place = device_named(device, "--device")
     keep_freed_memory()
+    if dtype == "auto":
+        from regard.training.precision import resolve
+
+        _, chosen = resolve("auto", place)
+        dtype = chosen.partition(",")[0]
+        say(f"dtype: {chosen}")
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", UserWarning)
-        predictor = load(model, task=task, device=place, dtype=dtype)
+        predictor = load_for_inference(model, task=task, device=place, dtype=dtype)
     for warning in warned:
         if warning.category is UserWarning:  # warnings of this package, not of libraries
             say(str(warning.message))

@@ -15,7 +15,7 @@ from regard.cli.commands import renamed
 from regard.cli.console import NewFile, envelope, on_terminal, print_json, print_table, say, say_malformed
 from regard.cli.inputs import Text, opened
 from regard.cli.run import Answers, Texts, verb
-from regard.cli.settings import DECODING, NOTHING, BatchSize, Device, DType, Given, Json, Model, with_options
+from regard.cli.settings import DECODING, NOTHING, BatchSize, Device, DTypeOrAuto, Given, Json, Model, with_options
 from regard.errors import InputError
 from regard.reading import parse_json
 from regard.rendering import metric_text
@@ -71,7 +71,7 @@ def generate(
         ),
     ] = None,
     ahead: Annotated[int, typer.Option(metavar="N", min=1, help="Tokens that --draft proposes at a time.")] = 4,
-    dtype: DType = "float32",
+    dtype: DTypeOrAuto = "float32",
     batch_size: BatchSize = 16,
 ) -> None:
     """Generate text from prompts with a language model: one output line per prompt.

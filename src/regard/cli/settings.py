@@ -255,12 +255,16 @@ def _changed(part: inspect.Parameter, usual: Given, help: Mapping[str, str]) -> 
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a model or run.", show_default=False)]
 Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu or cuda; auto is cuda if PyTorch finds a GPU.")]
-DType = Annotated[
+_DTYPES = (
+    "float32, bfloat16 or float16; for GPT-like language models and models for translation also int8 or int4 weights, which are "
+    "faster on a CPU"
+)
+DType = Annotated[str, typer.Option(metavar="NAME", help=f"{_DTYPES}.")]
+DTypeOrAuto = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="float32, bfloat16 or float16; for GPT-like language models and translation Transformers also int8 or int4 "
-        "weights, which are faster on a CPU.",
+        help=f"{_DTYPES}; auto is bfloat16 if the device supports it natively, else float32.",
     ),
 ]
 VectorDType = Annotated[

@@ -14,7 +14,7 @@ import typer
 from regard.cli.commands import renamed
 from regard.cli.inputs import Text, read_texts, refuse_too_long
 from regard.cli.run import Answers, Run, Texts, verb
-from regard.cli.settings import NOTHING, BatchSize, Decoding, DType, To, with_options
+from regard.cli.settings import NOTHING, BatchSize, Decoding, DTypeOrAuto, To, with_options
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ BATCHES_AT_ONCE = 16  # read and sorted by length together, so that batches have
     as_json="Print one JSON object, with scores.",
 )
 def translate(
-    run: Texts, to: To = None, decoding: Decoding = NOTHING, dtype: DType = "float32", batch_size: BatchSize = 64
+    run: Texts, to: To = None, decoding: Decoding = NOTHING, dtype: DTypeOrAuto = "float32", batch_size: BatchSize = 64
 ) -> None:
     """Translate texts: one output line per input line; an empty line stays empty.
 

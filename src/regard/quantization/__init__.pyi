@@ -12,6 +12,7 @@ from .linear import QuantizedLinear as QuantizedLinear
 from .linear import QuantizedPrecision as QuantizedPrecision
 from .linear import QuantizedWeights as QuantizedWeights
 from .models import InferenceTransformer as InferenceTransformer
+from .models import for_inference as for_inference
 from .models import quantized as quantized
 from .models import unsupported_transformer as unsupported_transformer
 from .recurrent import quantized_recurrent as quantized_recurrent

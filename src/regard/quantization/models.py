@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +37,7 @@ from regard.layers import (
 from regard.layers.state import side_by_side
 from regard.models.encoder_decoder import RecurrentEncoderDecoder, TransformerState
 from regard.models.transformer import Transformer, TransformerDecoder, TransformerEncoder
-from regard.quantization.decoder import InferenceDecoder
+from regard.quantization.decoder import InferenceDecoder, unsupported_decoder
 from regard.quantization.encoder import quantized_encoder
 from regard.quantization.inference import POSITIONS, InferenceEmbedding, InferenceOnly, table_dtype, unlike_heads
 from regard.quantization.linear import (
@@ -273,3 +273,23 @@ def quantized(model: M, precision: QuantizedPrecision, *, compiled: Kernels | No
     else:
         made = InferenceTransformer(model, precision, compiled=compiled)  # type: ignore[arg-type]
     return made
+
+
+def for_inference(model: nn.Module, precision: Literal["float32", "bfloat16"]) -> nn.Module | None:
+    """The model in compiled kernels, without quantization, where these are faster on this processor; else None.
+
+    The result is an `InferenceDecoder` or an `InferenceTransformer`, whose outputs are those of the model up to rounding.
+
+    Arguments:
+        model: any; it does not change.
+        precision: of the weights.
+    """
+    built = kernels()
+    made: InferenceOnly | None = None
+    if isinstance(model, CausalTransformer) and not unsupported_decoder(model):
+        made = InferenceDecoder(model, precision, compiled=built)
+    # A step of a beam has a row for each hypothesis, so products of many rows decide.
+    many_rows = built.reads_float32 if precision == "float32" else built.reads_bfloat16
+    if many_rows and isinstance(model, Transformer) and not unsupported_transformer(model):
+        made = InferenceTransformer(model, precision, compiled=built)
+    return made if made is not None and made.kernel is not None else None

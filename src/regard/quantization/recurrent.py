@@ -13,7 +13,7 @@ from regard.errors import InputError
 from regard.kernels import Kernels, kernels
 from regard.layers import Tokens
 from regard.models.encoder_decoder import RecurrentEncoderDecoder
-from regard.quantization.linear import BITS, QuantizedPrecision, check_precision, inference_copy
+from regard.quantization.linear import BITS, Precision, check_precision, inference_copy
 from regard.quantization.stack import unsupported_place
 
 R = TypeVar("R", bound=RecurrentEncoderDecoder[Any, Any, Any, Any])
@@ -41,7 +41,7 @@ def _widened(found: Any) -> Any:
     return found.float() if isinstance(found, Tensor) else tuple(map(_widened, found))
 
 
-def quantized_recurrent(model: R, precision: QuantizedPrecision, *, compiled: Kernels | None = None) -> R:
+def quantized_recurrent(model: R, precision: Precision, *, compiled: Kernels | None = None) -> R:
     """A copy of a recurrent encoder-decoder, of the same class, whose decoder has int8 or int4 weights.
 
     The decoder, which reads its weights again for every token, has linear layers of the precision and computes everything else in
@@ -62,7 +62,7 @@ def quantized_recurrent(model: R, precision: QuantizedPrecision, *, compiled: Ke
     >>> (found - wanted).abs().max().item() < 0.1
     True
     """
-    precision = check_precision(precision)  # type: ignore[assignment]
+    precision = check_precision(precision)
     why = "" if precision in BITS else f"a recurrent decoder is quantized to {' or '.join(BITS)}"
     why = why or unsupported_place(model)
     if why:

@@ -13,8 +13,9 @@ from regard.data.pairs import Pair
 from regard.data.token_store import TokenStore
 from regard.errors import InputError
 from regard.generation import GenerationSettings, Hypothesis
+from regard.models.encoder_decoder import RecurrentEncoderDecoder
 from regard.parts import own_metrics
-from regard.quantization import QuantizedPrecision, quantized
+from regard.quantization import InferenceTransformer, Precision, quantized_recurrent
 from regard.structure import coerced, from_mapping
 from regard.tasks.examples import Reader
 from regard.tasks.generation_config import foreign_pair_tokenizer, pair_obstacle, write_generation_config
@@ -252,18 +253,20 @@ class Translator(PairPredictor[TranslationTask]):
     metric_names: ClassVar[tuple[str, ...]] = ("exact_match", "bleu")
     takes_own_metrics: ClassVar[bool] = True
 
-    def quantised(self, precision: QuantizedPrecision) -> Translator:
-        """The same model with weights of 8 or 4 bits, for faster inference on a processor.
+    def quantised(self, precision: Precision) -> Translator:
+        """The same model for faster inference on a processor, by compiled kernels.
 
         The model itself does not change. `regard evaluate MODEL PAIRS dtype=int8` measures the effect of quantisation.
 
         Arguments:
-            precision: `int8` or `int4`, see `regard.quantization.QuantizedWeights`.
+            precision: `int8` or `int4`, see `regard.quantization.QuantizedWeights`; for a Transformer also `float32` or
+                `bfloat16`, for the kernels without quantisation.
 
         Raises:
             InputError: for a model that is neither a Transformer nor recurrent, is on another device, or is being recorded.
         """
-        prepared = quantized(self.model, precision)
+        recurrent = isinstance(self.model, RecurrentEncoderDecoder)
+        prepared = (quantized_recurrent if recurrent else InferenceTransformer)(self.model, precision)
         return Translator(prepared, self.task, recipe=self.recipe, metrics=self.metrics)
 
     def encode_source(self, text: str, to: str | None = None) -> list[int]:
