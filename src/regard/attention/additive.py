@@ -25,8 +25,10 @@ def additive_scores(query: Tensor, key: Tensor, weight: Tensor) -> Tensor | None
         (B, H, L, S) float32.
     """
     dtype = torch.promote_types(query.dtype, key.dtype)
-    library = kernels().library if dtype in (torch.float32, torch.bfloat16) and query.device.type == "cpu" else None
-    if library is None or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or query.device.type != "cpu" or dtype not in (torch.float32, torch.bfloat16):
+        return None
+    library = kernels().library
+    if library is None:
         return None
     found: Tensor = _AdditiveScores.apply(query.to(dtype), key.to(dtype), weight.float(), library)  # type: ignore[assignment]
     return found
