@@ -39,7 +39,7 @@ def test_the_model_is_loaded_onto_the_device(monkeypatch, tmp_path):
     for name in ("cpu", "cuda", "auto"):
         inputs.opened(tmp_path, name, "tagging")
     places = [torch.device("cpu"), torch.device("cuda"), torch.device("cuda")]
-    options = {"task": "tagging", "dtype": "float32", "code": None}
+    options = {"task": "tagging", "dtype": "float32"}
     assert asked == [(tmp_path, {**options, "device": place}) for place in places]
 
 

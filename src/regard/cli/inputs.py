@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def opened(model: Path, device: str, task: str | None = None, *, dtype: str = "float32") -> Any:
-    """Load a model's folder for predictions of a task; None for its own. With dtype `auto` the choice is told.
+    """Load a model's folder for predictions of a task; None for its own. With dtype `auto` it prints the dtype it chooses.
 
     Raises:
         InputError: for an unavailable device, and as `regard.load`.

@@ -167,14 +167,7 @@ def load(
     return spec.predictor(model, decided, recipe=card.recipe, metrics=card.metrics)
 
 
-def load_for_inference(
-    folder: AnyPath,
-    *,
-    task: str | None = None,
-    device: str | torch.device = "cpu",
-    dtype: str = "float32",
-    code: Code | None = None,
-) -> Any:
+def load_for_inference(folder: AnyPath, *, task: str | None = None, **options: Unpack[LoadOptions]) -> Any:
     """`load`, for prediction alone: on a processor decoders run in compiled kernels where these are faster.
 
     These are decoders of GPT's family, and Transformers for translation. Their outputs are those of `load` up to rounding; they
@@ -184,7 +177,7 @@ def load_for_inference(
     """
     from regard.quantization import for_inference
 
-    predictor = load(folder, task=task, device=device, dtype=dtype, code=code)
+    predictor, dtype = load(folder, task=task, **options), options.get("dtype", "float32")
     if dtype not in ("float32", "bfloat16") or not hasattr(predictor, "quantised"):
         return predictor
     model = for_inference(predictor.model, dtype)  # type: ignore[arg-type]
