@@ -122,8 +122,8 @@ PLANTED = {
     "orders equal sums otherwise": (
         "none",
         "candidates.h",
-        "if (!(sum > ranking.least()))",
-        "if (!(sum >= ranking.least()))",
+        "+ before > ranking.least()",
+        "+ before >= ranking.least()",
     ),
     "emits what it may not": ("none", "candidates.h", "chosen && beams.never[n] != token", "chosen"),
     "smooths what is never right": (

@@ -160,6 +160,28 @@ def test_the_beam_finds_what_it_finds_in_the_rounded_model(way, generator):
         assert found[0].score == pytest.approx(best[0].score, rel=0.05, abs=0.05)
 
 
+@built
+@every_model
+def test_sources_are_read_alone_as_in_a_batch_and_through_hooks(name, generator):
+    model = InferenceTransformer(made(name, generator), "bfloat16")
+    sources = Tokens.pad(SOURCES)
+    read = model.encoded(sources)
+    assert (model.reader is None) == (
+        name == "odd widths"
+    )  # which PyTorch reads, and there the last bits depend on the batch
+    if model.reader is not None:
+        assert (read[~sources.valid] == 0).all()
+        for row, source in enumerate(SOURCES):
+            assert torch.equal(model.encoded(Tokens.pad([source]))[0], read[row, : len(source)])
+    seen = []
+    handle = model.encoder.layers[1].register_forward_hook(lambda module, inputs, output: seen.append(output))
+    hooked = model.encoded(sources)
+    handle.remove()
+    assert len(seen) == 1
+    torch.testing.assert_close(hooked[sources.valid], read[sources.valid], rtol=0.03, atol=0.03)
+    torch.testing.assert_close(model.encoded(sources), read)
+
+
 @every_way
 def test_states_branch_leave_and_are_cropped(way, generator):
     prepared = InferenceTransformer(made("pre-norm", generator), "int8", compiled=WAYS[way])

@@ -79,7 +79,7 @@ class KVCache:
         seen = torch.ones(rows, columns, dtype=torch.bool, device=device) if self.seen is None else self.seen
         places = torch.arange(columns, device=device).expand(texts, -1) if self.places is None else self.places
         if width > 1:
-            own = torch.eye(width, dtype=torch.bool, device=device).repeat(texts, 1)
+            own = torch.eye(width, dtype=torch.bool, device=device).expand(texts, width, width).reshape(rows, width)
             counted = torch.zeros(texts, width, dtype=torch.long, device=device)
         else:
             own = torch.ones(rows, slots, dtype=torch.bool, device=device) if valid is None else valid

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
@@ -100,7 +101,7 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         """(B, L) integers below `maximum` to (B, L, D)."""
-        return self.table[positions]
+        return F.embedding(positions, self.table)
 
 
 class LearnedPositions(nn.Module):

@@ -123,8 +123,12 @@ def beam_search(
         check_coverage(decoder)
     if observer is not None:
         observer.search_started(source)
+    # Nobody else is called between two steps, so that a model that examines itself at each does so once.
+    alone = observer is None and not transforms and coverage_penalty is None
+    ends = end_tokens or (decoder.config.end_id,)
     search = _BeamSearch(
         decoder=decoder,
+        next_logits=getattr(decoder, "undisturbed", lambda: decoder.step)() if alone else decoder.step,
         beam=beam,
         length_penalty=GnmtLength(0.6) if length_penalty is None else length_penalty,
         coverage_penalty=coverage_penalty,
@@ -134,7 +138,9 @@ def beam_search(
         early_stopping=early_stopping,
         forced_end=forced_end,
         forced_start=forced_start,
-        ends=end_tokens or (decoder.config.end_id,),
+        ends=ends,
+        forbid_first=Forbid(forbidden_ids(decoder.config, 1, 0, ends)),
+        forbid=Forbid(forbidden_ids(decoder.config, 0, 0, ends)),
         estimated=search_end == "estimate",
         stepped=getattr(observer, "search_stepped", None),
         paused=getattr(observer, "search_paused", None),
@@ -164,13 +170,15 @@ class _Beams(Generic[S]):
 class _Candidates:
     """The best continuations of each sentence, best first; every tensor is (R, 2 * beam), or wider with more end tokens.
 
-    `parents` are rows of the last call; `log_probabilities` are those of `tokens`, `totals` those of the whole hypothesis.
+    `parents` are rows of the last call; `log_probabilities` are those of `tokens`, `totals` those of the whole hypothesis;
+    `end` says which tokens are end tokens.
     """
 
     totals: Tensor
     parents: Tensor
     tokens: Tensor
     log_probabilities: Tensor
+    end: Tensor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -178,6 +186,7 @@ class _BeamSearch(Generic[S]):
     """One beam search: its constants, and the results so far."""
 
     decoder: Decoder[S]
+    next_logits: Callable[[Tensor, S], tuple[Tensor, S]]
     beam: int
     length_penalty: LengthPenalty
     coverage_penalty: CoveragePenalty | None
@@ -188,6 +197,8 @@ class _BeamSearch(Generic[S]):
     forced_end: bool
     forced_start: int | None
     ends: tuple[int, ...]
+    forbid_first: Forbid
+    forbid: Forbid
     estimated: bool
     stepped: Callable[[SearchStep], None] | None
     paused: Callable[[], None] | None
@@ -212,7 +223,7 @@ class _BeamSearch(Generic[S]):
 
     def step(self, beams: _Beams[S]) -> _Beams[S] | None:
         """One call of the decoder, and the next live hypotheses; None when every sentence is done."""
-        logits, state = self.decoder.step(beams.tokens, beams.state)
+        logits, state = self.next_logits(beams.tokens, beams.state)
         coverage = beams.coverage
         if coverage is not None:
             coverage = coverage + self.decoder.alignment(state)
@@ -250,7 +261,8 @@ class _BeamSearch(Generic[S]):
         check_choosable(sums[:, 0], beams.paths.length)
         first = torch.arange(0, rows, width, device=index.device)[:, None]
         parents, tokens = first + index // vocabulary, index % vocabulary
-        return _Candidates(totals=sums, parents=parents, tokens=tokens, log_probabilities=own)
+        end = are_among(tokens, self.ends)
+        return _Candidates(totals=sums, parents=parents, tokens=tokens, log_probabilities=own, end=end)
 
     def forbidden(self, beams: _Beams[S], vocabulary: int) -> tuple[int, ...]:
         """The tokens that no hypothesis may emit in this step.
@@ -258,18 +270,14 @@ class _BeamSearch(Generic[S]):
         Raises:
             InputError: for an id that no token has.
         """
-        forbid = Forbid(forbidden_ids(self.decoder.config, self.minimum_length, beams.paths.length, self.ends))
+        forbid = self.forbid_first if beams.paths.length < self.minimum_length else self.forbid
         forbid.check(vocabulary)
         return forbid.ids
 
     def replaces(self, beams: _Beams[S]) -> bool:
         """Whether log-probabilities are changed in this step, beside those of `forbidden`."""
         starts = self.forced_start is not None and beams.paths.length == 0
-        return (
-            bool(self.transforms)
-            or starts
-            or (self.forced_end and bool(self.at_limit(beams, torch.device("cpu")).any()))
-        )
+        return bool(self.transforms) or starts or (self.forced_end and any(self.at_limit(beams)))
 
     def allowed(self, logits: Tensor, beams: _Beams[S], never: tuple[int, ...]) -> Tensor:
         """The log-probabilities (N, V), minus infinity where a token is not allowed."""
@@ -285,21 +293,23 @@ class _BeamSearch(Generic[S]):
             log_probabilities.fill_(-torch.inf)
             log_probabilities[:, self.forced_start] = 0.0
         if self.forced_end:
-            last = self.at_limit(beams, logits.device).repeat_interleave(len(logits) // len(beams.sentences))
+            last = torch.tensor(self.at_limit(beams), device=logits.device)
+            last = last.repeat_interleave(len(logits) // len(beams.sentences))
             log_probabilities[last] = -torch.inf
             log_probabilities[last, self.decoder.config.end_id] = 0.0
         return log_probabilities
 
-    def at_limit(self, beams: _Beams[S], device: torch.device) -> Tensor:
-        """(R,) bool: whether this step's token is the last one within the sentence's limit."""
+    def at_limit(self, beams: _Beams[S]) -> list[bool]:
+        """For each sentence whether this step's token is the last one within its limit."""
         length = beams.paths.length + 1
-        return torch.tensor([length >= self.limits[sentence] for sentence in beams.sentences], device=device)
+        return [length >= self.limits[sentence] for sentence in beams.sentences]
 
     def ending(self, candidates: _Candidates, beams: _Beams[S]) -> Tensor:
         """(R, beam) bool: which of the best candidates end, or reach the limit."""
-        first = slice(0, self.beam)
-        last = self.at_limit(beams, candidates.tokens.device)[:, None]
-        return (are_among(candidates.tokens[:, first], self.ends) | last) & (candidates.totals[:, first] > -torch.inf)
+        ending, last = candidates.end[:, : self.beam], self.at_limit(beams)
+        if any(last):
+            ending = ending | torch.tensor(last, device=ending.device)[:, None]
+        return ending & (candidates.totals[:, : self.beam] > -torch.inf)
 
     def finish(self, candidates: _Candidates, ending: Tensor, beams: _Beams[S]) -> None:
         """Score the candidates that end, or reach the limit, and add them to the n-best list of their sentence."""
@@ -343,8 +353,7 @@ class _BeamSearch(Generic[S]):
 
     def go_on(self, candidates: _Candidates, beams: _Beams[S]) -> _Beams[S] | None:
         """The best candidates that do not end, of the sentences that are not done; other rows leave the batch."""
-        end = are_among(candidates.tokens, self.ends)
-        totals = candidates.totals.masked_fill(end, -torch.inf)
+        totals = candidates.totals.masked_fill(candidates.end, -torch.inf)
         totals, order = totals.sort(dim=1, descending=True, stable=True)
         totals, order = totals[:, : self.beam], order[:, : self.beam]
         parents = candidates.parents.gather(1, order)
@@ -355,11 +364,9 @@ class _BeamSearch(Generic[S]):
             # An end token that took an empty place must not come to life: its total stays minus infinity.
             log_probabilities.masked_fill(totals == -torch.inf, -torch.inf).flatten(),
         )
-        staying: list[int] = []
-        for position, total in enumerate(totals[:, 0].tolist()):
-            sentence = beams.sentences[position]
-            if paths.length < self.limits[sentence] and not self.done(sentence, total, paths.length):
-                staying.append(position)
+        length = paths.length
+        best = zip(beams.sentences, totals[:, 0].tolist(), strict=True)
+        staying = [position for position, (sentence, total) in enumerate(best) if self.goes_on(sentence, total, length)]
         if not staying:
             return None
         rows, keep = parents.flatten(), None
@@ -372,24 +379,18 @@ class _BeamSearch(Generic[S]):
             sentences=[beams.sentences[position] for position in staying],
             paths=paths,
             tokens=paths.tokens[:, -1],
-            state=_moved(beams.state, rows, keep),
+            state=beams.state.reorder(rows, keep),
             coverage=None if beams.coverage is None else beams.coverage.index_select(0, rows),
         )
 
-    def done(self, sentence: int, total: float, length: int) -> bool:
-        """Whether a sentence is done, given log-probability and length of its best live hypothesis."""
-        best = self.results[sentence]
-        bound = total / self.length_penalty(length if self.estimated else self.limits[sentence])
-        proven = best.room == 0 and best.threshold >= bound
-        satisfied = self.early_stopping is not None and best.seen >= self.early_stopping
-        return proven or satisfied or total == -math.inf
-
-
-def _moved(state: S, rows: Tensor, sources: Tensor | None) -> S:
-    """The state with row i continuing row `rows[i]`, for these sources."""
-    if sources is None and torch.equal(rows, torch.arange(state.rows, device=rows.device)):
-        return state
-    return state.reorder(rows, sources)
+    def goes_on(self, sentence: int, total: float, length: int) -> bool:
+        """Whether a sentence is not done, given log-probability and length of its best live hypothesis."""
+        limit, best = self.limits[sentence], self.results[sentence]
+        if length >= limit or total == -math.inf:
+            return False
+        if self.early_stopping is not None and best.seen >= self.early_stopping:
+            return False
+        return best.room > 0 or best.threshold < total / self.length_penalty(length if self.estimated else limit)
 
 
 # The best finished hypotheses of one sentence.

@@ -178,10 +178,7 @@ class DecoderState:
     def advanced(self, *, steps: int = 1, **changes: Any) -> Self:
         """The state one token later, or several, with the fields in `changes` replaced. Called once per step, by the model."""
         lengths = None if self.lengths is None else self.lengths + steps
-        # As `replace`, which asks for every field: a step of a small model would take noticeably longer.
-        after = object.__new__(type(self))
-        after.__dict__.update(self.__dict__, **({"length": self.length + steps, "lengths": lengths} | changes))
-        return after
+        return self._with(**({"length": self.length + steps, "lengths": lengths} | changes))
 
     @classmethod
     def _joined(cls, states: Sequence[Any]) -> Self:
@@ -208,10 +205,13 @@ class DecoderState:
         return replace(first, **made)
 
     def _moved(self, rows: Tensor, sources: Tensor | None, width: int) -> Self:
-        moved = self if _in_place(rows, self.rows) else self._apply("target", lambda part: _pick(part, rows))
+        stays = _in_place(rows, self.rows)
+        if stays and sources is None and width == self.width:
+            return self
+        moved = self if stays else self._apply("target", lambda part: _pick(part, rows))
         moved = moved._apply("cache", lambda part: part.reorder(rows, sources))
         moved = moved if sources is None else moved._apply("source", lambda part: _pick(part, sources))
-        return replace(moved, width=width)
+        return moved._with(width=width)
 
     def _apply(self, side: str, change: Callable[[Any], Any]) -> Self:
         changes = {
@@ -219,7 +219,13 @@ class DecoderState:
             for part in fields(self)
             if part.metadata.get("side") == side
         }
-        return replace(self, **changes)
+        return self._with(**changes)
+
+    def _with(self, **changes: Any) -> Self:
+        """As `replace`, which asks for every field: a step of a small model would take noticeably longer."""
+        changed = object.__new__(type(self))
+        changed.__dict__.update(self.__dict__, **changes)
+        return changed
 
 
 def _in_place(rows: Tensor, count: int) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from regard.attention import BatchInvariant, KeysValues, KVCache, Packed
 from regard.errors import InputError
@@ -160,21 +159,8 @@ class InferenceDecoder(InferenceOnly, CausalTransformer):
         )
         return found.unflatten(0, (rows, count)), _grown(state, present, count)
 
-    def undisturbed(self) -> Callable[[Tensor, CausalState], tuple[Tensor, CausalState]]:
-        """As `LeftToRight.undisturbed`: whether the blocks are as they were is asked here, and not before each step.
-
-        Hooks are seen from the next step on, whoever registers them: each takes a number, of which there is one count.
-        """
-        kernel, hooks = self._ready(), RemovableHandle.next_id
-        if kernel is None or "step" in self.__dict__ or any(map(must_be_called, self.embedding.modules())):
-            return self.step
-
-        def step(tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
-            if RemovableHandle.next_id != hooks:
-                return self.step(tokens, state)
-            return self._step_by_kernel(kernel, tokens, state)
-
-        return step
+    def _entry(self) -> nn.Module:
+        return self.embedding
 
     def greedy_steps(
         self, tokens: Tensor, state: CausalState, *, most: int, forbidden: Sequence[int], ends: Sequence[int]

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import AttentionLayer, KeysValues, LearnedPositions
+from regard.attention import AttentionLayer, LearnedPositions
 from regard.errors import InputError
 from regard.kernels import Kernels, kernels
 from regard.layers import EncoderBlock, FeedForward, Residual, TextEmbedding, TextEncoder
@@ -34,7 +34,6 @@ from regard.quantization.linear import (
 )
 from regard.quantization.memory import LargePages
 from regard.quantization.stack import (
-    SharedRows,
     StackKernel,
     must_be_called,
     product_scale,
@@ -247,10 +246,7 @@ class KernelLayer:
 
     def __call__(self, x: Tensor, texts: Texts) -> Tensor:
         """(T, D) to (T, D), in float32."""
-        block = self.kernel.structs[0]
-        none = x.new_empty(1, block.key_heads, 0, block.head_width)
-        room = SharedRows(KeysValues(none, none).lengthened(len(x)))
-        return self.kernel(x, room, [texts.spans], positions=texts.ends, width=len(x))
+        return self.kernel.read(x, texts.spans, positions=texts.ends)  # no rotary positions, which would be read
 
 
 def _layers(model: TextEncoder, precision: Precision, built: Kernels) -> tuple[PackedLayer | KernelLayer, ...]:

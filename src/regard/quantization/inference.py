@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, Self
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from regard.attention import (
     AttentionLayer,
@@ -30,6 +31,7 @@ from regard.quantization.linear import (
 from regard.quantization.memory import LargePages
 from regard.quantization.stack import (
     StackKernel,
+    must_be_called,
 )
 
 POSITIONS = (SinusoidalPositions, LearnedPositions, NoPositions)
@@ -44,6 +46,7 @@ class InferenceOnly(nn.Module, ABC):
     """Why it is no faster than bfloat16, as a sentence; empty where it is faster."""
     kernel: StackKernel | None
     """The fast path of decoding steps; None where there is none."""
+    step: Callable[[Tensor, Any], tuple[Tensor, Any]]
 
     def _prepare(self, precision: Precision, built: Kernels) -> None:
         """Set up the fast path; called when all modules are in place."""
@@ -68,6 +71,34 @@ class InferenceOnly(nn.Module, ABC):
         """The kernel; None without one, and where the blocks have hooks or were changed."""
         return self.kernel if self.kernel is not None and self.kernel.untouched else None
 
+    def _ready(self) -> StackKernel | None:
+        """The kernel that computes decoding steps; None where `step` does without."""
+        return self._fast()
+
+    @abstractmethod
+    def _entry(self) -> nn.Module:
+        """The embedding of the tokens of a decoding step."""
+
+    def undisturbed(self) -> Callable[[Tensor, Any], tuple[Tensor, Any]]:
+        """As `LeftToRight.undisturbed`: whether the blocks are as they were is asked here, and not before each step.
+
+        Hooks are seen from the next step on, whoever registers them: each takes a number, of which there is one count.
+        """
+        kernel, hooks = self._ready(), RemovableHandle.next_id
+        if kernel is None or "step" in self.__dict__ or any(map(must_be_called, self._entry().modules())):
+            return self.step
+
+        def step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+            if RemovableHandle.next_id != hooks:
+                return self.step(tokens, state)
+            return self._step_by_kernel(kernel, tokens, state)
+
+        return step
+
+    @abstractmethod
+    def _step_by_kernel(self, kernel: StackKernel, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """As `step`, by a kernel that `_ready` returned."""
+
     def __getstate__(self) -> dict[str, Any]:
         """Copy the tensors: multiprocessing moves those that it sends, and the kernel holds their addresses.
 
@@ -79,7 +110,9 @@ class InferenceOnly(nn.Module, ABC):
             if tensor.untyped_storage().nbytes() > tensor.nbytes:
                 own = tensor.detach().clone()
                 memo[id(tensor)] = nn.Parameter(own, requires_grad=False) if isinstance(tensor, nn.Parameter) else own
-        return copy.deepcopy({name: part for name, part in self.__dict__.items() if name != "kernel"}, memo)
+        return copy.deepcopy(
+            {name: part for name, part in self.__dict__.items() if not isinstance(part, StackKernel)}, memo
+        )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

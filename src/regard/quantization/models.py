@@ -34,6 +34,7 @@ from regard.layers import (
     TextEncoder,
     Tokens,
 )
+from regard.layers.padding import in_row
 from regard.layers.state import side_by_side
 from regard.models.encoder_decoder import RecurrentEncoderDecoder, TransformerState
 from regard.models.transformer import Transformer, TransformerDecoder, TransformerEncoder
@@ -52,7 +53,9 @@ from regard.quantization.recurrent import quantized_recurrent
 from regard.quantization.stack import (
     SharedRows,
     SourceRead,
+    StackKernel,
     block_pasts,
+    must_be_called,
     unsupported_in,
     unsupported_place,
 )
@@ -138,6 +141,28 @@ class InferenceTransformer(InferenceOnly, Transformer):
     def _parts(self) -> tuple[Sequence[Any], nn.Module, nn.Module]:
         return list(self.decoder.layers), self.decoder.norm, self.output  # type: ignore[return-value]
 
+    def _find_kernel(self, built: Kernels) -> None:
+        super()._find_kernel(built)
+        self.reader = StackKernel.of(list(self.encoder.layers), self.encoder.norm, nn.Identity(), built)  # type: ignore[arg-type]
+
+    def encoded(self, source: Tokens) -> Tensor:
+        """As `Transformer`; by the kernel, and with zeros at padding, where the encoder has no hooks and was not changed."""
+        reader = self.reader
+        if reader is None or not reader.untouched or any(map(must_be_called, self.encoder.modules())):
+            return super().encoded(source)
+        check_length(source.ids.shape[1], self.config.maximum_positions, "source")
+        ids, places = in_row(source)
+        lengths = source.valid.sum(dim=1)
+        ends = lengths.cumsum(dim=0)
+        spans = torch.stack([ends - lengths, ends], dim=1).repeat_interleave(lengths, dim=0).int()
+        x = self.encoder.embedding(ids, places)[0]
+        y = x.new_zeros(*source.ids.shape, x.shape[1])
+        y[source.valid] = self.encoder.norm(reader.read(x, spans, places[0].contiguous()))
+        return y
+
+    def _entry(self) -> nn.Module:
+        return self.decoder.embedding  # type: ignore[return-value]
+
     def start(self, source: Tokens) -> InferenceState:  # type: ignore[override]
         """Encode the source (B, S); returns the state before the first token."""
         layers = self.decoder.memory(self.encoded(source), source.places)
@@ -155,11 +180,14 @@ class InferenceTransformer(InferenceOnly, Transformer):
         Raises:
             InputError: where no position is left.
         """
+        kernel = self._fast()
+        return self._step_by_blocks(tokens, state) if kernel is None else self._step_by_kernel(kernel, tokens, state)
+
+    def _step_by_kernel(
+        self, kernel: StackKernel, tokens: Tensor, state: InferenceState
+    ) -> tuple[Tensor, InferenceState]:
         check_length(state.longest + 1, self.config.maximum_positions, "target")
         past = state.cache.layers[0] if state.cache.layers else self._nothing(state)
-        kernel = self._fast()
-        if kernel is None:
-            return self._step_by_blocks(tokens, state, past)
         places = state.places().flatten()
         x = self.decoder.embedded(tokens, places)
         cache = state.cache.extended(rows=state.rows, width=state.width, lengths=state.lengths)
@@ -175,8 +203,10 @@ class InferenceTransformer(InferenceOnly, Transformer):
         after = state.advanced(cache=cache.filled([present]), query=query)
         return y if ends else self.logits(self.decoder.finished(y)), after
 
-    def _step_by_blocks(self, tokens: Tensor, state: InferenceState, past: SharedRows) -> tuple[Tensor, InferenceState]:
+    def _step_by_blocks(self, tokens: Tensor, state: InferenceState) -> tuple[Tensor, InferenceState]:
         """The same step through the ordinary blocks, whose hooks then run."""
+        check_length(state.longest + 1, self.config.maximum_positions, "target")
+        past = state.cache.layers[0] if state.cache.layers else self._nothing(state)
         count = len(self.decoder.layers)
         before = past.copied()
         present = before.lengthened(state.width)

@@ -342,6 +342,20 @@ class StackKernel:
         )
         return y if found is None else found
 
+    def read(self, x: Tensor, spans: Tensor, positions: Tensor) -> Tensor:
+        """(T, D) float32 to (T, D): texts after one another, each token of which attends to all of its own text.
+
+        The result for a text is the same to the bit whatever texts are read with it, and on any number of threads.
+
+        Arguments:
+            spans: (T, 2) int32, contiguous: for each token where its text begins and ends.
+            positions: (T,) int64, contiguous: the position of each token in its text.
+        """
+        block, count = self.structs[0], len(self.structs)
+        none = x.new_empty(1, count * block.key_heads, 0, block.head_width)
+        room = SharedRows(KeysValues(none, none).lengthened(len(x)))
+        return self(x, room, [spans] * count, positions=positions, width=len(x))
+
     def normalised(self, x: Tensor) -> Tensor:
         """(..., D) float32 by the norm of the `head`, with the same bits as before logits."""
         if self.head is None:

@@ -20,31 +20,43 @@ struct Beams {
 
 namespace {
 
+template <class T>
+float largest(const T* z, int count) {
+    float found = -INFINITY;
+#pragma omp simd reduction(max : found)
+    for (int i = 0; i < count; ++i) {
+        const float x = as_float(z[i]);
+        found = x > found ? x : found;
+    }
+    return found;
+}
+
+// e^x for x <= 0; e^{-87} below, which is nothing beside the 1 of the largest.
+template <class X>
+X share(X x) {
+    const X least = X{} - 87.0f;
+    return exponential_within(x < least ? least : x);
+}
+
 // The largest logit of a row and the logarithm of the sum of e^{z - largest}; `high`: the largest logit of each part of AT_ONCE.
 template <class T>
 void survey(const T* z, int64_t count, float* high, float* highest, float* logarithm) {
-    alignas(64) float part[AT_ONCE];
     float most = -INFINITY;
     for (int64_t first = 0; first < count; first += AT_ONCE) {
-        const int own = int(count - first < AT_ONCE ? count - first : AT_ONCE);
-        read_floats(z + first, own, part);
-        float here = -INFINITY;
-#pragma omp simd reduction(max : here)
-        for (int i = 0; i < own; ++i) here = part[i] > here ? part[i] : here;
+        const float here = first + AT_ONCE <= count ? largest(z + first, AT_ONCE) : largest(z + first, int(count - first));
         high[first / AT_ONCE] = here;
         most = here > most ? here : most;
     }
-    Lanes shares = {};
-    for (int64_t first = 0; first < count; first += AT_ONCE) {
-        const int own = int(count - first < AT_ONCE ? count - first : AT_ONCE);
-        read_floats(z + first, own, part);
-#pragma omp simd
-        for (int i = 0; i < own; ++i) part[i] = share_of(part[i], most, 0);
-        for (int i = own; i < AT_ONCE; ++i) part[i] = 0;
-        shares += sum_of(part);
+    Lanes one = {}, other = {};
+    int64_t i = 0;
+    for (; i + 2 * LANES <= count; i += 2 * LANES) {
+        one += share(lanes(z + i) - most);
+        other += share(lanes(z + i + LANES) - most);
     }
+    float sum = total(one + other);
+    for (; i < count; ++i) sum += share(as_float(z[i]) - most);
     *highest = most;
-    *logarithm = natural_logarithm(total(shares));
+    *logarithm = natural_logarithm(sum);
 }
 
 // The candidates of a sentence so far, the best first; of equal sums the one with the lower index.
@@ -80,15 +92,20 @@ void rank_sentence(const Beams& beams, int64_t sentence, float* high, Ranking ra
             ranking.totals[0] = NAN;
             return;
         }
-        for (int64_t first = 0; first < vocabulary; first += AT_ONCE) {
-            if (!(((high[first / AT_ONCE] - highest) - logarithm) + before > ranking.least())) continue;
-            const int64_t end = first + AT_ONCE < vocabulary ? first + AT_ONCE : vocabulary;
-            for (int64_t token = first; token < end; ++token) {
-                const float own = (as_float(z[token]) - highest) - logarithm, sum = own + before;
-                if (!(sum > ranking.least())) continue;
+        auto passes = [&](float logit) { return ((logit - highest) - logarithm) + before > ranking.least(); };
+        for (int64_t first = 0; first < vocabulary; first += TILE) {
+            if (first % AT_ONCE == 0 && !passes(high[first / AT_ONCE])) {
+                first += AT_ONCE - TILE;
+                continue;
+            }
+            const int own = int(vocabulary - first < TILE ? vocabulary - first : TILE);
+            if (!passes(largest(z + first, own))) continue;
+            for (int64_t token = first; token < first + own; ++token) {
+                if (!passes(as_float(z[token]))) continue;
                 bool chosen = true;
                 for (int32_t n = 0; n < beams.excluded; ++n) chosen = chosen && beams.never[n] != token;
-                if (chosen) ranking.add(sum, own, row * vocabulary + token);
+                const float log_probability = (as_float(z[token]) - highest) - logarithm;
+                if (chosen) ranking.add(log_probability + before, log_probability, row * vocabulary + token);
             }
         }
     }

@@ -40,6 +40,7 @@ constexpr int LANES = 8;
 constexpr int LANES = 4;
 #endif
 typedef float Lanes __attribute__((vector_size(LANES * 4)));
+typedef uint32_t Words __attribute__((vector_size(LANES * 4)));
 
 inline Lanes lanes(const float* x) {
     Lanes y;
@@ -49,7 +50,6 @@ inline Lanes lanes(const float* x) {
 
 inline Lanes lanes(const uint16_t* x) {  // bfloat16
     typedef uint16_t Halves __attribute__((vector_size(LANES * 2)));
-    typedef uint32_t Words __attribute__((vector_size(LANES * 4)));
     Halves halves;
     std::memcpy(&halves, x, sizeof(halves));
     return __builtin_bit_cast(Lanes, __builtin_convertvector(halves, Words) << 16);
@@ -142,18 +142,19 @@ inline void keep(uint16_t& place, float x) {  // in bfloat16, rounded to nearest
 }
 
 // e^x for -87 <= x <= 88 to a few units in the last place, without branches, so that loops over it become vectors (Cephes'
-// polynomial); of NaN it is NaN, and no whole number is made of that.
-inline float exponential_within(float x) {
-    float n = std::floor(x * 1.44269504f + 0.5f);
-    float r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
+// polynomial); of NaN it is NaN. Added to 1.5 * 2^23 a float is rounded to a whole number n, which is then its lowest bits.
+template <class X>
+inline X exponential_within(X x) {  // a float, or Lanes
+    using Bits = std::conditional_t<std::is_same_v<X, float>, uint32_t, Words>;
+    constexpr float whole = 12582912.0f;
+    const X shifted = x * 1.44269504f + whole, n = shifted - whole, r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    X p = 1.9875691500e-4f * r + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
-    return p * __builtin_bit_cast(float, (int32_t(n == n ? n : 0.0f) + 127) << 23);
+    return p * __builtin_bit_cast(X, (__builtin_bit_cast(Bits, shifted) << 23) + 0x3f800000);
 }
 
 inline float exponential(float x) {
