@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.attention import BatchInvariant
-from regard.attention.kernels import computes_bfloat16
 from regard.generation import Continuation, FixedLength, Hypothesis, SampleRows, beam_search, generate
+from regard.kernels.building import has_bfloat16_products
 from regard.layers import Tokens
 from regard.models import GPT2, GPT3, GPT2Config, GPT3Config, GPTNeoX, GPTNeoXConfig, Llama, LlamaConfig
 from regard.quantization import InferenceDecoder
@@ -152,7 +152,7 @@ def test_a_prompt_of_one_token_before_the_last_is_read_as_in_a_batch(seed: int) 
 def test_a_step_of_one_text_pays_for_the_mode_only_where_it_changes_bits(name: str) -> None:
     model, batch_invariant = MODELS[name]
     assert Continuation(model, batch_invariant=batch_invariant).same_alone == (
-        name == "gpt2, bfloat16" and not computes_bfloat16()
+        name == "gpt2, bfloat16" and not has_bfloat16_products()
     )
 
 

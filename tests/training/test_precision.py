@@ -20,12 +20,15 @@ def test_auto_follows_the_processor(monkeypatch, native, dtype):
     assert "native" in sentence
 
 
+@pytest.mark.parametrize("products", [True, False])
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
-def test_what_is_asked_for_is_taken_whatever_the_processor(monkeypatch, name):
+def test_what_is_asked_for_is_taken_whatever_the_processor(monkeypatch, name, products):
     monkeypatch.setattr(precision, "native_bfloat16", lambda device: name == "float32")
+    monkeypatch.setattr(precision, "has_bfloat16_products", lambda: products)
     chosen, sentence = resolve(name, CPU)
     assert chosen is getattr(torch, name)
-    assert sentence == f"{name}, as asked"
+    assert sentence.startswith(f"{name}, as asked")
+    assert ("several times as fast" in sentence) == (name == "bfloat16" and not products)
 
 
 def test_a_processor_is_asked_once_for_its_real_capability():

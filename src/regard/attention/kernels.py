@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import cache
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ from regard.attention.dropping import dropped
 from regard.attention.inputs import AttentionInputs, Positions
 from regard.attention.masks import Causal, Packed, Rows, Unpadded
 from regard.attention.texts import attention_of_texts
+from regard.kernels.building import has_bfloat16_products
 
 SHORT, LONG = 24, 256
 """For training in bfloat16 on a processor. With fewer than `SHORT` queries or keys, PyTorch's fused kernel is fastest in float32;
@@ -273,15 +273,9 @@ def _rows_alike(dtype: torch.dtype, rows: int) -> tuple[int, int]:
     if dtype in (torch.float32, torch.float64):
         least = AVX512_ROWS if torch.cpu._is_avx512_supported() else ROWS
         return least, rows + least if dtype == torch.float32 else FLOAT64_BLOCK
-    if dtype == torch.bfloat16 and computes_bfloat16():
+    if dtype == torch.bfloat16 and has_bfloat16_products():
         return BFLOAT16_ROWS, BFLOAT16_BLOCK
     return 1, max(1, rows)
-
-
-@cache
-def computes_bfloat16() -> bool:
-    """Whether oneDNN computes products in bfloat16 on this processor."""
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _vectors_of_rows(function: Callable[..., Tensor], x: Tensor, *args: Any, **named: Any) -> Tensor:

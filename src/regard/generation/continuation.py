@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import AttentionLayer, BatchInvariant
-from regard.attention.kernels import ALIGNED, VECTOR, computes_bfloat16
+from regard.attention.kernels import ALIGNED, VECTOR
 from regard.errors import InputError
 from regard.generation.penalties import LengthLimit
+from regard.kernels.building import has_bfloat16_products
 from regard.layers import TARGET, CausalLM, CausalStack, DecoderState, GreedySteps, LeftToRight, Source, Tokens, join
 
 S = TypeVar("S", bound=DecoderState)
@@ -185,7 +186,9 @@ class Continuation(Generic[S]):
 
 def _same_alone(model: object) -> bool:
     """Whether `BatchInvariant` changes no bit of a step of a single text without padding, so that it can be skipped."""
-    if not isinstance(model, CausalStack) or not model.packs_texts or any(model.sliding_windows) or computes_bfloat16():
+    if not isinstance(model, CausalStack) or not model.packs_texts or any(model.sliding_windows):
+        return False
+    if has_bfloat16_products():
         return False
     layers: list[Any] = [part for part in model.modules() if isinstance(part, AttentionLayer)]
     heads = [layer.key.out_features // layer.key_heads for layer in layers]

@@ -52,14 +52,18 @@ class Kernels:
     def reads_bfloat16(self) -> bool:
         """Whether products of many rows with weights in bfloat16 are faster with these kernels than with PyTorch.
 
-        Without instructions for bfloat16 they compute in float32; with matrix tiles (AMX), which only PyTorch uses, it is faster.
+        Without instructions for bfloat16 they compute in float32, which is slower than PyTorch's products in bfloat16 where it
+        has any; with matrix tiles (AMX), which only PyTorch uses, it is faster.
         """
-        return self.library is not None and bool(self.library.regard_multiplies_bfloat16()) and not has_matrix_tiles()
+        if self.library is None or has_matrix_tiles():
+            return False
+        native = bool(self.library.regard_multiplies_bfloat16())
+        return native or (self.reads_float32 and not has_bfloat16_products())
 
     @property
     def reads_float32(self) -> bool:
         """Whether products of many rows with weights in float32 are about as fast with these kernels as with PyTorch."""
-        return self.library is not None and self.library.regard_lanes() == 16
+        return self.library is not None and self.library.regard_lanes() >= 8
 
     def slowness(self, bits: int) -> str:
         """Why a model with weights of `bits` bits is no faster for it, as a sentence; empty where it is faster."""
@@ -70,6 +74,12 @@ class Kernels:
 def has_matrix_tiles() -> bool:
     """Whether the processor has matrix tiles for bfloat16 (AMX)."""
     return "amx_bf16" in variants.processor().split()
+
+
+@functools.cache
+def has_bfloat16_products() -> bool:
+    """Whether PyTorch (oneDNN) has products in bfloat16 for this processor; else they take several times as long as float32."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 @functools.cache

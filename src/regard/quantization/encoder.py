@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from regard.attention import AttentionLayer, LearnedPositions
 from regard.errors import InputError
 from regard.kernels import Kernels, kernels
+from regard.kernels.building import has_bfloat16_products
 from regard.layers import EncoderBlock, FeedForward, Residual, TextEmbedding, TextEncoder
 from regard.quantization.encoder_attention import Texts, attention
 from regard.quantization.encoder_linear import PackedLinear, dtype_of, packed_linear
@@ -115,11 +116,12 @@ class PackedEncoder:
             raise InputError(f"the model cannot be prepared: {why}; read with the model itself")
         if precision in BITS and model.embedding.tokens.weight.device.type != "cpu":
             raise InputError(f"precision {precision} is for the CPU; use bfloat16 on a GPU")
-        dtype = dtype_of(precision)
         embedding = model.embedding
         device, limit = embedding.tokens.weight.device, model.config.maximum_positions
         none = Kernels(None, f"the model is on {device}")
         built = compiled or (kernels() if device.type == "cpu" else none)
+        layers = _layers(model, precision, built)
+        dtype = torch.float32 if any(isinstance(layer, KernelLayer) for layer in layers) else dtype_of(precision)
         positions: Tensor = embedding.positions(torch.arange(limit, device=device)).detach()
         if embedding.segments is not None:
             positions = positions + embedding.segments.weight.detach()[0]
@@ -129,9 +131,9 @@ class PackedEncoder:
             positions=positions.to(dtype),
             norm=_norm(embedding.norm, dtype),
             projection=projection.requires_grad_(False).to(dtype),
-            layers=_layers(model, precision, built),
+            layers=layers,
             origin=_origin(model),
-            rounded=precision == "bfloat16" and device.type == "cpu",
+            rounded=dtype == torch.bfloat16 and device.type == "cpu",
         )
 
     def is_of(self, model: TextEncoder) -> bool:
@@ -250,9 +252,15 @@ class KernelLayer:
 
 
 def _layers(model: TextEncoder, precision: Precision, built: Kernels) -> tuple[PackedLayer | KernelLayer, ...]:
-    """All blocks, by the kernel of decoders where it is the faster one: not in bfloat16, for which oneDNN is."""
+    """All blocks, by the kernel of decoders where it is the faster one: not in bfloat16 where oneDNN has products for it."""
     blocks = [block for block in model.layers if isinstance(block, EncoderBlock)]
-    if (precision in BITS and built.library is not None) or (precision == "float32" and built.reads_float32):
+    if precision in BITS:
+        faster = built.library is not None
+    elif precision == "float32":
+        faster = built.reads_float32
+    else:
+        faster = built.reads_bfloat16 and not has_bfloat16_products()
+    if faster:
         memory, nothing = LargePages(), nn.Identity()
         own = [inference_copy(block, precision, built, memory=memory) for block in blocks]
         found = [StackKernel.of([block], nothing, nothing, built) for block in own]

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from regard.attention.kernels import computes_bfloat16
 from regard.errors import InputError
 from regard.kernels import Kernels, kernels
+from regard.kernels.building import has_bfloat16_products
 from regard.layers import Tokens
 from regard.models.encoder_decoder import RecurrentEncoderDecoder
 from regard.quantization.linear import BITS, Precision, check_precision, inference_copy
@@ -28,7 +28,7 @@ class RoundedEncoder(nn.Module):
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
-        dtype = torch.bfloat16 if computes_bfloat16() else torch.float32
+        dtype = torch.bfloat16 if has_bfloat16_products() else torch.float32
         self.encoder = copy.deepcopy(encoder).requires_grad_(False).to(dtype).eval()
 
     def forward(self, source: Tokens) -> Any:

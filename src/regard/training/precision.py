@@ -15,10 +15,12 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.errors import InputError
 from regard.kernels import kernels
-from regard.kernels.building import has_matrix_tiles
+from regard.kernels.building import has_bfloat16_products, has_matrix_tiles
 from regard.layers.blocks import Block
 
 Precision = Literal["auto", "float32", "bfloat16"]
+
+SLOW_BFLOAT16 = ", but this processor has no products in bfloat16: float32 is several times as fast"
 
 
 def resolve(precision: Precision, device: torch.device) -> tuple[torch.dtype, str]:
@@ -28,7 +30,8 @@ def resolve(precision: Precision, device: torch.device) -> tuple[torch.dtype, st
     on. Parameters, optimiser state, losses and norms stay in float32 either way.
     """
     if precision == "bfloat16":
-        return torch.bfloat16, "bfloat16, as asked"
+        slow = device.type == "cpu" and not has_bfloat16_products()
+        return torch.bfloat16, f"bfloat16, as asked{SLOW_BFLOAT16 if slow else ''}"
     if precision == "float32":
         return torch.float32, "float32, as asked"
     if native_bfloat16(device):

@@ -56,7 +56,7 @@ void attend_together(const float* query, const K* keys, const K* values, const i
         for (int e = 0; e < width; e += LANES) {
             Lanes own = lanes(key + e);
 #pragma GCC unroll 4
-            for (int n = 0; n < N; ++n) sums[n] += own * lanes(query + n * width + e);
+            for (int n = 0; n < N; ++n) sums[n] = plus_product(sums[n], own, lanes(query + n * width + e));
         }
 #pragma GCC unroll 4
         for (int n = 0; n < N; ++n) shares[n * columns + c] = scale * total(sums[n]);
@@ -77,7 +77,8 @@ void attend_together(const float* query, const K* keys, const K* values, const i
 #pragma GCC unroll 4
             for (int n = 0; n < N; ++n)
 #pragma GCC unroll 4
-                for (int v = 0; v < V; ++v) sums[n][v] += shares[n * columns + c] * value[v];
+                for (int v = 0; v < V; ++v)
+                    sums[n][v] = plus_product(sums[n][v], everywhere(shares[n * columns + c]), value[v]);
         }
         for (int n = 0; n < N; ++n)
             for (int v = 0; v < V; ++v) store(y + n * width + e + v * LANES, factors[n] * sums[n][v]);
@@ -127,7 +128,7 @@ inline void score_range(const float* const* queries, const K* keys, int first, i
                 Lanes query = lanes(queries[n] + e);
                 keep_in_register(query);
 #pragma GCC unroll 4
-                for (int i = 0; i < C; ++i) sums[n][i] += own[i] * query;
+                for (int i = 0; i < C; ++i) sums[n][i] = plus_product(sums[n][i], own[i], query);
             }
         }
         totals(sums, nothing, shares + c - first, room);
@@ -135,7 +136,8 @@ inline void score_range(const float* const* queries, const K* keys, int first, i
     for (; c < end; ++c)
         for (int n = 0; n < N; ++n) {
             Lanes sum = {};
-            for (int e = 0; e < width; e += LANES) sum += lanes(keys + int64_t(c) * width + e) * lanes(queries[n] + e);
+            for (int e = 0; e < width; e += LANES)
+                sum = plus_product(sum, lanes(keys + int64_t(c) * width + e), lanes(queries[n] + e));
             shares[n * room + c - first] = total(sum);
         }
     for (int n = 0; n < N; ++n)
@@ -156,7 +158,8 @@ inline void gather_range(const K* values, const Span* spans, int first, const fl
     auto alone = [&](int n, int from, int to) {
         for (int c = from; c < to; ++c)
             for (int v = 0; v < V; ++v)
-                sums[n][v] += shares[n * room + c - first] * lanes(values + int64_t(c) * width + e + v * LANES);
+                sums[n][v] = plus_product(sums[n][v], everywhere(shares[n * room + c - first]),
+                                          lanes(values + int64_t(c) * width + e + v * LANES));
     };
     for (int n = 0; n < N; ++n) {
         for (int v = 0; v < V; ++v) sums[n][v] = Lanes{};
@@ -174,7 +177,7 @@ inline void gather_range(const K* values, const Span* spans, int first, const fl
             Lanes share = everywhere(shares[n * room + c - first]);
             keep_in_register(share);
 #pragma GCC unroll 4
-            for (int v = 0; v < V; ++v) sums[n][v] += share * value[v];
+            for (int v = 0; v < V; ++v) sums[n][v] = plus_product(sums[n][v], share, value[v]);
         }
     }
     for (int n = 0; n < N; ++n) {

@@ -140,7 +140,7 @@ inline void some_outputs(const W* weight, const float* bias, int inputs, const f
         for (int r = 0; r < R; ++r) {
             Lanes read = lanes(x + int64_t(r) * inputs + k);
 #pragma GCC unroll 8
-            for (int o = 0; o < O; ++o) sums[r][o] += own[o] * read;
+            for (int o = 0; o < O; ++o) sums[r][o] = plus_product(sums[r][o], own[o], read);
         }
     }
     totals(sums, bias, y, stride);
@@ -194,7 +194,7 @@ inline void some_outputs_of_part(const W* weight, int inputs, int count, const f
         for (int r = 0; r < 4; ++r) {
             Lanes row = lanes(x + int64_t(r) * inputs + k);
 #pragma GCC unroll 4
-            for (int o = 0; o < 4; ++o) own[r][o] += read[o] * row;
+            for (int o = 0; o < 4; ++o) own[r][o] = plus_product(own[r][o], read[o], row);
         }
     }
     std::memcpy(sums, own, sizeof(own));
@@ -219,15 +219,15 @@ void tile_by_parts(const W* weight, const float* bias, int inputs, const float* 
         for (int o = 0; o < TILE; o += 4) totals(sums[o / 4][r / 4], bias + o, y + r * stride + o, stride);
 }
 
-#if defined(__AVX512F__)
-// Of more rows, 8 outputs at a time go over 3 rows: their weights stay in the nearest cache, and each reading of a row from the next
-// one serves eight products. The sum of a row is taken in the same order as above.
+#if defined(__AVX__)
+// Of more rows, SIDE outputs at a time go over 3 rows: their weights stay in the nearest cache, and each reading of a row from the
+// next one serves SIDE products. The sum of a row is taken in the same order as above.
 
 inline Lanes read_of(const float* x, float) { return lanes(x); }
 
 inline Lanes read_of(const uint16_t* x, float) { return lanes(x); }
 
-inline Lanes plus_product_of(Lanes sum, Lanes weight, Lanes row, float) { return sum + weight * row; }
+inline Lanes plus_product_of(Lanes sum, Lanes weight, Lanes row, float) { return plus_product(sum, weight, row); }
 
 #if defined(REGARD_BF16)
 inline Lanes read_of(const uint16_t* x, uint16_t) { return (Lanes)_mm512_loadu_si512(x); }  // twice as many
@@ -237,18 +237,19 @@ inline Lanes plus_product_of(Lanes sum, Lanes weight, Lanes row, uint16_t) {
 }
 #endif
 
-// R rows in X times 8 outputs; ahead: the weights to fetch meanwhile, null for none.
-template <int R, class W, class X>
-inline void eight_outputs(const W* weight, const float* bias, int inputs, const X* x, float* y, int64_t stride, const W* ahead) {
-    Lanes sums[R][8];
+// R rows in X times SIDE outputs; ahead: the weights to fetch meanwhile, null for none.
+template <int R, class W, class X, class A>
+inline void side_of_outputs(const W* weight, const float* bias, int inputs, const X* x, float* y, int64_t stride,
+                            const A* ahead) {
+    Lanes sums[R][SIDE];
 #pragma GCC unroll 3
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-        for (int o = 0; o < 8; ++o) sums[r][o] = Lanes{};
-    for (int k = 0; k < inputs; k += 64 / int(sizeof(X))) {
+        for (int o = 0; o < SIDE; ++o) sums[r][o] = Lanes{};
+    for (int k = 0; k < inputs; k += LANES * 4 / int(sizeof(X))) {
         if (ahead)
 #pragma GCC unroll 8
-            for (int o = 0; o < 8; ++o) __builtin_prefetch(ahead + int64_t(o) * inputs + k, 0, LEVEL<R>);
+            for (int o = 0; o < SIDE; ++o) __builtin_prefetch(ahead + int64_t(o) * inputs + k, 0, LEVEL<R>);
         Lanes rows[R];
 #pragma GCC unroll 3
         for (int r = 0; r < R; ++r) {
@@ -256,7 +257,7 @@ inline void eight_outputs(const W* weight, const float* bias, int inputs, const 
             keep_in_register(rows[r]);
         }
 #pragma GCC unroll 8
-        for (int o = 0; o < 8; ++o) {
+        for (int o = 0; o < SIDE; ++o) {
             Lanes own = read_of(weight + int64_t(o) * inputs + k, X());
             keep_in_register(own);
 #pragma GCC unroll 3
@@ -264,20 +265,36 @@ inline void eight_outputs(const W* weight, const float* bias, int inputs, const 
         }
     }
 #pragma GCC unroll 3
-    for (int r = 0; r < R; ++r) totals_of_eight(sums[r], bias, y + r * stride);
+    for (int r = 0; r < R; ++r) totals_of_side(sums[r], bias, y + r * stride);
 }
+
+// `rows` rows times SIDE outputs.
+template <class W, class X, class A>
+inline void side_of_many(const W* weight, const float* bias, int inputs, const X* x, int rows, float* y, int64_t stride,
+                         const A* ahead) {
+    for (int row = 0; row < rows; row += 3, ahead = nullptr) {
+        auto run = rows - row >= 3   ? side_of_outputs<3, W, X, A>
+                   : rows - row == 2 ? side_of_outputs<2, W, X, A>
+                                     : side_of_outputs<1, W, X, A>;
+        run(weight, bias, inputs, x + int64_t(row) * inputs, y + row * stride, stride, ahead);
+    }
+}
+
+constexpr int WIDENED = 4096;  // the most inputs of an output whose weights are made floats once for all rows, on the stack
 
 // `rows` rows times UNIT outputs.
 template <class W, class X>
 void unit_of_many(const W* weight, const float* bias, int inputs, const X* x, int rows, float* y, int64_t stride) {
-    for (int o = 0; o < UNIT; o += 8, weight += int64_t(8) * inputs) {
-        const W* ahead = weight + int64_t(8) * inputs;
-        for (int row = 0; row < rows; row += 3, ahead = nullptr) {
-            auto run = rows - row >= 3   ? eight_outputs<3, W, X>
-                       : rows - row == 2 ? eight_outputs<2, W, X>
-                                         : eight_outputs<1, W, X>;
-            run(weight, bias + o, inputs, x + int64_t(row) * inputs, y + row * stride + o, stride, ahead);
-        }
+    for (int o = 0; o < UNIT; o += SIDE, weight += int64_t(SIDE) * inputs) {
+        const W* ahead = weight + int64_t(SIDE) * inputs;
+        if constexpr (sizeof(W) < sizeof(X))
+            if (inputs <= WIDENED) {
+                alignas(64) float widened[SIDE * WIDENED];
+                for (int k = 0; k < SIDE * inputs; k += LANES) store(widened + k, lanes(weight + k));
+                side_of_many(widened, bias + o, inputs, x, rows, y + o, stride, ahead);
+                continue;
+            }
+        side_of_many(weight, bias + o, inputs, x, rows, y + o, stride, ahead);
     }
 }
 #endif
@@ -287,9 +304,14 @@ template <class W, class X>
 void plain_outputs(const Linear& w, const X* x, int rows, int first, float* y, int64_t stride) {
     constexpr int FEW = LANES == 16 ? 4 : 2;  // sums of four rows that fit the registers together with what is read
     const int end = first + UNIT < w.outputs ? first + UNIT : w.outputs;
-#if defined(__AVX512F__)
-    constexpr int ENOUGH = std::is_same<X, float>::value ? ROWS + 1 : 2 * ROWS;  // for arithmetic to be the limit, not memory
-    if (end == first + UNIT && rows >= ENOUGH)
+#if defined(__AVX__)
+    // From so many rows on arithmetic is the limit, not memory. Weights that are made floats once should stay in the nearest cache.
+    const bool near = w.inputs <= 1024;
+    const int enough = sizeof(W) < sizeof(X) ? (LANES == 16 ? (near ? 7 : 24) : (near ? 5 : 10))
+                       : sizeof(X) < 4       ? 2 * ROWS
+                       : LANES == 16         ? ROWS + 1
+                                             : 14;
+    if (end == first + UNIT && rows >= enough)
         return unit_of_many(reinterpret_cast<const W*>(w.weight) + int64_t(first) * w.inputs, w.bias + first, w.inputs, x, rows,
                             y, stride);
 #endif

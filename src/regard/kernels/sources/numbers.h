@@ -17,6 +17,8 @@
 #endif
 #ifdef __AVX__
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace {
@@ -55,15 +57,32 @@ inline Lanes lanes(const uint16_t* x) {  // bfloat16
     return __builtin_bit_cast(Lanes, __builtin_convertvector(halves, Words) << 16);
 }
 
-inline Lanes everywhere(float x) { return Lanes{} + x; }
+inline Lanes everywhere(float x) { return x - Lanes{}; }  // - 0 changes no number, + 0 would change -0
+
+// sum + x * y, rounded once where the processor can do that. Left to the compiler, `sum += x * y` is rounded once or twice as suits
+// the processor that it tunes for (GCC 12 for Zen, newer ones in general) and the loop around it, and the same row would have
+// other bits beside other rows.
+inline Lanes plus_product(Lanes sum, Lanes x, Lanes y) {
+#if defined(__AVX512F__)
+    return _mm512_fmadd_ps(x, y, sum);
+#elif defined(__FMA__)
+    return _mm256_fmadd_ps(x, y, sum);
+#elif defined(__aarch64__)
+    return vfmaq_f32(sum, x, y);
+#else
+    return sum + x * y;
+#endif
+}
 
 // Numbers that serve several products, to be read into a register once: the compiler would read them for each product, and the
 // processor reads one vector while it multiplies one. Where memory is the limit it is better left to the compiler.
 inline void keep_in_register(Lanes& x) {
 #if defined(__AVX512F__)
     asm("" : "+v"(x));
+#elif defined(__AVX__)
+    asm("" : "+x"(x));
 #else
-    (void)x;  // fewer registers, and two reads for each product
+    (void)x;
 #endif
 }
 
@@ -110,8 +129,9 @@ inline void totals<4, 4>(const Lanes (&sums)[4][4], const float* bias, float* y,
     _mm_storeu_ps(y + 3 * stride, _mm512_extractf32x4_ps(all, 3));
 }
 
-// Eight at once, in the same order.
-inline void totals_of_eight(const Lanes (&sums)[8], const float* bias, float* y) {
+// The totals of one row, SIDE outputs at once, in the same order.
+constexpr int SIDE = 8;
+inline void totals_of_side(const Lanes (&sums)[SIDE], const float* bias, float* y) {
     __m512 halves[4], quarters[2];
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
@@ -128,6 +148,16 @@ inline void totals_of_eight(const Lanes (&sums)[8], const float* bias, float* y)
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
     __m256 in_order = _mm512_castps512_ps256(_mm512_permutexvar_ps(order, all));
     _mm256_storeu_ps(y, _mm256_add_ps(in_order, _mm256_loadu_ps(bias)));
+}
+#elif defined(__AVX__)
+constexpr int SIDE = 4;
+inline void totals_of_side(const Lanes (&sums)[SIDE], const float* bias, float* y) {
+    __m256 ab = _mm256_permute2f128_ps(sums[0], sums[1], 0x20) + _mm256_permute2f128_ps(sums[0], sums[1], 0x31);
+    __m256 cd = _mm256_permute2f128_ps(sums[2], sums[3], 0x20) + _mm256_permute2f128_ps(sums[2], sums[3], 0x31);
+    __m256 low = _mm256_shuffle_ps(ab, cd, 0x44) + _mm256_shuffle_ps(ab, cd, 0xee);  // of a, c, b and d, two pairs
+    __m256 all = _mm256_shuffle_ps(low, low, 0x88) + _mm256_shuffle_ps(low, low, 0xdd);  // a, c, a, c; b, d, b, d
+    __m128 in_order = _mm_unpacklo_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
+    _mm_storeu_ps(y, _mm_add_ps(in_order, _mm_loadu_ps(bias)));
 }
 #endif
 

@@ -22,8 +22,6 @@ inline int64_t text_room(int64_t tokens, int64_t width) {
     return in_lanes(tokens) * width + tokens * in_lanes(width) + ASKING * (in_lanes(tokens) + width + in_lanes(width));
 }
 
-inline Lanes plus_product(Lanes sum, Lanes x, Lanes row) { return sum + x * row; }
-
 #if defined(REGARD_BF16)
 struct Pair {  // two numbers in bfloat16
     int32_t word;

@@ -50,7 +50,8 @@ inline void vectors8(const uint8_t* weight, const float* own, const float* bias,
 #pragma GCC unroll 8
             for (int v = 0; v < V; ++v) {
                 const uint8_t* here = half_tile(weight, vector + v, tile_bytes) + (g * (GROUP / 4) + k) * 64;
-                if ((vector + v) % 2 == 0) __builtin_prefetch(here + 2 * tile_bytes);  // what this thread comes to next
+                // What this thread comes to next; of few rows the processor fetches it itself, and sooner.
+                if (R > 2 && (vector + v) % 2 == 0) __builtin_prefetch(here + 2 * tile_bytes);
                 __m256i bytes = _mm256_xor_si256(bytes_at(here), middle), sizes = _mm256_abs_epi8(bytes);
 #pragma GCC unroll 8
                 for (int r = 0; r < R; ++r) {
