@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 
 import pytest
+import torch
 
-from regard.bench import PEERS
+from regard.bench import PEERS, ours
 from regard.bench.driver import ContestantFailed, Driver
+from regard.bench.peers import pytorch, runner
 from regard.errors import InputError
 
 FAKE = """
@@ -64,6 +66,16 @@ def test_it_works_on_request_and_its_chatter_is_not_taken_for_an_answer(fake):
 def test_it_may_run_in_another_interpreter(fake):
     with Driver(fake, threads=1, python=sys.executable) as driver:
         assert prepared(driver, refuse=True) == {"left_out": "not here"}
+
+
+@pytest.mark.parametrize("products", [True, False])
+def test_bfloat16_is_left_out_where_pytorch_computes_and_has_no_products_in_it(products, monkeypatch):
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: products)
+    for contestant in (ours.Training(), ours.LSTMTraining(), pytorch.LSTMTraining()):
+        found = runner.without_products(contestant, {"precision": "bfloat16"})
+        assert (found is None) == products
+        assert runner.without_products(contestant, {"precision": "float32"}) is None
+    assert runner.without_products(ours.Embedding(), {"precision": "bfloat16"}) is None  # by the kernels
 
 
 def test_a_failure_is_a_sentence_and_the_process_lives_on(fake):

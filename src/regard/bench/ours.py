@@ -66,6 +66,8 @@ def _parameters(model: nn.Module) -> str:
 class Training(_Ours):
     """Updates by the training loop itself, including the token store and padding."""
 
+    by_torch = True
+
     def prepare(self, job: dict[str, Any]) -> dict[str, str]:
         """Build the model, the optimiser and the loop."""
         import torch

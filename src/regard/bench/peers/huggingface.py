@@ -13,6 +13,7 @@ from .shared import Installed, Updates, keep_freed_memory, random_bert
 
 class _Installed(Installed):
     needs = ("transformers", "torch")
+    by_torch = True
 
 
 class Translation(_Installed):

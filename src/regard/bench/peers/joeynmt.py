@@ -17,6 +17,7 @@ class _Model(Installed):
     """A model of the given sizes."""
 
     needs = ("joeynmt", "torch")
+    by_torch = True
 
     def _build(self, job: dict[str, Any]) -> dict[str, str]:
         import torch

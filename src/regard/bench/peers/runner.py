@@ -6,6 +6,8 @@ A driver is a file with `KINDS`, classes by kind of job, each with
     versions()      of the library and of others that determine its speed
     prepare(job)    everything that is not timed; returns `note`, a sentence for the reader, or `left_out`, the reason why this
                     machine or this release does not support the setting
+    by_torch        whether PyTorch computes: then nothing is prepared in bfloat16 where PyTorch has no products in it, which
+                    would take minutes; it may be left out
     run()           the timed work; returns `amount`, `seconds`, and optionally `answers` and `measures`, further figures by name;
                     a job with `times` has it done so many times in a turn
 
@@ -53,7 +55,7 @@ def main() -> None:
             else:
                 if request["do"] == "prepare":
                     times = request["job"].get("times", 1)
-                    found = contestant.prepare(request["job"])
+                    found = without_products(contestant, request["job"]) or contestant.prepare(request["job"])
                 elif request["do"] == "run":
                     found = _several(contestant, times)
                 else:
@@ -65,6 +67,17 @@ def main() -> None:
         _give_back_freed_memory()  # the next contestants need the memory
         answers.write(json.dumps(found) + "\n")
         answers.flush()
+
+
+def without_products(contestant: Any, job: dict[str, Any]) -> dict[str, str] | None:
+    """Why a job in bfloat16 is left out where PyTorch computes and has no products in it; None where it is not."""
+    if job.get("precision") != "bfloat16" or not getattr(contestant, "by_torch", False):
+        return None
+    import torch
+
+    if torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return None
+    return {"left_out": "PyTorch has no products in bfloat16 on this processor: float32 is several times as fast"}
 
 
 def _several(contestant: Any, times: int) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from .shared import cosines
 class Embedding:
     """Sentence embeddings, from strings to an array."""
 
+    by_torch = True
+
     def available(self) -> bool:
         """Whether sentence-transformers and PyTorch are installed."""
         return all(util.find_spec(name) is not None for name in ("sentence_transformers", "torch"))

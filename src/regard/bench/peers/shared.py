@@ -30,6 +30,7 @@ class Updates(Installed):
     """Updates by AdamW, batch by batch; `prepare` gives the model and the batches, `_loss` the loss of one."""
 
     needs = ("torch",)
+    by_torch = True
     _model: Any
     _batches: list[Any]
 
