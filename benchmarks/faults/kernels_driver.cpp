@@ -132,6 +132,15 @@ void run_case() {
         regard_additive(all, wanted, static_cast<float*>(at(2)));
         regard_additive_gradient(all, static_cast<const float*>(at(1)), wanted, reinterpret_cast<float*>(scratch), at(3), at(4),
                                  static_cast<float*>(at(5)));
+    } else if (function == 12) {
+        const auto* all = static_cast<const Recurrent*>(at(0));
+        const auto* passed = static_cast<const Passed*>(at(1));
+        const int64_t room = regard_recurrent_scratch(all, wanted);
+        scratch = scratch_of(room);
+        regard_recurrent(all, passed, wanted, scratch);
+        std::memset(scratch, 0xff, size_t(room));
+        auto to = [&](int argument) { return static_cast<float*>(at(argument)); };
+        regard_recurrent_gradient(all, passed, to(2), wanted, scratch, to(3), to(4), to(5), to(6), to(7), to(8));
     } else if (function == 11) {
         const auto* beams = static_cast<const Beams*>(at(0));
         scratch = scratch_of(int64_t(wanted) * ((beams->vocabulary + AT_ONCE - 1) / AT_ONCE) * 4);

@@ -119,6 +119,19 @@ PLANTED = {
     ),
     "forgets the slope of tanh": ("none", "additive.h", "* (1.0f - t * t)", "* (1.0f - t)"),
     "counts a key of another text": ("none", "additive.h", "(text * all.asked + n % all.asked)", "(n % all.asked)"),
+    "forgets padding on the way back": (
+        "none",
+        "recurrent.h",
+        "const float g = real * of_s[e],",
+        "const float g = of_s[e],",
+    ),
+    "counts too little memory for recurrent steps": (
+        "addresses",
+        "recurrent.h",
+        "3 * rounded(4 * rows * widest)",
+        "rounded(4 * rows * widest)",
+    ),
+    "forgets what comes through the gates": ("none", "recurrent.h", "add(of_context, made, rows * wide);", ""),
     "orders equal sums otherwise": (
         "none",
         "candidates.h",

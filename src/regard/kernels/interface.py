@@ -190,6 +190,44 @@ class AdditiveStruct(ctypes.Structure):
     )
 
 
+class RecurrentStruct(ctypes.Structure):
+    """`Recurrent` in recurrent.h."""
+
+    _fields_ = (
+        ("gates", LinearStruct),
+        ("candidate", LinearStruct),
+        ("context", LinearStruct),
+        ("query", LinearStruct),
+        ("gates_back", LinearStruct),
+        ("candidate_back", LinearStruct),
+        ("context_back", LinearStruct),
+        ("query_back", LinearStruct),
+        ("projected", Pointer),
+        ("real", Pointer),
+        ("first", Pointer),
+        ("keys", Pointer),
+        ("values", Pointer),
+        ("weight", Pointer),
+        ("visible", Pointer),
+        ("rows", ctypes.c_int64),
+        ("steps", ctypes.c_int32),
+        ("width", ctypes.c_int32),
+        ("asked", ctypes.c_int32),
+    )
+
+
+class PassedStruct(ctypes.Structure):
+    """`Passed` in recurrent.h."""
+
+    _fields_ = (
+        ("states", Pointer),
+        ("gates", Pointer),
+        ("queries", Pointer),
+        ("attended", Pointer),
+        ("contexts", Pointer),
+    )
+
+
 class BeamsStruct(ctypes.Structure):
     """`Beams` in candidates.h."""
 
@@ -246,6 +284,7 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
     count, large = ctypes.c_int32, ctypes.c_int64
     linear, block, pointers = ctypes.POINTER(LinearStruct), ctypes.POINTER(BlockStruct), ctypes.POINTER(Pointer)
     texts, additive = ctypes.POINTER(TextsStruct), ctypes.POINTER(AdditiveStruct)
+    recurrent, passed = ctypes.POINTER(RecurrentStruct), ctypes.POINTER(PassedStruct)
     cache, head, table = (ctypes.POINTER(struct) for struct in (CacheStruct, HeadStruct, EmbeddingStruct))
     signatures = {
         "regard_runtime": (None, [ctypes.POINTER(RuntimeStruct)]),
@@ -279,6 +318,12 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
         "regard_attention_gradient": (None, [texts, Pointer, count, Pointer, large, Pointer, Pointer, Pointer]),
         "regard_additive": (None, [additive, count, Pointer]),
         "regard_additive_gradient": (None, [additive, Pointer, count, Pointer, Pointer, Pointer, Pointer]),
+        "regard_recurrent_scratch": (large, [recurrent, count]),
+        "regard_recurrent": (None, [recurrent, passed, count, Pointer]),
+        "regard_recurrent_gradient": (
+            None,
+            [recurrent, passed, Pointer, count, Pointer, *(Pointer, Pointer, Pointer, Pointer, Pointer, Pointer)],
+        ),
         "regard_candidates": (None, [ctypes.POINTER(BeamsStruct), count, Pointer, Pointer, Pointer, Pointer]),
         "regard_loss": (None, [ctypes.POINTER(LossStruct), Pointer, Pointer, Pointer, Pointer, count]),
         "regard_loss_gradient": (

@@ -35,6 +35,8 @@ def fault(library: ctypes.CDLL) -> str:
             return f"attention in training of {bits} bits computes wrong results"
         if not _scores_additively(library, bits):
             return f"additive attention of {bits} bits computes wrong results"
+        if not _goes_through_time(library, bits):
+            return f"a recurrent network with weights of {bits} bits computes wrong results"
         if not _finds_a_loss(library, bits):
             return f"the loss of logits of {bits} bits computes wrong results"
         if not _drops(library, bits):
@@ -302,6 +304,61 @@ def _scores_additively(library: ctypes.CDLL, bits: int) -> bool:
         math.isclose(one, other, rel_tol=rounding, abs_tol=1e-5)
         for part, right in zip((*found, of_weight), wanted, strict=True)
         for one, other in zip(_as_floats(part), right, strict=True)
+    )
+
+
+def _goes_through_time(library: ctypes.CDLL, bits: int) -> bool:
+    """Test two steps of a gated recurrent network, the second of which is padding in the second row, and their gradient.
+
+    All inner matrices are zero but that of the context, whose first channel goes to the candidate: of two keys of the same score
+    it is the mean of both values. So s' = (s + tanh(p + 2)) / 2.
+
+    Arguments:
+        bits: of the matrices.
+    """
+    width, rows, steps, made = GROUP, 2, 2, _floats if bits == 32 else _bfloats
+    places = _floats([0.0] * (3 * width))
+
+    def linear(outputs: int, inputs: int, one: Sequence[int] = ()) -> tuple[interface.LinearStruct, ctypes.Array]:
+        numbers = made([float(place in one) for place in range(outputs * inputs)])
+        return interface.LinearStruct(outputs, inputs, bits, 0, _place(numbers), None, _place(places)), numbers
+
+    candidates = range(2 * width, 3 * width)
+    linears = [
+        *(linear(2 * width, width), linear(width, width)),
+        *(linear(3 * width, width, [output * width for output in candidates]), linear(width, width)),
+        *(linear(width, 2 * width), linear(width, width)),
+        *(linear(width, 3 * width, list(candidates)), linear(width, width)),
+    ]
+    projected, first = _floats([-1.0] * (steps * rows * 3 * width)), _floats([0.5] * (rows * width))
+    for row in range(steps * rows):
+        projected[(3 * row + 1) * width : (3 * row + 2) * width] = [0.0] * width
+    real, visible = (ctypes.c_uint8 * (steps * rows))(1, 1, 1, 0), (ctypes.c_uint8 * (rows * 3))(1, 1, 0, 1, 1, 0)
+    keys, values = (_floats([height] * width * rows * 3) for height in (0.25, 9.0))
+    for row in range(rows):
+        for key, height in ((0, 1.0), (1, 3.0)):
+            values[(3 * row + key) * width : (3 * row + key + 1) * width] = [height] * width
+    weight = _floats([0.5] * width)
+    given = map(_place, (projected, real, first, keys, values, weight, visible))
+    struct = interface.RecurrentStruct(*(one for one, _ in linears), *given, rows, steps, width, 3)
+    passed = [_floats([math.nan] * (steps * rows * size)) for size in (width, 3 * width, width, 3, width)]
+    kept = interface.PassedStruct(*map(_place, passed))
+    scratch = (ctypes.c_uint8 * library.regard_recurrent_scratch(struct, 1))()
+    library.regard_recurrent(struct, kept, 1, _place(scratch))
+    n, one = math.tanh(1.0), steps * rows * width
+    states = [[(0.5 + n) / 2] * 2, [(0.5 + 3 * n) / 4, (0.5 + n) / 2]]
+    if not all(_nearly(passed[0][(step * rows + row) * width], states[step][row]) for step in (0, 1) for row in (0, 1)):
+        return False
+    upstream = _floats([0.0] * (one - rows * width) + [1.0] * (rows * width))
+    found = [_floats([0.0] * size) for size in (one, 3 * one, one, rows * 3 * width, rows * width, rows * width)]
+    library.regard_recurrent_gradient(struct, kept, _place(upstream), 1, _place(scratch), *map(_place, found))
+    slope = 1 - n * n
+    wanted = [[slope / 4, slope / 2], [slope / 2, 0.0]]  # of the projected candidate
+    return all(
+        _nearly(found[1][(3 * (step * rows + row) + 2) * width], wanted[step][row])
+        and _nearly(found[5][row * width], 0.25 if row == 0 else 0.5)
+        for step in (0, 1)
+        for row in (0, 1)
     )
 
 

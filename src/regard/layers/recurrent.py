@@ -17,6 +17,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from regard.layers.gated_steps import are_plain, fits, gated_steps
 from regard.layers.tokens import in_order, put_back, reading_order
 
 
@@ -235,11 +236,18 @@ class BidirectionalReader(nn.Module):
             The annotations (B, S, 2n); the forward state at the last word (B, n); the backward state at the first word
             (B, n).
         """
+        cells = (self.forwards, self.backwards)
+        if fits(self, x) and are_plain(*(part for cell in cells for part in (cell.gates, cell.candidate))):
+            first = x.new_zeros(x.shape[0], self.width)
+            ahead, behind = (
+                gated_steps(cell.input(read), real, first, cell.gates.weight, cell.candidate.weight)[0]
+                for cell, read, real in zip(cells, (x, x.flip(1)), (valid, valid.flip(1)), strict=True)
+            )
+            return torch.cat((ahead, behind.flip(1)), dim=-1), ahead[:, -1], behind[:, -1]
         # The backward direction reads the sequence flipped. Both in one product per gate: (2, S*B, m) with (2, m, 2n or n).
         there = x.transpose(0, 1)
         both = torch.stack((there, there.flip(0))).flatten(1, 2)
         dtype = torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype
-        cells = (self.forwards, self.backwards)
         matrices = torch.stack([cell.input.weight.t() for cell in cells]).to(dtype)
         biases = torch.stack([cell.input.bias for cell in cells]).unsqueeze(1).to(dtype)
         gates, candidate = (

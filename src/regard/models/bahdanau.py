@@ -7,7 +7,7 @@ The names in the comments are the paper's: annotations h_j (section 3.2), decode
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,8 @@ from regard.attention import (
     Mask,
     Padding,
     ScaledDot,
+    ScoredAttention,
+    Soft,
     positions_of,
 )
 from regard.attention.kernels import as_autocast
@@ -32,6 +34,7 @@ from regard.layers import (
     Tokens,
     maxout,
 )
+from regard.layers.gated_steps import Attended, are_plain, fits, gated_steps
 from regard.layers.tokens import chosen
 from regard.models.config import check_shares, check_sizes, check_tokens, check_types
 from regard.models.encoder_decoder import AttendingState, RecurrentEncoderDecoder, last_alignment
@@ -178,6 +181,36 @@ class BahdanauDecoder(nn.Module):
     def forward(self, state: BahdanauState, target: Tokens, at: Tensor | None = None) -> Tensor:
         """Teacher forcing: the true previous words (B, L) to logits (B, L, V), or (M, V) at the positions `at`."""
         embedded = self.dropout(self.embedding(target.ids))
+        before, context = self.by_kernel(state, embedded, target.valid) or self.by_steps(state, embedded, target)
+        return self.logits(*(chosen(part, at) for part in (before, embedded, context)))
+
+    def by_kernel(self, state: BahdanauState, embedded: Tensor, real: Tensor) -> tuple[Tensor, Tensor] | None:
+        """As `by_steps`, by the compiled kernel; None where it does not compute this, such as another score, or is not wanted."""
+        cell, layer = self.cell, self.attention
+        matrices: Any = (cell.gates, cell.candidate, self.context, layer.query)
+        if (
+            not fits(self, embedded)
+            or not is_additive(layer)
+            or not are_plain(*matrices)
+            or not state.memory.key.numel()
+        ):
+            return None
+        gates, candidate, context, query = (matrix.weight for matrix in matrices)
+        mechanism: Any = layer.attention
+        attended = Attended(
+            query=query,
+            weight=mechanism.score.weight,
+            context=context,
+            keys=state.memory.key.squeeze(1),
+            values=state.memory.value.squeeze(1),
+            visible=state.source_valid,
+        )
+        states, contexts = gated_steps(cell.input(embedded), real, state.hidden, gates, candidate, attended)
+        before = torch.cat((state.hidden.to(states.dtype).unsqueeze(1), states[:, :-1]), dim=1)
+        return None if contexts is None else (before, contexts)
+
+    def by_steps(self, state: BahdanauState, embedded: Tensor, target: Tokens) -> tuple[Tensor, Tensor]:
+        """Of the embedded true previous words (B, L, m), s_{i-1} (B, L, n) and c_i (B, L, 2n), step by step."""
         batch, length = state.source_valid.shape
         mask = Padding(state.source_valid).materialize(batch=batch, queries=1, keys=length, device=embedded.device)
         hidden, before, contexts = state.hidden, [], []
@@ -190,8 +223,7 @@ class BahdanauDecoder(nn.Module):
                 projected, hidden, state.memory, mask, real, target_places=place, source_places=state.source_places
             )
             contexts.append(context)
-        read = (torch.stack(before, dim=1), embedded, torch.stack(contexts, dim=1))
-        return self.logits(*(chosen(part, at) for part in read))
+        return torch.stack(before, dim=1), torch.stack(contexts, dim=1)
 
 
 class Bahdanau(RecurrentEncoderDecoder[BahdanauConfig, BahdanauEncoder, BahdanauDecoder, BahdanauState]):
@@ -288,6 +320,21 @@ def alignment_layer(config: BahdanauConfig) -> AttentionLayer:
         output=nn.Identity(),
         attention=attention_named(config.score, config.alignment, score, width=config.attention_width),
         sequences=("target", "source"),
+    )
+
+
+def is_additive(layer: AttentionLayer) -> bool:
+    """Whether a layer is that of the paper: additive scores and their softmax, values as they are, and nothing else."""
+    mechanism = layer.attention
+    return (
+        type(layer) is AttentionLayer
+        and type(mechanism) is ScoredAttention
+        and type(mechanism.score) is Additive
+        and type(mechanism.alignment) is Soft
+        and not mechanism.dropout
+        and layer.heads == layer.key_heads == 1
+        and all(type(part) is nn.Identity for part in (layer.value, layer.output))
+        and layer.rotary is layer.query_norm is layer.key_norm is None
     )
 
 

@@ -6,6 +6,7 @@
 #include "choosing.h"
 #include "glove.h"
 #include "linear.h"
+#include "recurrent.h"
 #include "runtime.h"
 #include "texts.h"
 #include "texts_training.h"
