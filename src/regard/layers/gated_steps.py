@@ -196,15 +196,16 @@ class _GatedSteps(torch.autograd.Function):
         )
         more = (of_contexts, of_projected, of_queries, of_keys, of_weights, of_first)
         call.run("regard_recurrent_gradient", passed, upstreams[0].contiguous(), more)
-        before = torch.cat((first[None], states[:-1]))
-        inside = of_projected.flatten(2)
+        before, inside = torch.cat((first[None], states[:-1])), call.rounded(of_projected.flatten(2))
+        kept = call.rounded(gates[..., :width] * before)
+        before = call.rounded(before)
         of_matrices = [
             call.gradient(inside[..., : 2 * width], before),
-            call.gradient(inside[..., 2 * width :], gates[..., :width] * before),
+            call.gradient(inside[..., 2 * width :], kept),
         ]
         if visible is None:
             return (None, None, None, of_projected, of_first, *of_matrices)
-        of_matrices += [call.gradient(inside, contexts), call.gradient(of_queries, before)]
+        of_matrices += [call.gradient(inside, call.rounded(contexts)), call.gradient(call.rounded(of_queries), before)]
         of_values = attended.permute(1, 2, 0) @ of_contexts.transpose(0, 1)
         return (None, None, None, of_projected, of_first, *of_matrices, of_weights.sum(dim=0), of_keys, of_values)
 
@@ -274,6 +275,9 @@ class _Call:
         )
 
     def gradient(self, upstream: Tensor, x: Tensor) -> Tensor:
-        """The gradient (outputs, inputs) of a matrix, of (L, B, outputs) and (L, B, inputs)."""
-        upstream, x = upstream.flatten(0, 1), x.flatten(0, 1)
-        return (upstream.bfloat16().t() @ x.bfloat16()).float() if self.low else upstream.t() @ x
+        """The gradient (outputs, inputs) of a matrix, of (L, B, outputs) and (L, B, inputs) in the dtype of products."""
+        return (upstream.flatten(0, 1).t() @ x.flatten(0, 1)).float()
+
+    def rounded(self, x: Tensor) -> Tensor:
+        """In the dtype of products."""
+        return x.bfloat16() if self.low else x
