@@ -1,4 +1,4 @@
-# make demo            a real BERT in ten seconds; then train an attention model in under a minute, use it, look inside it
+# make demo            a real BERT in ten seconds; then train an attention model in half a minute, use it, look inside it
 # make demo PAIRS=x    the same on your own pairs: source, tab, target, one pair in each line
 # make test            the suite, against the built wheel
 # make test-all        the slow tests too: kills, torchrun, compile

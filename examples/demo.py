@@ -1,4 +1,4 @@
-"""The newcomer's demonstration: a real BERT in ten seconds; then train an attention model in under a minute, use it, look inside.
+"""The newcomer's demonstration: a real BERT in ten seconds; then train an attention model in half a minute, use it, look inside.
 
 make demo                 a real BERT; builtin dates, human-written in dozens of languages, to ISO dates
 make demo PAIRS=my.tsv    your own pairs: source, tab, target, one pair in each line
