@@ -4,7 +4,8 @@ Here are what all calls have in common and those of `regard_linear`; those of `r
 those of `regard_greedy` in `kernel_greedy.py`, those of `regard_word2vec` and `regard_glove` in
 `kernel_words.py`, those of `regard_texts` in `kernel_texts.py`, those of `regard_loss`, `regard_dropout` and
 `regard_attention` in `kernel_training.py`, those of `regard_additive` in `kernel_additive.py`, those of
-`regard_candidates` in `kernel_candidates.py`, those of `regard_recurrent` in `kernel_recurrent.py`.
+`regard_candidates` in `kernel_candidates.py`, those of `regard_recurrent` in `kernel_recurrent.py`, those of
+`regard_feeding` in `kernel_feeding.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ Array = NDArray[Any]
 GROUP, TILE, UNIT = 32, 16, 32
 ACTIVATIONS = ("none", "relu", "gelu_tanh", "gelu", "swish")
 EPSILON = 2.0**-24
-LINEAR, BLOCKS, GREEDY, WORD2VEC, GLOVE, TEXTS, LOSS, DROPOUT, ATTENTION, ADDITIVE, CANDIDATES, RECURRENT = range(1, 13)
+LINEAR, BLOCKS, GREEDY, WORD2VEC, GLOVE, TEXTS, LOSS, DROPOUT, ATTENTION, ADDITIVE, CANDIDATES, RECURRENT, FEEDING = (
+    range(1, 14)
+)
 
 
 @dataclass

@@ -131,6 +131,19 @@ PLANTED = {
         "3 * rounded(4 * rows * widest)",
         "rounded(4 * rows * widest)",
     ),
+    "counts too little memory for LSTM steps": (
+        "addresses",
+        "feeding.h",
+        "2 * rounded(4 * rows * wide)",
+        "rounded(4 * rows * wide)",
+    ),
+    "feeds padding": ("none", "feeding.h", "fed[e] = real ? ", "fed[e] = true ? "),
+    "forgets what is fed on the way back": (
+        "none",
+        "feeding.h",
+        "float* to = l ? of_hidden(l - 1) : of_fed;",
+        "float* to = l ? of_hidden(l - 1) : made;",
+    ),
     "forgets what comes through the gates": ("none", "recurrent.h", "add(of_context, made, rows * wide);", ""),
     "orders equal sums otherwise": (
         "none",

@@ -228,6 +228,55 @@ class PassedStruct(ctypes.Structure):
     )
 
 
+class FeedingLayerStruct(ctypes.Structure):
+    """`FeedingLayer` in feeding.h."""
+
+    _fields_ = (
+        ("input", LinearStruct),
+        ("hidden", LinearStruct),
+        ("input_back", LinearStruct),
+        ("hidden_back", LinearStruct),
+        ("mask", Pointer),
+        ("first", Pointer),
+        ("first_cell", Pointer),
+    )
+
+
+class FeedingStruct(ctypes.Structure):
+    """`Feeding` in feeding.h."""
+
+    _fields_ = (
+        ("layers", Pointer),
+        ("combination", LinearStruct),
+        ("combination_back", LinearStruct),
+        ("projected", Pointer),
+        ("real", Pointer),
+        ("first", Pointer),
+        ("keys", Pointer),
+        ("values", Pointer),
+        ("visible", Pointer),
+        ("rows", ctypes.c_int64),
+        ("count", ctypes.c_int32),
+        ("steps", ctypes.c_int32),
+        ("width", ctypes.c_int32),
+        ("asked", ctypes.c_int32),
+    )
+
+
+class FedPassedStruct(ctypes.Structure):
+    """`FedPassed` in feeding.h."""
+
+    _fields_ = tuple((name, Pointer) for name in ("hidden", "cells", "inputs", "gates", "attended", "joined", "fed"))
+
+
+class FedGradientsStruct(ctypes.Structure):
+    """`FedGradients` in feeding.h."""
+
+    _fields_ = tuple(
+        (name, Pointer) for name in ("fed", "gates", "combined", "contexts", "scores", "hidden", "cells", "first")
+    )
+
+
 class BeamsStruct(ctypes.Structure):
     """`Beams` in candidates.h."""
 
@@ -285,6 +334,7 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
     linear, block, pointers = ctypes.POINTER(LinearStruct), ctypes.POINTER(BlockStruct), ctypes.POINTER(Pointer)
     texts, additive = ctypes.POINTER(TextsStruct), ctypes.POINTER(AdditiveStruct)
     recurrent, passed = ctypes.POINTER(RecurrentStruct), ctypes.POINTER(PassedStruct)
+    feeding, fed, of_fed = map(ctypes.POINTER, (FeedingStruct, FedPassedStruct, FedGradientsStruct))
     cache, head, table = (ctypes.POINTER(struct) for struct in (CacheStruct, HeadStruct, EmbeddingStruct))
     signatures = {
         "regard_runtime": (None, [ctypes.POINTER(RuntimeStruct)]),
@@ -324,6 +374,9 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
             None,
             [recurrent, passed, Pointer, count, Pointer, *(Pointer, Pointer, Pointer, Pointer, Pointer, Pointer)],
         ),
+        "regard_feeding_scratch": (large, [feeding, count]),
+        "regard_feeding": (None, [feeding, fed, count, Pointer]),
+        "regard_feeding_gradient": (None, [feeding, fed, of_fed, count, Pointer]),
         "regard_candidates": (None, [ctypes.POINTER(BeamsStruct), count, Pointer, Pointer, Pointer, Pointer]),
         "regard_loss": (None, [ctypes.POINTER(LossStruct), Pointer, Pointer, Pointer, Pointer, count]),
         "regard_loss_gradient": (

@@ -37,6 +37,8 @@ def fault(library: ctypes.CDLL) -> str:
             return f"additive attention of {bits} bits computes wrong results"
         if not _goes_through_time(library, bits):
             return f"a recurrent network with weights of {bits} bits computes wrong results"
+        if not _feeds_itself(library, bits):
+            return f"an LSTM with attention and weights of {bits} bits computes wrong results"
         if not _finds_a_loss(library, bits):
             return f"the loss of logits of {bits} bits computes wrong results"
         if not _drops(library, bits):
@@ -359,6 +361,74 @@ def _goes_through_time(library: ctypes.CDLL, bits: int) -> bool:
         and _nearly(found[5][row * width], 0.25 if row == 0 else 0.5)
         for step in (0, 1)
         for row in (0, 1)
+    )
+
+
+def _feeds_itself(library: ctypes.CDLL, bits: int) -> bool:
+    """Test two steps of an LSTM layer with attention, the second of which is padding in the second row, and their gradient.
+
+    Channels are alike and do not mix: gates are half open, what is fed is the candidate's input, and of two keys of the same
+    score the mean of both values is attended to, so that h~ = tanh(2 + h).
+
+    Arguments:
+        bits: of the matrices.
+    """
+    width, rows, steps, made = GROUP, 2, 2, _floats if bits == 32 else _bfloats
+    places = _floats([0.0] * (4 * width))
+
+    def linear(outputs: int, inputs: int, ones: Sequence[int] = ()) -> tuple[interface.LinearStruct, ctypes.Array]:
+        numbers = made([float(place in ones) for place in range(outputs * inputs)])
+        return interface.LinearStruct(outputs, inputs, bits, 0, _place(numbers), None, _place(places)), numbers
+
+    fed = [(2 * width + n) * width + n for n in range(width)]  # each channel to its candidate
+    back = [n * 4 * width + 2 * width + n for n in range(width)]
+    linears = [linear(4 * width, width, fed), linear(4 * width, width), linear(width, 4 * width, back)]
+    linears += [
+        linear(width, 4 * width),
+        linear(width, 2 * width, [n * 2 * width + m for n in range(width) for m in (n, width + n)]),
+    ]
+    linears += [linear(2 * width, width, [n * width + n % width for n in range(2 * width)])]
+    first, cell = _floats([0.5] * (rows * width)), _floats([0.25] * (rows * width))
+    zeros = _floats([0.0] * (rows * width))
+    layer = interface.FeedingLayerStruct(*(one for one, _ in linears[:4]), None, _place(zeros), _place(cell))
+    projected = _floats([0.0] * (steps * rows * 4 * width))
+    real, visible = (ctypes.c_uint8 * (steps * rows))(1, 1, 1, 0), (ctypes.c_uint8 * (rows * 3))(1, 1, 0, 1, 1, 0)
+    keys, values = (_floats([height] * width * rows * 3) for height in (0.25, 9.0))
+    for row in range(rows):
+        for key, height in ((0, 1.0), (1, 3.0)):
+            values[(3 * row + key) * width : (3 * row + key + 1) * width] = [height] * width
+    struct = interface.FeedingStruct(
+        *(ctypes.addressof(layer), linears[4][0], linears[5][0]),
+        *map(_place, (projected, real, first, keys, values, visible)),
+        *(rows, 1, steps, width, 3),
+    )
+    one = steps * rows * width
+    passed = [_floats([math.nan] * size) for size in (one, one, one, 4 * one, steps * rows * 3, 2 * one, one)]
+    kept = interface.FedPassedStruct(*map(_place, passed))
+    scratch = (ctypes.c_uint8 * library.regard_feeding_scratch(struct, 1))()
+    library.regard_feeding(struct, kept, 1, _place(scratch))
+
+    def fed_by(cell: float, real_steps: int) -> float:
+        """The last h~ of a row, by the state of its cells before the first step."""
+        found = 0.5
+        for _ in range(real_steps):
+            cell = 0.5 * cell + 0.5 * math.tanh(found)
+            found = math.tanh(2 + 0.5 * math.tanh(cell))
+        return found
+
+    last = passed[6][(steps - 1) * rows * width :]
+    upstream = _floats([0.0] * (one - rows * width) + [1.0] * (rows * width))
+    more = (4 * one, one, one, steps * rows * 3, rows * width, rows * width, rows * width)
+    found = [_floats([math.nan] * size) for size in more]
+    of = interface.FedGradientsStruct(_place(upstream), *map(_place, found))
+    library.regard_feeding_gradient(struct, kept, of, 1, _place(scratch))
+    rounding, step = 1e-4 if bits == 32 else 1 / 64, 1e-4
+    slopes = [(fed_by(0.25 + step, count) - fed_by(0.25 - step, count)) / (2 * step) for count in (2, 1)]
+    return all(
+        math.isclose(last[row * width + n], fed_by(0.25, 2 - row), rel_tol=rounding)
+        and math.isclose(found[5][row * width + n], slopes[row], rel_tol=2 * rounding)
+        for row in range(rows)
+        for n in (0, width - 1)
     )
 
 

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention import AttentionLayer, Score, ScoredAttention, Soft
 from regard.kernels import kernels
 from regard.kernels.building import has_matrix_tiles
 from regard.kernels.interface import LinearStruct, PassedStruct, RecurrentStruct
@@ -71,24 +72,24 @@ def gated_steps(
         The states (B, L, n) and contexts c (B, L, c), or None, in float32.
     """
     width, given = first.shape[1], ()
-    three = _filled(projected.float().transpose(0, 1).unflatten(-1, (3, width)), -1)
+    three = filled(projected.float().transpose(0, 1).unflatten(-1, (3, width)), -1)
     matrices = [
-        _filled(_filled(gates.unflatten(0, (2, width)), -1), -2).flatten(0, 1),
-        _filled(_filled(candidate, -1), -2),
+        filled(filled(gates.unflatten(0, (2, width)), -1), -2).flatten(0, 1),
+        filled(filled(candidate, -1), -2),
     ]
     if attended is not None:
-        context = _filled(_filled(attended.context.unflatten(0, (3, width)), -1), -2).flatten(0, 1)
-        matrices += [context, _filled(_filled(attended.query, -1), -2)]
+        context = filled(filled(attended.context.unflatten(0, (3, width)), -1), -2).flatten(0, 1)
+        matrices += [context, filled(filled(attended.query, -1), -2)]
         given = (
-            _filled(attended.weight.float(), -1),
-            _filled(attended.keys.float(), -1),
-            _filled(attended.values.float(), -1),
+            filled(attended.weight.float(), -1),
+            filled(attended.keys.float(), -1),
+            filled(attended.values.float(), -1),
         )
     visible = None if attended is None else attended.visible
     low = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
     with torch.autocast("cpu", enabled=False):
         states, contexts = _GatedSteps.apply(
-            low, real.t(), visible, three, _filled(first.float(), -1), *matrices, *given
+            low, real.t(), visible, three, filled(first.float(), -1), *matrices, *given
         )  # type: ignore[misc]
     states = states[..., :width].transpose(0, 1)
     return states, None if attended is None else contexts[..., : attended.values.shape[-1]].transpose(0, 1)
@@ -110,6 +111,21 @@ def fits(module: nn.Module, x: Tensor) -> bool:
     return not any(map(_is_watched, module.modules()))
 
 
+def attends_by(layer: AttentionLayer, score: type[Score]) -> bool:
+    """Whether a layer attends by such scores and their softmax to values as they are, and does nothing else."""
+    mechanism = layer.attention
+    return (
+        type(layer) is AttentionLayer
+        and type(mechanism) is ScoredAttention
+        and type(mechanism.score) is score
+        and type(mechanism.alignment) is Soft
+        and not mechanism.dropout
+        and layer.heads == layer.key_heads == 1
+        and all(type(part) is nn.Identity for part in (layer.value, layer.output))
+        and layer.rotary is layer.query_norm is layer.key_norm is None
+    )
+
+
 def are_plain(*layers: nn.Module) -> bool:
     """Whether all are linear layers as PyTorch makes them."""
     return all(type(layer) is nn.Linear for layer in layers)
@@ -121,7 +137,7 @@ def _is_watched(module: nn.Module) -> bool:
     return "forward" in module.__dict__ or any(getattr(module, name) for name in hooks)
 
 
-def _filled(x: Tensor, dim: int) -> Tensor:
+def filled(x: Tensor, dim: int) -> Tensor:
     """With zeros behind, to a multiple of `GROUP`."""
     missing = -x.shape[dim] % GROUP
     return x if not missing else F.pad(x, (0, 0) * (-dim - 1) + (0, missing))

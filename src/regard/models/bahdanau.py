@@ -21,8 +21,6 @@ from regard.attention import (
     Mask,
     Padding,
     ScaledDot,
-    ScoredAttention,
-    Soft,
     positions_of,
 )
 from regard.attention.kernels import as_autocast
@@ -34,7 +32,7 @@ from regard.layers import (
     Tokens,
     maxout,
 )
-from regard.layers.gated_steps import Attended, are_plain, fits, gated_steps
+from regard.layers.gated_steps import Attended, are_plain, attends_by, fits, gated_steps
 from regard.layers.tokens import chosen
 from regard.models.config import check_shares, check_sizes, check_tokens, check_types
 from regard.models.encoder_decoder import AttendingState, RecurrentEncoderDecoder, last_alignment
@@ -190,7 +188,7 @@ class BahdanauDecoder(nn.Module):
         matrices: Any = (cell.gates, cell.candidate, self.context, layer.query)
         if (
             not fits(self, embedded)
-            or not is_additive(layer)
+            or not attends_by(layer, Additive)
             or not are_plain(*matrices)
             or not state.memory.key.numel()
         ):
@@ -320,21 +318,6 @@ def alignment_layer(config: BahdanauConfig) -> AttentionLayer:
         output=nn.Identity(),
         attention=attention_named(config.score, config.alignment, score, width=config.attention_width),
         sequences=("target", "source"),
-    )
-
-
-def is_additive(layer: AttentionLayer) -> bool:
-    """Whether a layer is that of the paper: additive scores and their softmax, values as they are, and nothing else."""
-    mechanism = layer.attention
-    return (
-        type(layer) is AttentionLayer
-        and type(mechanism) is ScoredAttention
-        and type(mechanism.score) is Additive
-        and type(mechanism.alignment) is Soft
-        and not mechanism.dropout
-        and layer.heads == layer.key_heads == 1
-        and all(type(part) is nn.Identity for part in (layer.value, layer.output))
-        and layer.rotary is layer.query_norm is layer.key_norm is None
     )
 
 

@@ -7,7 +7,7 @@ The names in the comments are the paper's: top-layer source states hs_s and targ
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,8 @@ from regard.layers import (
     Tokens,
     reading_order,
 )
+from regard.layers.fed_steps import FedLayer, fed_steps
+from regard.layers.gated_steps import are_plain, attends_by, fits
 from regard.layers.tokens import chosen
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 from regard.models.encoder_decoder import AttendingState, RecurrentEncoderDecoder
@@ -253,6 +255,9 @@ class LuongDecoder(nn.Module):
         if self.feeding is None:
             hidden, _ = self.lstm.read(embedded, target.valid, state.recurrent)
             return self.logits(chosen(self.attend(hidden, memory, places, positions)[0], at))
+        found = self.by_kernel(state, memory, embedded, target.valid)
+        if found is not None:
+            return self.logits(chosen(found, at))
         recurrent, attentional, steps = state.recurrent, state.attentional, []
         words = zip(
             self.projected(embedded).unbind(dim=1),
@@ -268,6 +273,40 @@ class LuongDecoder(nn.Module):
             attentional = combined if real is None else torch.where(real, combined, attentional.to(combined.dtype))
             steps.append(attentional)
         return self.logits(chosen(torch.stack(steps, dim=1), at))
+
+    def by_kernel(self, state: LuongState, memory: KeysValues, embedded: Tensor, real: Tensor) -> Tensor | None:
+        """Every h~_t (B, L, n) by the compiled kernel; None where it does not compute this, such as another score."""
+        cells, dropout = self.lstm.layers, self.lstm.dropout
+        matrices: Any = [self.feeding, *(cell.input for cell in cells[1:])]
+        plain = are_plain(self.combination, *matrices, *(cell.recurrent for cell in cells))
+        attends = attends_by(self.attention, Dot) and type(self.attention.query) is nn.Identity
+        if not plain or not attends or not memory.key.numel() or not fits(self, embedded):
+            return None
+        layers = []
+        for number, (cell, matrix, (hidden, memory_cell)) in enumerate(
+            zip(cells, matrices, state.recurrent, strict=True)
+        ):
+            dropped = dropout(embedded.new_ones(*real.shape, self.lstm.width)) if number and dropout.p else None
+            layers.append(
+                FedLayer(
+                    input=matrix.weight,
+                    bias=matrix.bias,
+                    hidden=cell.recurrent.weight,
+                    mask=dropped,
+                    first=hidden,
+                    first_cell=memory_cell,
+                )
+            )
+        return fed_steps(
+            self.projected(embedded),
+            real,
+            state.attentional,
+            layers,
+            self.combination.weight,
+            memory.key.squeeze(1),
+            memory.value.squeeze(1),
+            state.source_valid,
+        )
 
 
 def _held_at(valid: Tensor) -> list[Tensor | None]:

@@ -4,6 +4,7 @@
 #include "attention.h"
 #include "candidates.h"
 #include "choosing.h"
+#include "feeding.h"
 #include "glove.h"
 #include "linear.h"
 #include "recurrent.h"

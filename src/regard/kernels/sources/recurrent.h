@@ -60,6 +60,20 @@ inline void add(float* y, const float* x, int64_t count) {
     for (int64_t i = 0; i < count; ++i) y[i] += x[i];
 }
 
+// y (width) = the sum of shares_j times values_j (width), over what is visible.
+inline void sum_of_values(const float* values, const uint8_t* visible, const float* shares, int count, int width, float* y) {
+    for (int e = 0; e < width; e += GROUP) {
+        Lanes sums[GROUP / LANES] = {};
+        for (int j = 0; j < count; ++j) {
+            if (!visible[j]) continue;
+            const float* value = values + int64_t(j) * width + e;
+            for (int i = 0; i < GROUP / LANES; ++i)
+                sums[i] = plus_product(sums[i], everywhere(shares[j]), lanes(value + i * LANES));
+        }
+        for (int i = 0; i < GROUP / LANES; ++i) store(y + e + i * LANES, sums[i]);
+    }
+}
+
 // One row's query over its keys and values: the shares a, zeros at what is not visible, and the context c.
 inline void attend_additively(const Recurrent& all, const float* query, int64_t row, float* shares, float* context) {
     const int width = all.query.outputs, wide = all.context.inputs, asked = all.asked;
@@ -81,16 +95,7 @@ inline void attend_additively(const Recurrent& all, const float* query, int64_t 
     }
     const float factor = sum == 0 ? 0.0f : 1.0f / sum;  // of NaN it is NaN
     for (int j = 0; j < asked; ++j) shares[j] *= factor;
-    for (int e = 0; e < wide; e += GROUP) {
-        Lanes sums[GROUP / LANES] = {};
-        for (int j = 0; j < asked; ++j) {
-            if (!visible[j]) continue;
-            const float* value = all.values + (row * asked + j) * wide + e;
-            for (int i = 0; i < GROUP / LANES; ++i)
-                sums[i] = plus_product(sums[i], everywhere(shares[j]), lanes(value + i * LANES));
-        }
-        for (int i = 0; i < GROUP / LANES; ++i) store(context + e + i * LANES, sums[i]);
-    }
+    sum_of_values(all.values + row * asked * wide, visible, shares, asked, wide, context);
 }
 
 // The way back: of the gradient of c, those of the row's query, keys and v; the last two are added to. slopes: (asked).

@@ -1,0 +1,194 @@
+"""All steps of LSTM layers with attention and input feeding by the compiled kernel: its equation, and when it is not used."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import regard
+from regard.kernels import Kernels, kernels
+from regard.layers import Tokens, fed_steps, gated_steps
+from regard.layers.fed_steps import FedLayer, by_equation
+from regard.models import Luong, LuongConfig
+
+built = pytest.mark.skipif(kernels().library is None, reason=f"no compiled kernels: {kernels().why}")
+NONE = Kernels(None, "left out by a test")
+
+
+def drawn(generator, *shape, scale=1.0):
+    return (scale * torch.randn(shape, generator=generator)).requires_grad_()
+
+
+def problem(generator, rows, steps, width, asked, count, dropped):
+    """What `fed_steps` takes, its tensors that have gradients, and these in float64 as `by_equation` takes them."""
+    real = torch.rand(rows, steps, generator=generator) < 0.8
+    visible = torch.rand(rows, asked, generator=generator) < 0.7
+    visible[:, 0] = True
+    projected, first = drawn(generator, rows, steps, 4 * width), drawn(generator, rows, width)
+    combination = drawn(generator, width, 2 * width, scale=width**-0.5)
+    keys, values = drawn(generator, rows, asked, width), drawn(generator, rows, asked, width)
+    layers = []
+    for number in range(count):
+        mask = (torch.rand(rows, steps, width, generator=generator) < 0.8) / 0.8
+        layers.append(
+            FedLayer(
+                input=drawn(generator, 4 * width, width, scale=width**-0.5),
+                bias=drawn(generator, 4 * width) if number else None,
+                hidden=drawn(generator, 4 * width, width, scale=width**-0.5),
+                mask=mask if number and dropped else None,
+                first=drawn(generator, rows, width),
+                first_cell=drawn(generator, rows, width),
+            )
+        )
+    leaves, exact = [projected, first, combination, keys, values], []
+    for layer in layers:
+        leaves += [x for x in (layer.input, layer.bias, layer.hidden, layer.first, layer.first_cell) if x is not None]
+    exact = [x.detach().double().requires_grad_() for x in leaves]
+    turned = exact[0].transpose(0, 1).unflatten(-1, (4, width))
+    equation = [turned, *exact[1:6], torch.zeros(4 * width, dtype=torch.float64), *exact[6:]]
+    masks = [None if layer.mask is None else layer.mask.transpose(0, 1).double() for layer in layers]
+    given = (projected, real, first, layers, combination, keys, values, visible)
+    return given, leaves, exact, lambda: by_equation(real.t(), visible, masks, *equation).transpose(0, 1)
+
+
+@built
+@given(
+    rows=st.integers(1, 20),
+    steps=st.integers(1, 5),
+    width=st.sampled_from([1, 5, 31, 32, 40, 64]),
+    asked=st.sampled_from([1, 3, 7]),
+    count=st.integers(1, 3),
+    dropped=st.booleans(),
+    low=st.booleans(),
+    seed=st.integers(0, 2**16),
+)
+@settings(max_examples=50, deadline=None)
+def test_results_and_gradients_equal_the_equation_in_float64(rows, steps, width, asked, count, dropped, low, seed):
+    generator = torch.Generator().manual_seed(seed)
+    given, leaves, exact, equation = problem(generator, rows, steps, width, asked, count, dropped)
+    with torch.autocast("cpu", torch.bfloat16, enabled=low):
+        found = fed_steps.fed_steps(*given)
+    right, upstream = equation(), torch.randn(found.shape, generator=generator)
+    gradients = torch.autograd.grad(found, leaves, upstream)
+    for one, other in zip(
+        [found, *gradients], [right, *torch.autograd.grad(right, exact, upstream.double())], strict=True
+    ):
+        assert one.shape == other.shape
+        rounding = 0.08 if low else 1e-4
+        assert (one.double() - other).abs().max() <= rounding * (1 + other.abs().max())
+
+
+@built
+def test_no_bit_depends_on_the_number_of_threads(generator):
+    given, leaves, _, _ = problem(generator, 40, 6, 64, 5, 2, True)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            fed = fed_steps.fed_steps(*given)
+            found.append((fed, *torch.autograd.grad(fed.sum(), leaves[:2])))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+@built
+def test_the_gradient_has_a_gradient(generator):
+    given, leaves, exact, equation = problem(generator, 3, 4, 8, 4, 2, False)
+    found = []
+    for result, needing in ((fed_steps.fed_steps(*given), leaves), (equation(), exact)):
+        slopes = torch.autograd.grad(result.square().sum(), needing, create_graph=True)
+        found.append(torch.autograd.grad(sum(x.square().sum() for x in slopes), needing))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3)
+
+
+def model(**given):
+    sizes = {"source_vocabulary": 19, "target_vocabulary": 17, "embedding_width": 8, "hidden_width": 12, "layers": 2}
+    return Luong(LuongConfig(**sizes | {"dropout": 0.0} | given)).train()
+
+
+SOURCES = [[3, 4, 5, 2], [6, 7], [8, 9, 10, 11, 12]]
+SOURCE, TARGET = Tokens.pad(SOURCES), Tokens.pad([[1, 3, 4], [1], [1, 6, 7, 8]])
+
+
+def gradients(found, source, precision):
+    found.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+        logits = found(source, TARGET)
+    (logits.float() * torch.linspace(-1, 1, logits.numel()).view_as(logits))[TARGET.valid].sum().backward()
+    return {
+        "logits": logits.detach()[TARGET.valid],
+        **{name: p.grad.clone() for name, p in found.named_parameters() if p.grad is not None},
+    }
+
+
+@built
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("given", [{}, {"score": "dot", "layers": 1}, {"layers": 3}], ids=["general", "dot", "deep"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_model_trains_the_same_with_and_without_the_kernel(precision, given, side, monkeypatch):
+    trained, source, calls = model(**given), Tokens.pad(SOURCES, side=side), []
+    real = fed_steps._Call.run
+    monkeypatch.setattr(fed_steps._Call, "run", lambda self, *given: (calls.append(given[0]), real(self, *given)))
+    ours = gradients(trained, source, precision)
+    assert calls == ["regard_feeding", "regard_feeding_gradient"]
+    monkeypatch.setattr(gated_steps, "kernels", lambda: NONE)
+    plain = gradients(trained, source, precision)
+    assert len(calls) == 2
+    assert ours.keys() == plain.keys()
+    for name, right in plain.items():
+        error = (ours[name].float() - right.float()).abs().max()
+        assert error <= (0.05 if precision == "bfloat16" else 1e-5) * (1 + right.abs().max()), name
+
+
+@built
+def test_dropout_between_layers_is_drawn_anew_for_each_entry(monkeypatch):
+    seen = []
+    real = fed_steps.fed_steps
+    monkeypatch.setattr("regard.models.luong.fed_steps", lambda *given: (seen.append(given[3]), real(*given))[1])
+    trained = model(dropout=0.4, hidden_width=64)
+    first, second = trained(SOURCE, TARGET), trained(SOURCE, TARGET)
+    assert not torch.equal(first, second)
+    for lowest, upper in seen:
+        assert lowest.mask is None
+        kept = upper.mask != 0
+        assert 0.5 < kept.float().mean() < 0.7
+        torch.testing.assert_close(upper.mask[kept], torch.full_like(upper.mask[kept], 1 / 0.6), rtol=1e-4, atol=0)
+    assert not torch.equal(seen[0][1].mask, seen[1][1].mask)
+
+
+@built
+@pytest.mark.parametrize(
+    "way", ["evaluation", "no gradients", "double", "hook", "look", "concat", "local_m", "no feeding", "kernels"]
+)
+def test_the_steps_are_plain_ones_wherever_the_kernel_would_miss_something(way, monkeypatch):
+    monkeypatch.setattr(fed_steps._Call, "run", lambda *given: pytest.fail("the kernel was called"))
+    changes = {
+        "concat": {"score": "concat"},
+        "local_m": {"attention": "local_m"},
+        "no feeding": {"input_feeding": False},
+    }
+    found = model(**changes.get(way, {}))
+    if way == "evaluation":
+        found.eval()(SOURCE, TARGET)
+    elif way == "no gradients":
+        with torch.no_grad():
+            found(SOURCE, TARGET)
+    elif way == "double":
+        found.double()(SOURCE, TARGET)
+    elif way == "hook":
+        seen = []
+        found.decoder.combination.register_forward_hook(lambda *given: seen.append(given))
+        found(SOURCE, TARGET)
+        assert len(seen) == TARGET.ids.shape[1]
+    elif way == "look":
+        with regard.look(found) as record:
+            found(SOURCE, TARGET)
+        assert record.weights("decoder.attention").shape[-1] == 5
+    else:
+        if way == "kernels":
+            monkeypatch.setattr(gated_steps, "kernels", lambda: NONE)
+        found(SOURCE, TARGET)
