@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -162,7 +164,7 @@ def test_dropout_between_layers_is_drawn_anew_for_each_entry(monkeypatch):
 
 @built
 @pytest.mark.parametrize(
-    "way", ["evaluation", "no gradients", "double", "hook", "look", "concat", "local_m", "no feeding", "kernels"]
+    "way", ["evaluation", "no gradients", "double", "hook", "concat", "local_m", "no feeding", "kernels"]
 )
 def test_the_steps_are_plain_ones_wherever_the_kernel_would_miss_something(way, monkeypatch):
     monkeypatch.setattr(fed_steps._Call, "run", lambda *given: pytest.fail("the kernel was called"))
@@ -184,11 +186,24 @@ def test_the_steps_are_plain_ones_wherever_the_kernel_would_miss_something(way, 
         found.decoder.combination.register_forward_hook(lambda *given: seen.append(given))
         found(SOURCE, TARGET)
         assert len(seen) == TARGET.ids.shape[1]
-    elif way == "look":
-        with regard.look(found) as record:
-            found(SOURCE, TARGET)
-        assert record.weights("decoder.attention").shape[-1] == 5
     else:
         if way == "kernels":
             monkeypatch.setattr(gated_steps, "kernels", lambda: NONE)
         found(SOURCE, TARGET)
+
+
+@built
+def test_who_looks_in_training_sees_the_weights_and_changes_no_bit():
+    found = model(dropout=0.3)
+    results = []
+    for looks in (False, True):
+        torch.manual_seed(5)
+        with regard.look(found) if looks else contextlib.nullcontext() as record:
+            logits = found(SOURCE, TARGET)
+        found.zero_grad()
+        logits.sum().backward()
+        results.append((logits, found.decoder.embedding.weight.grad.clone(), torch.get_rng_state()))
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+    weights = record.weights("decoder.attention")
+    assert weights.shape[-1] == 5
+    torch.testing.assert_close(weights.sum(dim=-1)[:, :, :1], torch.ones_like(weights.sum(dim=-1)[:, :, :1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 
 import pytest
@@ -167,9 +168,7 @@ def test_a_model_trains_the_same_with_and_without_the_kernel(precision, side, mo
 
 
 @built
-@pytest.mark.parametrize(
-    "way", ["evaluation", "no gradients", "double", "hook", "look", "other score", "adapted", "kernels"]
-)
+@pytest.mark.parametrize("way", ["evaluation", "no gradients", "double", "hook", "other score", "adapted", "kernels"])
 def test_the_steps_are_plain_ones_wherever_the_kernel_would_miss_something(way, monkeypatch):
     monkeypatch.setattr(gated_steps._Call, "of", lambda *given, **named: pytest.fail("the kernel was called"))
     found = model(score="dot") if way == "other score" else model()
@@ -192,11 +191,6 @@ def test_the_steps_are_plain_ones_wherever_the_kernel_would_miss_something(way, 
         found.encoder.reader.backwards.gates.register_forward_hook(lambda *given: None)
         found(SOURCE, TARGET)
         assert len(seen) == TARGET.ids.shape[1]
-    elif way == "look":
-        found.encoder.eval()
-        with regard.look(found) as record:
-            found(SOURCE, TARGET)
-        assert record.weights("decoder.attention").shape[-1] == 5
     elif way == "adapted":
 
         class Own(nn.Linear):
@@ -217,3 +211,20 @@ def test_a_reader_gives_the_same_states_in_training_and_in_evaluation(generator)
     x, valid = torch.randn(3, 7, 6, generator=generator), torch.rand(3, 7, generator=generator) < 0.7
     for one, other in zip(reader.train()(x, valid), copy.deepcopy(reader).eval()(x, valid), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@built
+def test_who_looks_in_training_sees_the_weights_and_changes_no_bit():
+    found = model(dropout=0.3)
+    results = []
+    for looks in (False, True):
+        torch.manual_seed(5)
+        with regard.look(found) if looks else contextlib.nullcontext() as record:
+            logits = found(SOURCE, TARGET)
+        found.zero_grad()
+        logits.sum().backward()
+        results.append((logits, found.decoder.embedding.weight.grad.clone(), torch.get_rng_state()))
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+    weights = record.weights("decoder.attention")
+    assert weights.shape[-1] == 5
+    torch.testing.assert_close(weights.sum(dim=-1)[:, :, :1], torch.ones_like(weights.sum(dim=-1)[:, :, :1]))

@@ -6,7 +6,7 @@ each matrix. The kernel takes each row of the batch through all steps; the gradi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from regard.attention import AttentionLayer, Score, ScoredAttention, Soft
 from regard.kernels import kernels
 from regard.kernels.building import has_matrix_tiles
 from regard.kernels.interface import LinearStruct, PassedStruct, RecurrentStruct
+from regard.layers.padding import has_hooks
 
 GROUP = 32
 """The kernel's widths are multiples of it; others are filled up with zeros, at which a state stays zero."""
@@ -96,7 +97,7 @@ def gated_steps(
 
 
 def fits(module: nn.Module, x: Tensor) -> bool:
-    """Whether the kernel computes the steps of a module: in training on a processor, where nobody watches a part of it.
+    """Whether the kernel computes the steps of a module: in training on a processor, where nobody changes a part of it.
 
     Arguments:
         module: whose steps they are.
@@ -108,7 +109,29 @@ def fits(module: nn.Module, x: Tensor) -> bool:
         return False
     if torch.is_autocast_enabled("cpu") and (torch.get_autocast_dtype("cpu") != torch.bfloat16 or has_matrix_tiles()):
         return False
-    return not any(map(_is_watched, module.modules()))
+    return not any(map(has_hooks, module.modules()))
+
+
+def steps_shown(module: nn.Module, steps: Callable[[], object]) -> Callable[[], None]:
+    """A function that takes the steps once more, one by one, for who looks at a module's attention; nothing where nobody looks.
+
+    Results are those of the kernel whether somebody looks or not. To be called before the kernel: the steps sample the same
+    random numbers.
+
+    Arguments:
+        module: whose steps they are.
+        steps: takes them.
+    """
+    if not any("forward" in part.__dict__ for part in module.modules()):
+        return lambda: None
+    random = torch.get_rng_state()
+
+    def again() -> None:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.set_rng_state(random)
+            steps()
+
+    return again
 
 
 def attends_by(layer: AttentionLayer, score: type[Score]) -> bool:
@@ -129,12 +152,6 @@ def attends_by(layer: AttentionLayer, score: type[Score]) -> bool:
 def are_plain(*layers: nn.Module) -> bool:
     """Whether all are linear layers as PyTorch makes them."""
     return all(type(layer) is nn.Linear for layer in layers)
-
-
-def _is_watched(module: nn.Module) -> bool:
-    """Whether someone sees or changes what a module computes."""
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return "forward" in module.__dict__ or any(getattr(module, name) for name in hooks)
 
 
 def filled(x: Tensor, dim: int) -> Tensor:

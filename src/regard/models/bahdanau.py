@@ -32,7 +32,7 @@ from regard.layers import (
     Tokens,
     maxout,
 )
-from regard.layers.gated_steps import Attended, are_plain, attends_by, fits, gated_steps
+from regard.layers.gated_steps import Attended, are_plain, attends_by, fits, gated_steps, steps_shown
 from regard.layers.tokens import chosen
 from regard.models.config import check_shares, check_sizes, check_tokens, check_types
 from regard.models.encoder_decoder import AttendingState, RecurrentEncoderDecoder, last_alignment
@@ -179,10 +179,11 @@ class BahdanauDecoder(nn.Module):
     def forward(self, state: BahdanauState, target: Tokens, at: Tensor | None = None) -> Tensor:
         """Teacher forcing: the true previous words (B, L) to logits (B, L, V), or (M, V) at the positions `at`."""
         embedded = self.dropout(self.embedding(target.ids))
-        before, context = self.by_kernel(state, embedded, target.valid) or self.by_steps(state, embedded, target)
+        found = self.by_kernel(state, embedded, target)
+        before, context = self.by_steps(state, embedded, target) if found is None else found
         return self.logits(*(chosen(part, at) for part in (before, embedded, context)))
 
-    def by_kernel(self, state: BahdanauState, embedded: Tensor, real: Tensor) -> tuple[Tensor, Tensor] | None:
+    def by_kernel(self, state: BahdanauState, embedded: Tensor, target: Tokens) -> tuple[Tensor, Tensor] | None:
         """As `by_steps`, by the compiled kernel; None where it does not compute this, such as another score, or is not wanted."""
         cell, layer = self.cell, self.attention
         matrices: Any = (cell.gates, cell.candidate, self.context, layer.query)
@@ -203,7 +204,9 @@ class BahdanauDecoder(nn.Module):
             values=state.memory.value.squeeze(1),
             visible=state.source_valid,
         )
-        states, contexts = gated_steps(cell.input(embedded), real, state.hidden, gates, candidate, attended)
+        show = steps_shown(self, lambda: self.by_steps(state, embedded, target))
+        states, contexts = gated_steps(cell.input(embedded), target.valid, state.hidden, gates, candidate, attended)
+        show()
         before = torch.cat((state.hidden.to(states.dtype).unsqueeze(1), states[:, :-1]), dim=1)
         return None if contexts is None else (before, contexts)
 

@@ -38,7 +38,7 @@ from regard.layers import (
     reading_order,
 )
 from regard.layers.fed_steps import FedLayer, fed_steps
-from regard.layers.gated_steps import are_plain, attends_by, fits
+from regard.layers.gated_steps import are_plain, attends_by, fits, steps_shown
 from regard.layers.tokens import chosen
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 from regard.models.encoder_decoder import AttendingState, RecurrentEncoderDecoder
@@ -255,9 +255,13 @@ class LuongDecoder(nn.Module):
         if self.feeding is None:
             hidden, _ = self.lstm.read(embedded, target.valid, state.recurrent)
             return self.logits(chosen(self.attend(hidden, memory, places, positions)[0], at))
-        found = self.by_kernel(state, memory, embedded, target.valid)
-        if found is not None:
-            return self.logits(chosen(found, at))
+        found = self.by_kernel(state, memory, embedded, target)
+        found = self.by_steps(state, memory, embedded, target) if found is None else found
+        return self.logits(chosen(found, at))
+
+    def by_steps(self, state: LuongState, memory: KeysValues, embedded: Tensor, target: Tokens) -> Tensor:
+        """Of the embedded true previous words (B, L, m), every h~_t (B, L, n), step by step."""
+        places, positions = Places.of(state.source_valid), positions_of(target.valid)
         recurrent, attentional, steps = state.recurrent, state.attentional, []
         words = zip(
             self.projected(embedded).unbind(dim=1),
@@ -272,34 +276,35 @@ class LuongDecoder(nn.Module):
             combined = self.attend(hidden.unsqueeze(1), memory, places, position)[0].squeeze(1)
             attentional = combined if real is None else torch.where(real, combined, attentional.to(combined.dtype))
             steps.append(attentional)
-        return self.logits(chosen(torch.stack(steps, dim=1), at))
+        return torch.stack(steps, dim=1)
 
-    def by_kernel(self, state: LuongState, memory: KeysValues, embedded: Tensor, real: Tensor) -> Tensor | None:
+    def by_kernel(self, state: LuongState, memory: KeysValues, embedded: Tensor, target: Tokens) -> Tensor | None:
         """Every h~_t (B, L, n) by the compiled kernel; None where it does not compute this, such as another score."""
-        cells, dropout = self.lstm.layers, self.lstm.dropout
+        cells = self.lstm.layers
         matrices: Any = [self.feeding, *(cell.input for cell in cells[1:])]
         plain = are_plain(self.combination, *matrices, *(cell.recurrent for cell in cells))
         attends = attends_by(self.attention, Dot) and type(self.attention.query) is nn.Identity
         if not plain or not attends or not memory.key.numel() or not fits(self, embedded):
             return None
+        show = steps_shown(self, lambda: self.by_steps(state, memory, embedded, target))
+        masks = self._dropped(embedded, len(cells))
         layers = []
         for number, (cell, matrix, (hidden, memory_cell)) in enumerate(
             zip(cells, matrices, state.recurrent, strict=True)
         ):
-            dropped = dropout(embedded.new_ones(*real.shape, self.lstm.width)) if number and dropout.p else None
             layers.append(
                 FedLayer(
                     input=matrix.weight,
                     bias=matrix.bias,
                     hidden=cell.recurrent.weight,
-                    mask=dropped,
+                    mask=masks[number],
                     first=hidden,
                     first_cell=memory_cell,
                 )
             )
-        return fed_steps(
+        found = fed_steps(
             self.projected(embedded),
-            real,
+            target.valid,
             state.attentional,
             layers,
             self.combination.weight,
@@ -307,6 +312,17 @@ class LuongDecoder(nn.Module):
             memory.value.squeeze(1),
             state.source_valid,
         )
+        show()
+        return found
+
+    def _dropped(self, embedded: Tensor, layers: int) -> list[Tensor | None]:
+        """What each layer's input is multiplied by, (B, L, n), or None: sampled step by step, as `LSTMStack.advance` does."""
+        dropout, (rows, steps, _) = self.lstm.dropout, embedded.shape
+        if not dropout.p:
+            return [None] * layers
+        ones = embedded.new_ones(rows, self.lstm.width)
+        drawn = [[dropout(ones) for _ in range(layers - 1)] for _ in range(steps)]
+        return [None, *(torch.stack(each, dim=1) for each in zip(*drawn, strict=True))]
 
 
 def _held_at(valid: Tensor) -> list[Tensor | None]:
