@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 
 import pytest
 import torch
@@ -94,6 +95,18 @@ def test_no_bit_depends_on_the_number_of_threads(generator):
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+@built
+def test_states_may_be_parts_of_other_tensors(generator):
+    """Of any strides: gradients are of the same places."""
+    given, leaves, exact, equation = problem(generator, 6, 3, 32, 4, 2, False)
+    turned = [x.detach().t().contiguous().t().requires_grad_() for x in (leaves[1], given[3][1].first)]
+    layers = [given[3][0], dataclasses.replace(given[3][1], first=turned[1])]
+    found = fed_steps.fed_steps(given[0], given[1], turned[0], layers, *given[4:])
+    right = torch.autograd.grad(equation().sum(), [exact[1], exact[-2]])
+    for one, other in zip(torch.autograd.grad(found.sum(), turned), right, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
 
 
 @built

@@ -160,7 +160,7 @@ class _FedSteps(torch.autograd.Function):
         of_hidden, of_cells, of_first = (
             torch.empty(count, rows, width),
             torch.empty(count, rows, width),
-            torch.empty_like(first),
+            torch.empty(first.shape),
         )
         gradients = (upstream, of_gates, of_combined, of_contexts, of_scores, of_hidden, of_cells, of_first)
         call.run(

@@ -113,14 +113,14 @@ def fits(module: nn.Module, x: Tensor) -> bool:
 
 
 def steps_shown(module: nn.Module, steps: Callable[[], object]) -> Callable[[], None]:
-    """A function that takes the steps once more, one by one, for who looks at a module's attention; nothing where nobody looks.
+    """A function to call after the kernel: it runs the steps one by one for a recorder of attention, if there is one.
 
-    Results are those of the kernel whether somebody looks or not. To be called before the kernel: the steps sample the same
-    random numbers.
+    The results of training are those of the kernel, recorded or not. This is called before the kernel, so that the steps sample
+    the same random numbers.
 
     Arguments:
         module: whose steps they are.
-        steps: takes them.
+        steps: runs them.
     """
     if not any("forward" in part.__dict__ for part in module.modules()):
         return lambda: None
