@@ -5,7 +5,7 @@ those of `regard_greedy` in `kernel_greedy.py`, those of `regard_word2vec` and `
 `kernel_words.py`, those of `regard_texts` in `kernel_texts.py`, those of `regard_loss`, `regard_dropout` and
 `regard_attention` in `kernel_training.py`, those of `regard_additive` in `kernel_additive.py`, those of
 `regard_candidates` in `kernel_candidates.py`, those of `regard_recurrent` in `kernel_recurrent.py`, those of
-`regard_feeding` in `kernel_feeding.py`.
+`regard_lstm` in `kernel_lstm.py`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Array = NDArray[Any]
 GROUP, TILE, UNIT = 32, 16, 32
 ACTIVATIONS = ("none", "relu", "gelu_tanh", "gelu", "swish")
 EPSILON = 2.0**-24
-LINEAR, BLOCKS, GREEDY, WORD2VEC, GLOVE, TEXTS, LOSS, DROPOUT, ATTENTION, ADDITIVE, CANDIDATES, RECURRENT, FEEDING = (
-    range(1, 14)
+LINEAR, BLOCKS, GREEDY, WORD2VEC, GLOVE, TEXTS, LOSS, DROPOUT, ATTENTION, ADDITIVE, CANDIDATES, RECURRENT, LSTM = range(
+    1, 14
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from kernel_cases import RECURRENT, Array, Case, Memory, bfloats, drawn, floats
 
-from regard.kernels.interface import LinearStruct, PassedStruct, RecurrentStruct
+from regard.kernels.interface import LinearStruct, PassedGradientsStruct, PassedStruct, RecurrentStruct
 
 
 def recurrent_case(rng: np.random.Generator) -> Case:
@@ -71,8 +71,8 @@ def recurrent_case(rng: np.random.Generator) -> Case:
         ),
     ]
     found_at = [memory.put(x, output=True) for x in gradients]
-    arguments = [("to", memory.put_structs([struct])), ("to", memory.put_structs([PassedStruct(*passed)]))]
-    arguments += [("to", memory.put(of_states)), *(("to", place) for place in found_at)]
+    of = PassedGradientsStruct(memory.put(of_states), *found_at)
+    arguments = [("to", memory.put_structs([each])) for each in (struct, PassedStruct(*passed), of)]
     given = [x.astype(np.float64) for x in (projected, first, keys, values, weight, of_states, of_contexts)]
 
     def judge(found: list[Array]) -> float:

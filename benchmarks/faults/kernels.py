@@ -8,7 +8,7 @@ A build is a sanitizer and the instructions that the sources are compiled for. `
 array and at any undefined behaviour (-fsanitize=address,undefined,float-cast-overflow), `threads` at any two accesses that
 race (-fsanitize=thread), `none` checks the numbers alone, with the flags that users get. Each case is one call of
 `regard_linear`, `regard_blocks`, `regard_greedy`, `regard_texts`, `regard_word2vec`, `regard_glove`, `regard_candidates` or
-`regard_dropout`, or one of `regard_loss`, `regard_attention`, `regard_additive`, `regard_recurrent` or `regard_feeding` and
+`regard_dropout`, or one of `regard_loss`, `regard_attention`, `regard_additive`, `regard_recurrent` or `regard_lstm` and
 then of its gradient: of any shape, 0 among them; at addresses that are multiples of no more than the size of a number; with
 infinite numbers, NaN, -0.0 and denormal ones; on one thread and on several, which must give the same bits. A case depends on
 the seed and its number only.
@@ -38,8 +38,8 @@ from kernel_additive import additive_case  # noqa: E402
 from kernel_blocks import blocks_case  # noqa: E402
 from kernel_candidates import candidates_case  # noqa: E402
 from kernel_cases import Case, linear_case  # noqa: E402
-from kernel_feeding import feeding_case  # noqa: E402
 from kernel_greedy import greedy_case  # noqa: E402
+from kernel_lstm import lstm_case  # noqa: E402
 from kernel_recurrent import recurrent_case  # noqa: E402
 from kernel_texts import texts_case  # noqa: E402
 from kernel_training import attention_case, dropout_case, loss_case  # noqa: E402
@@ -169,7 +169,7 @@ def drawn_case(seed: int, number: int, halves: bool) -> Case:
     rng = np.random.default_rng([seed, number])
     with np.errstate(all="ignore"):
         if number % 10 == 8:
-            kinds = (words_case, counts_case, words_case, recurrent_case, words_case, feeding_case)
+            kinds = (words_case, counts_case, words_case, recurrent_case, words_case, lstm_case)
             return kinds[number // 10 % len(kinds)](rng)
         if number % 20 == 12:
             return (texts_case if number % 40 == 12 else candidates_case)(rng)

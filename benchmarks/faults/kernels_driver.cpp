@@ -139,16 +139,15 @@ void run_case() {
         scratch = scratch_of(room);
         regard_recurrent(all, passed, wanted, scratch);
         std::memset(scratch, 0xff, size_t(room));
-        auto to = [&](int argument) { return static_cast<float*>(at(argument)); };
-        regard_recurrent_gradient(all, passed, to(2), wanted, scratch, to(3), to(4), to(5), to(6), to(7), to(8));
+        regard_recurrent_gradient(all, passed, static_cast<const PassedGradients*>(at(2)), wanted, scratch);
     } else if (function == 13) {
-        const auto* all = static_cast<const Feeding*>(at(0));
-        const auto* passed = static_cast<const FedPassed*>(at(1));
-        const int64_t room = regard_feeding_scratch(all, wanted);
+        const auto* all = static_cast<const LSTM*>(at(0));
+        const auto* passed = static_cast<const LSTMPassed*>(at(1));
+        const int64_t room = regard_lstm_scratch(all, wanted);
         scratch = scratch_of(room);
-        regard_feeding(all, passed, wanted, scratch);
+        regard_lstm(all, passed, wanted, scratch);
         std::memset(scratch, 0xff, size_t(room));
-        regard_feeding_gradient(all, passed, static_cast<const FedGradients*>(at(2)), wanted, scratch);
+        regard_lstm_gradient(all, passed, static_cast<const LSTMGradients*>(at(2)), wanted, scratch);
     } else if (function == 11) {
         const auto* beams = static_cast<const Beams*>(at(0));
         scratch = scratch_of(int64_t(wanted) * ((beams->vocabulary + AT_ONCE - 1) / AT_ONCE) * 4);

@@ -133,14 +133,14 @@ PLANTED = {
     ),
     "counts too little memory for LSTM steps": (
         "addresses",
-        "feeding.h",
+        "lstm.h",
         "2 * rounded(4 * rows * wide)",
         "rounded(4 * rows * wide)",
     ),
-    "feeds padding": ("none", "feeding.h", "fed[e] = real ? ", "fed[e] = true ? "),
+    "feeds padding": ("none", "lstm.h", "fed[e] = real ? ", "fed[e] = true ? "),
     "forgets what is fed on the way back": (
         "none",
-        "feeding.h",
+        "lstm.h",
         "float* to = l ? of_hidden(l - 1) : of_fed;",
         "float* to = l ? of_hidden(l - 1) : made;",
     ),

@@ -13,7 +13,7 @@ from torch import nn
 
 import regard
 from regard.kernels import Kernels, kernels
-from regard.layers import BidirectionalReader, Tokens, gated_steps
+from regard.layers import BidirectionalReader, Tokens, gated_steps, step_kernels
 from regard.layers.gated_steps import Attended, by_equation
 from regard.models import Bahdanau, BahdanauConfig
 
@@ -153,13 +153,13 @@ def gradients(found, source, precision):
 def test_a_model_trains_the_same_with_and_without_the_kernel(precision, side, monkeypatch):
     trained, source = model(), Tokens.pad(SOURCES, side=side)
     calls = []
-    real = gated_steps._Call.run
+    real = step_kernels.Call.run
     monkeypatch.setattr(
-        gated_steps._Call, "run", lambda self, name, *given: (calls.append(name), real(self, name, *given))
+        step_kernels.Call, "run", lambda self, name, *given: (calls.append(name), real(self, name, *given))
     )
     ours = gradients(trained, source, precision)
     assert calls.count("regard_recurrent") == calls.count("regard_recurrent_gradient") == 3
-    monkeypatch.setattr(gated_steps, "kernels", lambda: NONE)
+    monkeypatch.setattr(step_kernels, "kernels", lambda: NONE)
     plain = gradients(trained, source, precision)
     assert len(calls) == 6
     for name, right in plain.items():
@@ -170,7 +170,7 @@ def test_a_model_trains_the_same_with_and_without_the_kernel(precision, side, mo
 @built
 @pytest.mark.parametrize("way", ["evaluation", "no gradients", "double", "hook", "other score", "adapted", "kernels"])
 def test_the_steps_are_plain_ones_wherever_the_kernel_would_miss_something(way, monkeypatch):
-    monkeypatch.setattr(gated_steps._Call, "of", lambda *given, **named: pytest.fail("the kernel was called"))
+    monkeypatch.setattr(step_kernels.Call, "run", lambda *given: pytest.fail("the kernel was called"))
     found = model(score="dot") if way == "other score" else model()
     if way == "other score":
         with pytest.raises(pytest.fail.Exception):  # the encoder's steps are still those of the kernel
@@ -201,7 +201,7 @@ def test_the_steps_are_plain_ones_wherever_the_kernel_would_miss_something(way, 
             cell.candidate.__class__ = Own
         found(SOURCE, TARGET)
     else:
-        monkeypatch.setattr(gated_steps, "kernels", lambda: NONE)
+        monkeypatch.setattr(step_kernels, "kernels", lambda: NONE)
         found(SOURCE, TARGET)
 
 

@@ -228,8 +228,16 @@ class PassedStruct(ctypes.Structure):
     )
 
 
-class FeedingLayerStruct(ctypes.Structure):
-    """`FeedingLayer` in feeding.h."""
+class PassedGradientsStruct(ctypes.Structure):
+    """`PassedGradients` in recurrent.h."""
+
+    _fields_ = tuple(
+        (name, Pointer) for name in ("states", "contexts", "projected", "queries", "keys", "weights", "first")
+    )
+
+
+class LSTMLayerStruct(ctypes.Structure):
+    """`LSTMLayer` in lstm.h."""
 
     _fields_ = (
         ("input", LinearStruct),
@@ -242,8 +250,8 @@ class FeedingLayerStruct(ctypes.Structure):
     )
 
 
-class FeedingStruct(ctypes.Structure):
-    """`Feeding` in feeding.h."""
+class LSTMStruct(ctypes.Structure):
+    """`LSTM` in lstm.h."""
 
     _fields_ = (
         ("layers", Pointer),
@@ -263,17 +271,17 @@ class FeedingStruct(ctypes.Structure):
     )
 
 
-class FedPassedStruct(ctypes.Structure):
-    """`FedPassed` in feeding.h."""
+class LSTMPassedStruct(ctypes.Structure):
+    """`LSTMPassed` in lstm.h."""
 
     _fields_ = tuple((name, Pointer) for name in ("hidden", "cells", "inputs", "gates", "attended", "joined", "fed"))
 
 
-class FedGradientsStruct(ctypes.Structure):
-    """`FedGradients` in feeding.h."""
+class LSTMGradientsStruct(ctypes.Structure):
+    """`LSTMGradients` in lstm.h."""
 
     _fields_ = tuple(
-        (name, Pointer) for name in ("fed", "gates", "combined", "contexts", "scores", "hidden", "cells", "first")
+        (name, Pointer) for name in ("outputs", "gates", "combined", "contexts", "scores", "hidden", "cells", "first")
     )
 
 
@@ -333,8 +341,8 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
     count, large = ctypes.c_int32, ctypes.c_int64
     linear, block, pointers = ctypes.POINTER(LinearStruct), ctypes.POINTER(BlockStruct), ctypes.POINTER(Pointer)
     texts, additive = ctypes.POINTER(TextsStruct), ctypes.POINTER(AdditiveStruct)
-    recurrent, passed = ctypes.POINTER(RecurrentStruct), ctypes.POINTER(PassedStruct)
-    feeding, fed, of_fed = map(ctypes.POINTER, (FeedingStruct, FedPassedStruct, FedGradientsStruct))
+    recurrent, passed, slopes = map(ctypes.POINTER, (RecurrentStruct, PassedStruct, PassedGradientsStruct))
+    lstm, kept, of_kept = map(ctypes.POINTER, (LSTMStruct, LSTMPassedStruct, LSTMGradientsStruct))
     cache, head, table = (ctypes.POINTER(struct) for struct in (CacheStruct, HeadStruct, EmbeddingStruct))
     signatures = {
         "regard_runtime": (None, [ctypes.POINTER(RuntimeStruct)]),
@@ -370,13 +378,10 @@ def typed(library: ctypes.CDLL) -> ctypes.CDLL:
         "regard_additive_gradient": (None, [additive, Pointer, count, Pointer, Pointer, Pointer, Pointer]),
         "regard_recurrent_scratch": (large, [recurrent, count]),
         "regard_recurrent": (None, [recurrent, passed, count, Pointer]),
-        "regard_recurrent_gradient": (
-            None,
-            [recurrent, passed, Pointer, count, Pointer, *(Pointer, Pointer, Pointer, Pointer, Pointer, Pointer)],
-        ),
-        "regard_feeding_scratch": (large, [feeding, count]),
-        "regard_feeding": (None, [feeding, fed, count, Pointer]),
-        "regard_feeding_gradient": (None, [feeding, fed, of_fed, count, Pointer]),
+        "regard_recurrent_gradient": (None, [recurrent, passed, slopes, count, Pointer]),
+        "regard_lstm_scratch": (large, [lstm, count]),
+        "regard_lstm": (None, [lstm, kept, count, Pointer]),
+        "regard_lstm_gradient": (None, [lstm, kept, of_kept, count, Pointer]),
         "regard_candidates": (None, [ctypes.POINTER(BeamsStruct), count, Pointer, Pointer, Pointer, Pointer]),
         "regard_loss": (None, [ctypes.POINTER(LossStruct), Pointer, Pointer, Pointer, Pointer, count]),
         "regard_loss_gradient": (

@@ -17,7 +17,8 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from regard.layers.gated_steps import are_plain, fits, gated_steps
+from regard.layers.gated_steps import gated_steps
+from regard.layers.step_kernels import are_plain, fits
 from regard.layers.tokens import in_order, put_back, reading_order
 
 

@@ -32,7 +32,8 @@ from regard.layers import (
     Tokens,
     maxout,
 )
-from regard.layers.gated_steps import Attended, are_plain, attends_by, fits, gated_steps, steps_shown
+from regard.layers.gated_steps import Attended, gated_steps
+from regard.layers.step_kernels import are_plain, attends_by, fits, steps_shown
 from regard.layers.tokens import chosen
 from regard.models.config import check_shares, check_sizes, check_tokens, check_types
 from regard.models.encoder_decoder import AttendingState, RecurrentEncoderDecoder, last_alignment

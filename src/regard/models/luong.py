@@ -37,8 +37,8 @@ from regard.layers import (
     Tokens,
     reading_order,
 )
-from regard.layers.fed_steps import FedLayer, fed_steps
-from regard.layers.gated_steps import are_plain, attends_by, fits, steps_shown
+from regard.layers.lstm_steps import FedLayer, fed_steps
+from regard.layers.step_kernels import are_plain, attends_by, fits, steps_shown
 from regard.layers.tokens import chosen
 from regard.models.config import check, check_shares, check_sizes, check_tokens, check_types
 from regard.models.encoder_decoder import AttendingState, RecurrentEncoderDecoder

@@ -4,7 +4,7 @@
 #include "attention.h"
 #include "candidates.h"
 #include "choosing.h"
-#include "feeding.h"
+#include "lstm.h"
 #include "glove.h"
 #include "linear.h"
 #include "recurrent.h"

@@ -39,6 +39,17 @@ struct Passed {
     float* attended;  // (steps, rows, asked), a
     float* contexts;  // (steps, rows, context.inputs), c
 };
+
+// Gradients; that of the states is given.
+struct PassedGradients {
+    const float* states;  // (steps, rows, width)
+    float* contexts;      // (steps, rows, context.inputs); given, and what comes through the gates is added
+    float* projected;     // (steps, rows, 3, width)
+    float* queries;       // as the queries
+    float* keys;          // as the keys
+    float* weights;       // (rows, query.outputs), of v, the part of each row
+    float* first;         // (rows, width)
+};
 }
 
 namespace {
@@ -131,6 +142,19 @@ inline void attend_additively_back(const Recurrent& all, const float* query, int
     }
 }
 
+// f(first row, rows, scratch memory) of a part of all rows in each thread, which has so many bytes.
+template <typename F>
+inline void by_parts(int64_t rows, int threads, int64_t room, uint8_t* scratch, F f) {
+    const int64_t each = (rows + threads - 1) / threads;
+#pragma omp parallel num_threads(threads)
+    {
+        for (int64_t part = omp_get_thread_num(); part < threads; part += omp_get_num_threads()) {
+            const int64_t begin = part * each, end = begin + each < rows ? begin + each : rows;
+            if (begin < end) f(begin, int(end - begin), scratch + part * room);
+        }
+    }
+}
+
 inline int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
 
 // Bytes of scratch memory for one of so many threads.
@@ -188,28 +212,27 @@ void run_forwards(const Recurrent& all, const Passed& passed, int64_t begin, int
     }
 }
 
-// Of the rows from `begin` on, all steps from the last to the first. Gradients that begin with of_.
-void run_backwards(const Recurrent& all, const Passed& passed, const float* of_states, float* of_contexts,
-                   float* of_projected, float* of_queries, float* of_keys, float* of_weights, float* of_first,
-                   int64_t begin, int rows, uint8_t* place) {
+// Of the rows from `begin` on, all steps from the last to the first.
+void run_backwards(const Recurrent& all, const Passed& passed, const PassedGradients& of, int64_t begin, int rows,
+                   uint8_t* place) {
     const int64_t width = all.width, three = 3 * width;
     const int64_t asking = all.keys ? all.query.outputs : 0, wide = all.keys ? all.context.inputs : 0;
-    float* of_state = of_first + begin * width;  // of the step's own, then of the one before
+    float* of_state = of.first + begin * width;  // of the step's own, then of the one before
     float* made = floats_in(place, rows * larger(width, wide));
     float* of_gates = floats_in(place, rows * 2 * width);
     float* of_candidate = floats_in(place, rows * width);
     float* slopes = floats_in(place, all.asked);
     std::memset(of_state, 0, sizeof(float) * size_t(rows * width));
     if (all.keys) {
-        std::memset(of_keys + begin * all.asked * asking, 0, sizeof(float) * size_t(rows * all.asked * asking));
-        std::memset(of_weights + begin * asking, 0, sizeof(float) * size_t(rows * asking));
+        std::memset(of.keys + begin * all.asked * asking, 0, sizeof(float) * size_t(rows * all.asked * asking));
+        std::memset(of.weights + begin * asking, 0, sizeof(float) * size_t(rows * asking));
     }
     for (int64_t t = all.steps - 1; t >= 0; --t) {
         const int64_t at = t * all.rows + begin;
         const float* state = t ? passed.states + (at - all.rows) * width : all.first + begin * width;
         const float* gates = passed.gates + at * three;
-        float* of_inside = of_projected + at * three;
-        add(of_state, of_states + at * width, rows * width);
+        float* of_inside = of.projected + at * three;
+        add(of_state, of.states + at * width, rows * width);
         for (int64_t row = 0; row < rows; ++row) {
             const float *update = gates + row * three + width, *candidate = update + width, *s = state + row * width;
             float *of_s = of_state + row * width, *of_update = of_inside + row * three + width, *of_new = of_update + width;
@@ -239,13 +262,13 @@ void run_backwards(const Recurrent& all, const Passed& passed, const float* of_s
         product(all.gates_back, of_gates, rows, made, place);
         add(of_state, made, rows * width);
         if (!all.keys) continue;
-        float *of_query = of_queries + at * asking, *of_context = of_contexts + at * wide;
+        float *of_query = of.queries + at * asking, *of_context = of.contexts + at * wide;
         product(all.context_back, of_inside, rows, made, place);
         add(of_context, made, rows * wide);
         for (int64_t row = 0; row < rows; ++row)
             attend_additively_back(all, passed.queries + (at + row) * asking, begin + row,
                                    passed.attended + (at + row) * all.asked, of_context + row * wide, slopes,
-                                   of_query + row * asking, of_keys, of_weights + (begin + row) * asking);
+                                   of_query + row * asking, of.keys, of.weights + (begin + row) * asking);
         product(all.query_back, of_query, rows, made, place);
         add(of_state, made, rows * width);
     }
@@ -259,31 +282,13 @@ extern "C" {
 int64_t regard_recurrent_scratch(const Recurrent* all, int32_t threads) { return threads * recurrent_room(*all, threads); }
 
 void regard_recurrent(const Recurrent* all, const Passed* passed, int32_t threads, uint8_t* scratch) {
-    const int64_t room = recurrent_room(*all, threads), each = (all->rows + threads - 1) / threads;
-#pragma omp parallel num_threads(threads)
-    {
-        for (int64_t part = omp_get_thread_num(); part < threads; part += omp_get_num_threads()) {
-            const int64_t begin = part * each, end = begin + each < all->rows ? begin + each : all->rows;
-            if (begin < end) run_forwards(*all, *passed, begin, int(end - begin), scratch + part * room);
-        }
-    }
+    by_parts(all->rows, threads, recurrent_room(*all, threads), scratch,
+             [=](int64_t begin, int rows, uint8_t* place) { run_forwards(*all, *passed, begin, rows, place); });
 }
 
-// of_states: (steps, rows, width), given. of_contexts: (steps, rows, context.inputs), given, and what comes through the gates is
-// added. of_projected: (steps, rows, 3, width). of_queries: as the queries. of_keys: as the keys. of_weights: (rows, query.outputs),
-// the part of each row. of_first: (rows, width).
-void regard_recurrent_gradient(const Recurrent* all, const Passed* passed, const float* of_states, int32_t threads,
-                               uint8_t* scratch, float* of_contexts, float* of_projected, float* of_queries, float* of_keys,
-                               float* of_weights, float* of_first) {
-    const int64_t room = recurrent_room(*all, threads), each = (all->rows + threads - 1) / threads;
-#pragma omp parallel num_threads(threads)
-    {
-        for (int64_t part = omp_get_thread_num(); part < threads; part += omp_get_num_threads()) {
-            const int64_t begin = part * each, end = begin + each < all->rows ? begin + each : all->rows;
-            if (begin < end)
-                run_backwards(*all, *passed, of_states, of_contexts, of_projected, of_queries, of_keys, of_weights, of_first,
-                              begin, int(end - begin), scratch + part * room);
-        }
-    }
+void regard_recurrent_gradient(const Recurrent* all, const Passed* passed, const PassedGradients* of, int32_t threads,
+                               uint8_t* scratch) {
+    by_parts(all->rows, threads, recurrent_room(*all, threads), scratch,
+             [=](int64_t begin, int rows, uint8_t* place) { run_backwards(*all, *passed, *of, begin, rows, place); });
 }
 }

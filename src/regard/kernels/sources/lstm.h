@@ -1,7 +1,7 @@
-// A stack of LSTM layers with attention after each step, whose result is fed to the next step (Luong et al. 2015, section 3), over
-// all steps of a batch, forwards and backwards.
+// A stack of LSTM layers over all steps of a batch, forwards and backwards, alone or with attention after each step, whose result
+// is fed to the next step (Luong et al. 2015, section 3).
 //
-//   i, f, g, o = parts of p + F h~' + U_1 h_1'         the lowest layer; p: the projected input, ': of the step before
+//   i, f, g, o = parts of p + U_1 h_1' [+ F h~']       the lowest layer; p: the projected input, ': of the step before
 //   i, f, g, o = parts of W_l (m_l * h_{l-1}) + b_l + U_l h_l'
 //   c_l = sigmoid(f) * c_l' + sigmoid(i) * tanh(g),   h_l = sigmoid(o) * tanh(c_l)
 //   a_s = softmax_s(h . k_s),   c = sum_s a_s v_s,   h~ = tanh(C [c ; h])           h: of the highest layer
@@ -14,28 +14,28 @@
 
 extern "C" {
 
-struct FeedingLayer {
-    Linear input, hidden;            // F or W_l with its bias, and U_l
+struct LSTMLayer {
+    Linear input, hidden;            // F or W_l with its bias, and U_l; without attention the lowest layer has no F
     Linear input_back, hidden_back;  // transposed; for going backwards only
     const float* mask;               // (steps, rows, width), m_l; null: ones
     const float *first, *first_cell;  // (rows, width) each
 };
 
 // Widths are multiples of GROUP. All numbers but the matrices' are in float.
-struct Feeding {
-    const FeedingLayer* layers;
+struct LSTM {
+    const LSTMLayer* layers;
     Linear combination, combination_back;  // C: (width, 2 width)
     const float* projected;                // (steps, rows, 4, width)
     const uint8_t* real;                   // (steps, rows)
     const float* first;                    // (rows, width), h~ before the first step
-    const float *keys, *values;            // (rows, asked, width)
+    const float *keys, *values;            // (rows, asked, width); null: there is no attention, and nothing is fed
     const uint8_t* visible;                // (rows, asked)
     int64_t rows;
     int32_t count, steps, width, asked;
 };
 
 // What is found on the way and needed for the way back.
-struct FedPassed {
+struct LSTMPassed {
     float *hidden, *cells;  // (layers, steps, rows, width)
     float* inputs;          // (layers, steps, rows, width), m_l * h_{l-1}; of the lowest layer nothing
     float* gates;           // (layers, steps, rows, 4, width), after sigmoid and tanh
@@ -44,14 +44,14 @@ struct FedPassed {
     float* fed;             // (steps, rows, width), h~
 };
 
-// Gradients, that of the fed given.
-struct FedGradients {
-    const float* fed;
+// Gradients. Those of what comes out are given, and of the cells after the last step.
+struct LSTMGradients {
+    const float* outputs;      // (steps, rows, width), of h~; without attention of the highest layer's states
     float* gates;              // (layers, steps, rows, 4, width), of their arguments; the lowest layer's is that of the projected
     float* combined;           // (steps, rows, width), of the argument of tanh
     float* contexts;           // (steps, rows, width)
     float* scores;             // (steps, rows, asked)
-    float *hidden, *cells;     // (layers, rows, width), of the states before the first step
+    float *hidden, *cells;     // (layers, rows, width), of the states before the first step; the cells' after the last are given
     float* first;              // (rows, width)
 };
 }
@@ -59,7 +59,7 @@ struct FedGradients {
 namespace {
 
 // One row's query over its keys and values, as `attend_additively`, of products.
-inline void attend_to_source(const Feeding& all, const float* query, int64_t row, float* shares, float* context) {
+inline void attend_to_source(const LSTM& all, const float* query, int64_t row, float* shares, float* context) {
     const int width = all.width, asked = all.asked;
     const uint8_t* visible = all.visible + row * asked;
     float highest = -INFINITY, sum = 0;
@@ -83,20 +83,20 @@ inline void attend_to_source(const Feeding& all, const float* query, int64_t row
 }
 
 // Bytes of scratch memory for one of so many threads.
-inline int64_t feeding_room(const Feeding& all, int threads) {
+inline int64_t lstm_room(const LSTM& all, int threads) {
     const int64_t rows = (all.rows + threads - 1) / threads, wide = 4 * int64_t(all.width);
     return bytes_of(int(rows), int(wide)) + 2 * rounded(4 * rows * wide);
 }
 
-void feed_forwards(const Feeding& all, const FedPassed& passed, int64_t begin, int rows, uint8_t* place) {
+void lstm_forwards(const LSTM& all, const LSTMPassed& passed, int64_t begin, int rows, uint8_t* place) {
     const int64_t width = all.width, four = 4 * width, each = all.steps * all.rows;  // of a layer
     float *made = floats_in(place, rows * four), *more = floats_in(place, rows * four);
     for (int64_t t = 0; t < all.steps; ++t) {
         const int64_t at = t * all.rows + begin;
-        const float* below = t ? passed.fed + (at - all.rows) * width : all.first + begin * width;
-        const float* before_fed = below;
+        const float *before_fed = nullptr, *below = nullptr;
+        if (all.keys) below = before_fed = t ? passed.fed + (at - all.rows) * width : all.first + begin * width;
         for (int64_t l = 0; l < all.count; ++l) {
-            const FeedingLayer& layer = all.layers[l];
+            const LSTMLayer& layer = all.layers[l];
             const int64_t own = l * each + at;
             const float* hidden = t ? passed.hidden + (own - all.rows) * width : layer.first + begin * width;
             const float* cells = t ? passed.cells + (own - all.rows) * width : layer.first_cell + begin * width;
@@ -105,9 +105,11 @@ void feed_forwards(const Feeding& all, const FedPassed& passed, int64_t begin, i
                 for (int64_t i = 0; i < rows * width; ++i) inputs[i] = below[i] * (layer.mask ? layer.mask[at * width + i] : 1.0f);
                 below = inputs;
             }
-            product(layer.input, below, rows, made, place);
-            product(layer.hidden, hidden, rows, more, place);
-            add(made, more, rows * four);
+            product(layer.hidden, hidden, rows, made, place);
+            if (l || all.keys) {
+                product(layer.input, below, rows, more, place);
+                add(made, more, rows * four);
+            }
             if (!l) add(made, all.projected + at * four, rows * four);
             for (int64_t row = 0; row < rows; ++row) {
                 const float *inside = made + row * four, *h = hidden + row * width, *c = cells + row * width;
@@ -129,6 +131,7 @@ void feed_forwards(const Feeding& all, const FedPassed& passed, int64_t begin, i
             }
             below = passed.hidden + own * width;
         }
+        if (!all.keys) continue;
         float* joined = passed.joined + at * 2 * width;
         for (int64_t row = 0; row < rows; ++row) {
             std::memcpy(joined + (2 * row + 1) * width, below + row * width, sizeof(float) * size_t(width));
@@ -146,22 +149,12 @@ void feed_forwards(const Feeding& all, const FedPassed& passed, int64_t begin, i
     }
 }
 
-void feed_backwards(const Feeding& all, const FedPassed& passed, const FedGradients& of, int64_t begin, int rows,
-                    uint8_t* place) {
-    const int64_t width = all.width, four = 4 * width, each = all.steps * all.rows, asked = all.asked;
-    float* made = floats_in(place, rows * four);
+// The way back of a step from h~ to the state of the highest layer, whose gradient is added to.
+inline void attention_back(const LSTM& all, const LSTMPassed& passed, const LSTMGradients& of, int64_t t, int64_t begin, int rows,
+                           float* made, uint8_t* place) {
+    const int64_t width = all.width, asked = all.asked, at = t * all.rows + begin;
     float* of_fed = of.first + begin * width;
-    auto of_hidden = [&](int64_t l) { return of.hidden + (l * all.rows + begin) * width; };
-    auto of_cells = [&](int64_t l) { return of.cells + (l * all.rows + begin) * width; };
-    const size_t bytes = sizeof(float) * size_t(rows * width);
-    std::memset(of_fed, 0, bytes);
-    for (int64_t l = 0; l < all.count; ++l) {
-        std::memset(of_hidden(l), 0, bytes);
-        std::memset(of_cells(l), 0, bytes);
-    }
-    for (int64_t t = all.steps - 1; t >= 0; --t) {
-        const int64_t at = t * all.rows + begin;
-        add(of_fed, of.fed + at * width, rows * width);
+        add(of_fed, of.outputs + at * width, rows * width);
         float* of_combined = of.combined + at * width;
         for (int64_t row = 0; row < rows; ++row) {
             const bool real = all.real[at + row];
@@ -174,7 +167,7 @@ void feed_backwards(const Feeding& all, const FedPassed& passed, const FedGradie
             }
         }
         product(all.combination_back, of_combined, rows, made, place);
-        float* of_top = of_hidden(all.count - 1);
+        float* of_top = of.hidden + ((all.count - 1) * all.rows + begin) * width;
         for (int64_t row = 0; row < rows; ++row) {
             const float *shares = passed.attended + (at + row) * asked, *of_context = made + 2 * row * width;
             const uint8_t* visible = all.visible + (begin + row) * asked;
@@ -199,8 +192,26 @@ void feed_backwards(const Feeding& all, const FedPassed& passed, const FedGradie
             }
             add(of_h, of_context + width, width);
         }
+}
+
+void lstm_backwards(const LSTM& all, const LSTMPassed& passed, const LSTMGradients& of, int64_t begin, int rows,
+                    uint8_t* place) {
+    const int64_t width = all.width, four = 4 * width, each = all.steps * all.rows;
+    float* made = floats_in(place, rows * four);
+    float* of_fed = all.keys ? of.first + begin * width : nullptr;
+    auto of_hidden = [&](int64_t l) { return of.hidden + (l * all.rows + begin) * width; };
+    auto of_cells = [&](int64_t l) { return of.cells + (l * all.rows + begin) * width; };
+    const size_t bytes = sizeof(float) * size_t(rows * width);
+    if (all.keys) std::memset(of_fed, 0, bytes);
+    for (int64_t l = 0; l < all.count; ++l) std::memset(of_hidden(l), 0, bytes);
+    for (int64_t t = all.steps - 1; t >= 0; --t) {
+        const int64_t at = t * all.rows + begin;
+        if (all.keys)
+            attention_back(all, passed, of, t, begin, rows, made, place);
+        else
+            add(of_hidden(all.count - 1), of.outputs + at * width, rows * width);
         for (int64_t l = all.count - 1; l >= 0; --l) {
-            const FeedingLayer& layer = all.layers[l];
+            const LSTMLayer& layer = all.layers[l];
             const int64_t own = l * each + at;
             const float* cells = t ? passed.cells + (own - all.rows) * width : layer.first_cell + begin * width;
             float *of_gates = of.gates + own * four, *of_h = of_hidden(l), *of_c = of_cells(l);
@@ -224,6 +235,7 @@ void feed_backwards(const Feeding& all, const FedPassed& passed, const FedGradie
             }
             product(layer.hidden_back, of_gates, rows, made, place);
             add(of_h, made, rows * width);
+            if (!l && !all.keys) continue;
             product(layer.input_back, of_gates, rows, made, place);
             float* to = l ? of_hidden(l - 1) : of_fed;
             if (l && layer.mask)
@@ -239,28 +251,15 @@ void feed_backwards(const Feeding& all, const FedPassed& passed, const FedGradie
 extern "C" {
 
 // Bytes of scratch memory for so many threads.
-int64_t regard_feeding_scratch(const Feeding* all, int32_t threads) { return threads * feeding_room(*all, threads); }
+int64_t regard_lstm_scratch(const LSTM* all, int32_t threads) { return threads * lstm_room(*all, threads); }
 
-void regard_feeding(const Feeding* all, const FedPassed* passed, int32_t threads, uint8_t* scratch) {
-    const int64_t room = feeding_room(*all, threads), each = (all->rows + threads - 1) / threads;
-#pragma omp parallel num_threads(threads)
-    {
-        for (int64_t part = omp_get_thread_num(); part < threads; part += omp_get_num_threads()) {
-            const int64_t begin = part * each, end = begin + each < all->rows ? begin + each : all->rows;
-            if (begin < end) feed_forwards(*all, *passed, begin, int(end - begin), scratch + part * room);
-        }
-    }
+void regard_lstm(const LSTM* all, const LSTMPassed* passed, int32_t threads, uint8_t* scratch) {
+    by_parts(all->rows, threads, lstm_room(*all, threads), scratch,
+             [=](int64_t begin, int rows, uint8_t* place) { lstm_forwards(*all, *passed, begin, rows, place); });
 }
 
-void regard_feeding_gradient(const Feeding* all, const FedPassed* passed, const FedGradients* of, int32_t threads,
-                             uint8_t* scratch) {
-    const int64_t room = feeding_room(*all, threads), each = (all->rows + threads - 1) / threads;
-#pragma omp parallel num_threads(threads)
-    {
-        for (int64_t part = omp_get_thread_num(); part < threads; part += omp_get_num_threads()) {
-            const int64_t begin = part * each, end = begin + each < all->rows ? begin + each : all->rows;
-            if (begin < end) feed_backwards(*all, *passed, *of, begin, int(end - begin), scratch + part * room);
-        }
-    }
+void regard_lstm_gradient(const LSTM* all, const LSTMPassed* passed, const LSTMGradients* of, int32_t threads, uint8_t* scratch) {
+    by_parts(all->rows, threads, lstm_room(*all, threads), scratch,
+             [=](int64_t begin, int rows, uint8_t* place) { lstm_backwards(*all, *passed, *of, begin, rows, place); });
 }
 }

@@ -1,4 +1,4 @@
-"""All steps of LSTM layers with attention and input feeding by the compiled kernel: its equation, and when it is not used."""
+"""All steps of LSTM layers by the compiled kernel, alone or with attention and input feeding: equations, and when not used."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import regard
 from regard.kernels import Kernels, kernels
-from regard.layers import Tokens, fed_steps, gated_steps
-from regard.layers.fed_steps import FedLayer, by_equation
+from regard.layers import LSTMStack, Tokens, lstm_steps, step_kernels
+from regard.layers.lstm_steps import FedLayer, by_equation
 from regard.models import Luong, LuongConfig
 
 built = pytest.mark.skipif(kernels().library is None, reason=f"no compiled kernels: {kernels().why}")
@@ -50,10 +50,10 @@ def problem(generator, rows, steps, width, asked, count, dropped):
         leaves += [x for x in (layer.input, layer.bias, layer.hidden, layer.first, layer.first_cell) if x is not None]
     exact = [x.detach().double().requires_grad_() for x in leaves]
     turned = exact[0].transpose(0, 1).unflatten(-1, (4, width))
-    equation = [turned, *exact[1:6], torch.zeros(4 * width, dtype=torch.float64), *exact[6:]]
+    equation = [turned, *exact[1:6], None, *exact[6:]]
     masks = [None if layer.mask is None else layer.mask.transpose(0, 1).double() for layer in layers]
     given = (projected, real, first, layers, combination, keys, values, visible)
-    return given, leaves, exact, lambda: by_equation(real.t(), visible, masks, *equation).transpose(0, 1)
+    return given, leaves, exact, lambda: by_equation(real.t(), visible, masks, *equation)[0].transpose(0, 1)
 
 
 @built
@@ -72,7 +72,7 @@ def test_results_and_gradients_equal_the_equation_in_float64(rows, steps, width,
     generator = torch.Generator().manual_seed(seed)
     given, leaves, exact, equation = problem(generator, rows, steps, width, asked, count, dropped)
     with torch.autocast("cpu", torch.bfloat16, enabled=low):
-        found = fed_steps.fed_steps(*given)
+        found = lstm_steps.fed_steps(*given)
     right, upstream = equation(), torch.randn(found.shape, generator=generator)
     gradients = torch.autograd.grad(found, leaves, upstream)
     for one, other in zip(
@@ -90,7 +90,7 @@ def test_no_bit_depends_on_the_number_of_threads(generator):
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)
-            fed = fed_steps.fed_steps(*given)
+            fed = lstm_steps.fed_steps(*given)
             found.append((fed, *torch.autograd.grad(fed.sum(), leaves[:2])))
     finally:
         torch.set_num_threads(before)
@@ -103,7 +103,7 @@ def test_states_may_be_parts_of_other_tensors(generator):
     given, leaves, exact, equation = problem(generator, 6, 3, 32, 4, 2, False)
     turned = [x.detach().t().contiguous().t().requires_grad_() for x in (leaves[1], given[3][1].first)]
     layers = [given[3][0], dataclasses.replace(given[3][1], first=turned[1])]
-    found = fed_steps.fed_steps(given[0], given[1], turned[0], layers, *given[4:])
+    found = lstm_steps.fed_steps(given[0], given[1], turned[0], layers, *given[4:])
     right = torch.autograd.grad(equation().sum(), [exact[1], exact[-2]])
     for one, other in zip(torch.autograd.grad(found.sum(), turned), right, strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
@@ -113,11 +113,90 @@ def test_states_may_be_parts_of_other_tensors(generator):
 def test_the_gradient_has_a_gradient(generator):
     given, leaves, exact, equation = problem(generator, 3, 4, 8, 4, 2, False)
     found = []
-    for result, needing in ((fed_steps.fed_steps(*given), leaves), (equation(), exact)):
+    for result, needing in ((lstm_steps.fed_steps(*given), leaves), (equation(), exact)):
         slopes = torch.autograd.grad(result.square().sum(), needing, create_graph=True)
         found.append(torch.autograd.grad(sum(x.square().sum() for x in slopes), needing))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3)
+
+
+def problem_alone(generator, rows, steps, width):
+    """What `lstm_steps` takes, its tensors that have gradients, and the equation of these in float64."""
+    real = torch.rand(rows, steps, generator=generator) < 0.8
+    leaves = [drawn(generator, rows, steps, 4 * width), drawn(generator, rows, width), drawn(generator, rows, width)]
+    leaves.append(drawn(generator, 4 * width, width, scale=width**-0.5))
+    exact = [x.detach().double().requires_grad_() for x in leaves]
+    projected, first, cell, hidden = exact
+    layer = (None, None, hidden, first, cell)
+
+    def equation():
+        turned = projected.transpose(0, 1).unflatten(-1, (4, width))
+        states, cells = by_equation(real.t(), None, [None], turned, *(None,) * 4, *layer)
+        return states.transpose(0, 1), cells
+
+    return (leaves[0], real, *leaves[1:]), leaves, exact, equation
+
+
+@built
+@given(
+    rows=st.integers(1, 20),
+    steps=st.integers(1, 5),
+    width=st.sampled_from([1, 5, 31, 32, 40, 64]),
+    low=st.booleans(),
+    outputs=st.sampled_from([(0,), (1,), (0, 1)]),
+    seed=st.integers(0, 2**16),
+)
+@settings(max_examples=50, deadline=None)
+def test_a_layer_alone_equals_the_equation_in_float64(rows, steps, width, low, outputs, seed):
+    """Also where only the states or only the last cells are used."""
+    generator = torch.Generator().manual_seed(seed)
+    given, leaves, exact, equation = problem_alone(generator, rows, steps, width)
+    with torch.autocast("cpu", torch.bfloat16, enabled=low):
+        both = lstm_steps.lstm_steps(*given)
+    found, right = ([each[n] for n in outputs] for each in (both, equation()))
+    upstreams = [torch.randn(x.shape, generator=generator) for x in found]
+    gradients = torch.autograd.grad(found, leaves, upstreams)
+    wanted = torch.autograd.grad(right, exact, [x.double() for x in upstreams])
+    for one, other in zip([*found, *gradients], [*right, *wanted], strict=True):
+        assert one.shape == other.shape
+        assert (one.double() - other).abs().max() <= (0.08 if low else 1e-4) * (1 + other.abs().max())
+
+
+@built
+def test_the_gradient_of_a_layer_alone_has_a_gradient(generator):
+    given, leaves, exact, equation = problem_alone(generator, 3, 4, 8)
+    found = []
+    for (states, cells), needing in ((lstm_steps.lstm_steps(*given), leaves), (equation(), exact)):
+        slopes = torch.autograd.grad(states.square().sum() + cells.sum(), needing, create_graph=True)
+        found.append(torch.autograd.grad(sum(x.square().sum() for x in slopes), needing))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3)
+
+
+@built
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_stack_reads_the_same_by_the_kernel_and_by_pytorch(side, generator, monkeypatch):
+    """Each layer in bfloat16 training, with padding on both sides, a text without any token, states given and a context."""
+    stack = LSTMStack(6, 10, 2, residual_from=1, context_width=3).train()
+    x, context = torch.randn(4, 5, 6, generator=generator), torch.randn(4, 5, 3, generator=generator)
+    valid = torch.arange(5) < torch.tensor([[5], [2], [0], [3]])
+    valid = valid.flip(1) if side == "left" else valid
+    states = tuple(tuple(torch.randn(4, 10, generator=generator) for _ in range(2)) for _ in range(2))
+    calls, found = [], []
+    real = step_kernels.Call.run
+    monkeypatch.setattr(step_kernels.Call, "run", lambda self, *given: (calls.append(given[0]), real(self, *given)))
+    for kernel in (True, False):
+        if not kernel:
+            monkeypatch.setattr(step_kernels, "kernels", lambda: NONE)
+        stack.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            outputs, after = stack.read(x, valid, states, context=context)
+        results = [outputs[valid], *(each for pair in after for each in pair)]
+        sum(each.float().square().sum() for each in results).backward()
+        found.append([*results, *(parameter.grad.clone() for parameter in stack.parameters())])
+    assert calls == ["regard_lstm"] * 2 + ["regard_lstm_gradient"] * 2
+    for one, other in zip(*found, strict=True):
+        assert (one.float() - other.float()).abs().max() <= 0.05 * (1 + other.float().abs().max())
 
 
 def model(**given):
@@ -146,13 +225,14 @@ def gradients(found, source, precision):
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_a_model_trains_the_same_with_and_without_the_kernel(precision, given, side, monkeypatch):
     trained, source, calls = model(**given), Tokens.pad(SOURCES, side=side), []
-    real = fed_steps._Call.run
-    monkeypatch.setattr(fed_steps._Call, "run", lambda self, *given: (calls.append(given[0]), real(self, *given)))
+    real = step_kernels.Call.run
+    monkeypatch.setattr(step_kernels.Call, "run", lambda self, *given: (calls.append(given[0]), real(self, *given)))
     ours = gradients(trained, source, precision)
-    assert calls == ["regard_feeding", "regard_feeding_gradient"]
-    monkeypatch.setattr(gated_steps, "kernels", lambda: NONE)
+    alone = len(trained.encoder.lstm.layers) if precision == "bfloat16" else 0  # layers of the encoder
+    assert calls == ["regard_lstm"] * (alone + 1) + ["regard_lstm_gradient"] * (alone + 1)
+    monkeypatch.setattr(step_kernels, "kernels", lambda: NONE)
     plain = gradients(trained, source, precision)
-    assert len(calls) == 2
+    assert len(calls) == 2 * (alone + 1)
     assert ours.keys() == plain.keys()
     for name, right in plain.items():
         error = (ours[name].float() - right.float()).abs().max()
@@ -162,7 +242,7 @@ def test_a_model_trains_the_same_with_and_without_the_kernel(precision, given, s
 @built
 def test_dropout_between_layers_is_drawn_anew_for_each_entry(monkeypatch):
     seen = []
-    real = fed_steps.fed_steps
+    real = lstm_steps.fed_steps
     monkeypatch.setattr("regard.models.luong.fed_steps", lambda *given: (seen.append(given[3]), real(*given))[1])
     trained = model(dropout=0.4, hidden_width=64)
     first, second = trained(SOURCE, TARGET), trained(SOURCE, TARGET)
@@ -180,7 +260,7 @@ def test_dropout_between_layers_is_drawn_anew_for_each_entry(monkeypatch):
     "way", ["evaluation", "no gradients", "double", "hook", "concat", "local_m", "no feeding", "kernels"]
 )
 def test_the_steps_are_plain_ones_wherever_the_kernel_would_miss_something(way, monkeypatch):
-    monkeypatch.setattr(fed_steps._Call, "run", lambda *given: pytest.fail("the kernel was called"))
+    monkeypatch.setattr(step_kernels.Call, "run", lambda *given: pytest.fail("the kernel was called"))
     changes = {
         "concat": {"score": "concat"},
         "local_m": {"attention": "local_m"},
@@ -201,7 +281,7 @@ def test_the_steps_are_plain_ones_wherever_the_kernel_would_miss_something(way, 
         assert len(seen) == TARGET.ids.shape[1]
     else:
         if way == "kernels":
-            monkeypatch.setattr(gated_steps, "kernels", lambda: NONE)
+            monkeypatch.setattr(step_kernels, "kernels", lambda: NONE)
         found(SOURCE, TARGET)
 
 

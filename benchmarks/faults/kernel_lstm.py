@@ -1,23 +1,23 @@
-"""Calls of `regard_feeding` and of its gradient; as those of `kernel_cases.py`."""
+"""Calls of `regard_lstm` and of its gradient; as those of `kernel_cases.py`."""
 
 from __future__ import annotations
 
 import numpy as np
-from kernel_cases import FEEDING, Array, Case, Memory, bfloats, drawn, floats
+from kernel_cases import LSTM, Array, Case, Memory, bfloats, drawn, floats
 
 from regard.kernels.interface import (
-    FedGradientsStruct,
-    FedPassedStruct,
-    FeedingLayerStruct,
-    FeedingStruct,
     LinearStruct,
+    LSTMGradientsStruct,
+    LSTMLayerStruct,
+    LSTMPassedStruct,
+    LSTMStruct,
 )
 
 
-def feeding_case(rng: np.random.Generator) -> Case:
-    """LSTM layers with attention and input feeding over drawn inputs, and the gradients of all that is given."""
+def lstm_case(rng: np.random.Generator) -> Case:
+    """LSTM layers alone or with attention and input feeding over drawn inputs, and the gradients of all that is given."""
     bits, rows, steps = int(rng.choice([32, 16])), int(rng.choice([0, 1, 3, 19])), int(rng.choice([0, 1, 2, 4]))
-    width, count, asked = int(rng.choice([32, 64])), int(rng.choice([1, 2, 3])), int(rng.choice([1, 2, 5]))
+    width, count, asked = int(rng.choice([32, 64])), int(rng.choice([1, 2, 3])), int(rng.choice([0, 1, 2, 5]))
     memory, none = Memory(rng), np.zeros(4 * width, np.float32)
 
     def linear(*shape: int, bias: Array = none) -> tuple[LinearStruct, LinearStruct, Array]:
@@ -34,12 +34,14 @@ def feeding_case(rng: np.random.Generator) -> Case:
     for number in range(count):
         bias = drawn(rng, 4 * width) if number else none
         into, into_back, w = linear(4 * width, width, bias=bias)
+        if not number and not asked:
+            into, into_back, w = LinearStruct(), LinearStruct(), np.zeros((4 * width, width))
         again, again_back, u = linear(4 * width, width)
         mask = (rng.random((steps, rows, width)) < 0.8).astype(np.float32) * np.float32(1.25)
         mask = mask if number and rng.random() < 0.7 else None
         states = [drawn(rng, rows, width) for _ in range(2)]
         places = [0 if mask is None else memory.put(mask), *map(memory.put, states)]
-        structs.append(FeedingLayerStruct(into, again, into_back, again_back, *places))
+        structs.append(LSTMLayerStruct(into, again, into_back, again_back, *places))
         layers.append((w, bias.astype(np.float64), u, mask, *(x.astype(np.float64) for x in states)))
     combination, combination_back, c = linear(width, 2 * width)
     projected, first = drawn(rng, steps, rows, 4, width), drawn(rng, rows, width)
@@ -47,11 +49,13 @@ def feeding_case(rng: np.random.Generator) -> Case:
         (rng.random((steps, rows)) < 0.8).astype(np.uint8),
         (rng.random((rows, asked)) < 0.7).astype(np.uint8),
     )
-    keys, values, upstream = (
-        drawn(rng, *shape) for shape in ((rows, asked, width), (rows, asked, width), (steps, rows, width))
+    keys, values, upstream, of_cells = (
+        drawn(rng, *shape)
+        for shape in ((rows, asked, width), (rows, asked, width), (steps, rows, width), (count, rows, width))
     )
-    places = [memory.put(x) for x in (projected, real, first, keys, values, visible)]
-    own = FeedingStruct(
+    places = [memory.put(projected), memory.put(real)]
+    places += [memory.put(x) for x in (first, keys, values, visible)] if asked else [0] * 4
+    own = LSTMStruct(
         memory.put_structs(structs), combination, combination_back, *places, rows, count, steps, width, asked
     )
     shapes = [(count, steps, rows, width)] * 3 + [(count, steps, rows, 4 * width)]
@@ -59,16 +63,20 @@ def feeding_case(rng: np.random.Generator) -> Case:
     passed = [memory.put(np.zeros(shape, np.float32), output=True) for shape in shapes]
     more = [(count, steps, rows, 4 * width), (steps, rows, width), (steps, rows, width), (steps, rows, asked)]
     more += [(count, rows, width), (count, rows, width), (rows, width)]
-    of = [memory.put(upstream), *(memory.put(np.zeros(shape, np.float32), output=True) for shape in more)]
+    gradients = [np.zeros(shape, np.float32) for shape in more]
+    gradients[5] = of_cells
+    of = [memory.put(upstream), *(memory.put(x, output=True) for x in gradients)]
     arguments = [
-        ("to", memory.put_structs([struct])) for struct in (own, FedPassedStruct(*passed), FedGradientsStruct(*of))
+        ("to", memory.put_structs([struct])) for struct in (own, LSTMPassedStruct(*passed), LSTMGradientsStruct(*of))
     ]
-    given = [x.astype(np.float64) for x in (projected, first, keys, values, upstream)]
+    given = [x.astype(np.float64) for x in (projected, first, keys, values, upstream, of_cells)]
 
     def judge(found: list[Array]) -> float:
         wanted = _by_equation(layers, c, real, visible, *given)
         error, allowed = 0.0, 1e-5 if bits == 32 else 0.03
         for place, (one, right) in enumerate(zip(found, wanted, strict=True)):
+            if not asked and place in (4, 5, 6, 8, 9, 10, 13):  # of attention
+                continue
             one, right = (x[1:] if place == 2 else x for x in (one, right))  # the lowest layer has no inputs
             if not np.isfinite(one).all():
                 return np.inf
@@ -79,7 +87,7 @@ def feeding_case(rng: np.random.Generator) -> Case:
 
     what = f"{steps} steps of {rows} rows through {count} LSTM layers of width {width} fed by {asked} keys, {bits} bits"
     outputs = [(np.float32, shape) for shape in (*shapes, *more)]
-    return Case(what, lambda threads: memory.call(FEEDING, threads, arguments), outputs, judge)
+    return Case(what, lambda threads: memory.call(LSTM, threads, arguments), outputs, judge)
 
 
 def _by_equation(
@@ -92,6 +100,7 @@ def _by_equation(
     keys: Array,
     values: Array,
     upstream: Array,
+    of_cells: Array,
 ) -> list[Array]:
     """Step by step, what the kernel keeps, then the gradients in its order."""
     (steps, rows, _, width), count, asked = projected.shape, len(layers), keys.shape[1]
@@ -117,6 +126,8 @@ def _by_equation(
             hidden[number, t] = np.where(is_real, o * np.tanh(cell), h)
             before[number] = hidden[number, t], cells[number, t]
             below = hidden[number, t]
+        if not asked:
+            continue
         grown = np.where(visible, np.exp((below[:, None] * keys).sum(axis=2)), 0)
         total = grown.sum(axis=1, keepdims=True)
         shares[t] = np.divide(grown, total, out=np.zeros_like(grown), where=total > 0)
@@ -124,16 +135,19 @@ def _by_equation(
         last = fed[t] = np.where(is_real, np.tanh(joined[t] @ combination.T), last)
     of_gates, of_combined, of_contexts = np.zeros_like(gates), np.zeros_like(fed), np.zeros_like(fed)
     of_scores, of_fed = np.zeros_like(shares), np.zeros((rows, width))
-    of_hidden, of_cells = np.zeros((count, rows, width)), np.zeros((count, rows, width))
+    of_hidden, of_cells = np.zeros((count, rows, width)), of_cells.copy()
     for t in reversed(range(steps)):
         is_real = real[t][:, None].astype(bool)
-        of_fed = of_fed + upstream[t]
-        of_combined[t] = np.where(is_real, of_fed * (1 - fed[t] ** 2), 0)
-        of_fed = np.where(is_real, 0, of_fed)
-        of_contexts[t], of_top = np.split(of_combined[t] @ combination, 2, axis=1)
-        of_shares = (of_contexts[t][:, None] * values).sum(axis=2)
-        of_scores[t] = shares[t] * (of_shares - (shares[t] * of_shares).sum(axis=1, keepdims=True))
-        of_hidden[-1] += of_top + (of_scores[t][..., None] * keys).sum(axis=1)
+        if asked:
+            of_fed = of_fed + upstream[t]
+            of_combined[t] = np.where(is_real, of_fed * (1 - fed[t] ** 2), 0)
+            of_fed = np.where(is_real, 0, of_fed)
+            of_contexts[t], of_top = np.split(of_combined[t] @ combination, 2, axis=1)
+            of_shares = (of_contexts[t][:, None] * values).sum(axis=2)
+            of_scores[t] = shares[t] * (of_shares - (shares[t] * of_shares).sum(axis=1, keepdims=True))
+            of_hidden[-1] += of_top + (of_scores[t][..., None] * keys).sum(axis=1)
+        else:
+            of_hidden[-1] += upstream[t]
         for number in reversed(range(count)):
             w, _, u, mask, _, first_c = layers[number]
             i, f, g, o = np.split(gates[number, t], 4, axis=1)
