@@ -14,10 +14,12 @@ Made by `make results` from [results/speed.yaml](results/speed.yaml); do not edi
 with two threads on two cores and nothing else on the machine. How each is measured is in [benchmarks](benchmarks.md), the command
 of each in [results](results.md).
 
-**Second day** is the ratio of the same run on a later day, "-" where there was none. **Asked** is the ratio that was asked for
-before measuring; **missed** says that it was not reached on each day. **Of the limit** is our
+**Second day** is the ratio of the same run on a later day, "-" where there was none. **Zen 5** is the ratio of the same run on
+another AMD EPYC, of family 26 (Zen 5), whose products in bfloat16 are twice as fast ([limits](results/speed-limits-zen5.json),
+[the other's](results/speed-limits-epyc.json)). **Asked** is the ratio that was asked for before measuring; **missed** says that
+it was not reached on each day, or not on Zen 5. **Of the limit** is our
 share of what the machine allows at most: generating is limited by the memory, which is read whole for each token, training by
-matrix products at the fastest speed that PyTorch reaches in that dtype. Both are measured on the same machine
+matrix products at the fastest speed that PyTorch reaches in that dtype. Both are measured on the row's own machine
 (`benchmarks/speed_limits.py`); "-" where they were not, or where the row's work is not counted. The AMD EPYC has no matrix
 tiles (AMX), the Intel Xeon has.
 
@@ -47,19 +49,24 @@ def speed_page(folder: Path) -> str:
         KeyError: where a record has no such figure.
     """
     lines = [HEADER]
-    rows = missed = asked = 0
+    rows = missed = asked = newer = newer_missed = 0
     for section in yaml.safe_load((folder / "speed.yaml").read_text(encoding="utf-8")):
         lines += [f"## {section['title']}", ""]
         lines += [
-            "| what | machine | Regard | compared with | times as fast | second day | asked | of the limit |",
-            "|" + "---|" * 8,
+            "| what | machine | Regard | compared with | times as fast | second day | Zen 5 | asked | of the limit |",
+            "|" + "---|" * 9,
         ]
         for row in section["rows"]:
             cells, reached = _row(folder, row)
             lines.append("| " + " | ".join(cells) + " |")
             rows, asked, missed = rows + 1, asked + ("asked" in row), missed + (not reached)
+            found = _other(folder, row, "zen5") if "asked" in row else []
+            newer, newer_missed = newer + len(found), newer_missed + any(round(one, 2) < row["asked"] for one in found)
         lines += ["", f"What limits it: {section['limits']}", ""]
-    lines.insert(1, f"{rows} rows; {asked - missed} of the {asked} with a ratio asked for reach it.\n")
+    reached = (
+        f"{asked - missed} of the {asked} with a ratio asked for reach it, on Zen 5 {newer - newer_missed} of {newer}"
+    )
+    lines.insert(1, f"{rows} rows; {reached}.\n")
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -72,7 +79,7 @@ def _row(folder: Path, row: dict[str, Any]) -> tuple[list[str], bool]:
     ours, theirs = figures[case]["regard"], figures[case][row["peer"]]
     ratio = figures[f"{row['case']}, ours over peer"][row["peer"]]
     unit = case.rpartition("(")[2].rstrip(")") if case != row["case"] else record["note"].partition(";")[0]
-    ratios = [ratio, *_later(folder, row)]
+    ratios = [ratio, *_other(folder, row, "second-day")]
     reached = "asked" not in row or all(round(one, 2) >= row["asked"] for one in ratios)
     wanted = "" if "asked" not in row else f"{row['asked']:g}" + ("" if reached else ", missed")
     who, _, how = row["peer"].partition(" ")
@@ -81,14 +88,17 @@ def _row(folder: Path, row: dict[str, Any]) -> tuple[list[str], bool]:
     what = f"[{row['case']}](results/{row['record']}.json)"
     peer = f"{PEERS[who]}{f' {how}' if how else ''}: {_number(theirs)}"
     later = f"{ratios[1]:.2f}" if ratios[1:] else "-"
-    return [what, machine, f"{_number(ours)} {unit}", peer, f"{ratio:.2f}", later, wanted, share], reached
+    newer = "".join(
+        f"{one:.2f}{', missed' if round(one, 2) < row.get('asked', 0) else ''}" for one in _other(folder, row, "zen5")
+    )
+    return [what, machine, f"{_number(ours)} {unit}", peer, f"{ratio:.2f}", later, newer or "-", wanted, share], reached
 
 
-def _later(folder: Path, row: dict[str, Any]) -> list[float]:
-    """The ratio of the record of a second day, NAME-second-day.json; empty where there is none, or it lacks the row."""
-    if not (folder / f"{row['record']}-second-day.json").exists():
+def _other(folder: Path, row: dict[str, Any], run: str) -> list[float]:
+    """The ratio of the record of another run, NAME-RUN.json; empty where there is none, or it lacks the row."""
+    if not (folder / f"{row['record']}-{run}.json").exists():
         return []
-    found = _record(folder, f"{row['record']}-second-day")["figures"].get(f"{row['case']}, ours over peer", {})
+    found = _record(folder, f"{row['record']}-{run}")["figures"].get(f"{row['case']}, ours over peer", {})
     return [found[row["peer"]]] if row["peer"] in found else []
 
 

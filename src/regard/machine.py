@@ -97,12 +97,17 @@ def versions() -> dict[str, str]:
 
 
 def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
+    """Its name; with family and model where Linux says them, since a rented machine's name is often that of all generations."""
+    cpuinfo, said = Path("/proc/cpuinfo"), dict[str, str]()
     if cpuinfo.is_file():
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+            name, _, value = line.partition(":")
+            said.setdefault(name.strip(), value.strip())
+    if "model name" not in said:
+        return platform.processor() or platform.machine()
+    if {"cpu family", "model"} <= said.keys():
+        return f"{said['model name']} (family {said['cpu family']}, model {said['model']})"
+    return said["model name"]
 
 
 def keep_freed_memory() -> None:

@@ -148,17 +148,21 @@ def test_a_row_of_speed_says_what_was_asked_and_missed(results, tmp_path):
     rows = "".join(f"    - {row.replace('ASKED', asked)}\n" for asked in ("1.4", "1.2"))
     (tmp_path / "speed.yaml").write_text(f"- title: One prompt\n  rows:\n{rows}  limits: The memory.\n")
     page = results.speed_page(tmp_path)
-    cells = (
-        "| [alone, int8](results/speed-a.json) | EPYC | 120 tokens/s | llama.cpp q8_0: 100 | 1.20 | {} | {} | 50 % |"
-    )
-    assert cells.format("-", "1.4, missed") in page
-    assert cells.format("-", "1.2") in page
-    assert "2 rows; 1 of the 2 with a ratio asked for reach it." in page
+    cells = "| [alone, int8](results/speed-a.json) | EPYC | 120 tokens/s | llama.cpp q8_0: 100 | 1.20 | {} | {} | {} | 50 % |"
+    assert cells.format("-", "-", "1.4, missed") in page
+    assert cells.format("-", "-", "1.2") in page
+    assert "2 rows; 1 of the 2 with a ratio asked for reach it, on Zen 5 0 of 0." in page
     record["figures"]["alone, int8, ours over peer"]["llamacpp q8_0"] = 1.1
     (tmp_path / "speed-a-second-day.json").write_text(json.dumps(record))
     page = results.speed_page(tmp_path)
-    assert cells.format("1.10", "1.2, missed") in page
-    assert "2 rows; 0 of the 2 with a ratio asked for reach it." in page
+    assert cells.format("1.10", "-", "1.2, missed") in page
+    assert "2 rows; 0 of the 2 with a ratio asked for reach it, on Zen 5 0 of 0." in page
+    record["figures"]["alone, int8, ours over peer"]["llamacpp q8_0"] = 1.3
+    (tmp_path / "speed-a-zen5.json").write_text(json.dumps(record))
+    page = results.speed_page(tmp_path)
+    assert cells.format("1.10", "1.30, missed", "1.4, missed") in page
+    assert cells.format("1.10", "1.30", "1.2, missed") in page
+    assert "2 rows; 0 of the 2 with a ratio asked for reach it, on Zen 5 1 of 2." in page
 
 
 def test_a_claim_that_was_not_run_is_listed_with_its_command(results):
