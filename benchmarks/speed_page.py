@@ -14,14 +14,15 @@ Made by `make results` from [results/speed.yaml](results/speed.yaml); do not edi
 with two threads on two cores and nothing else on the machine. How each is measured is in [benchmarks](benchmarks.md), the command
 of each in [results](results.md).
 
-**Second day** is the ratio of the same run on a later day, "-" where there was none. **Zen 5** is the ratio of the same run on
-another AMD EPYC, of family 26 (Zen 5), whose products in bfloat16 are twice as fast ([limits](results/speed-limits-zen5.json),
-[the other's](results/speed-limits-epyc.json)). **Asked** is the ratio that was asked for before measuring; **missed** says that
-it was not reached on each day, or not on Zen 5. **Of the limit** is our
-share of what the machine allows at most: generating is limited by the memory, which is read whole for each token, training by
-matrix products at the fastest speed that PyTorch reaches in that dtype. Both are measured on the row's own machine
-(`benchmarks/speed_limits.py`); "-" where they were not, or where the row's work is not counted. The AMD EPYC has no matrix
-tiles (AMX), the Intel Xeon has.
+**Second day** is the ratio of the same run on a later day, "-" where there was none. **Zen 5** is the ratio of the
+same run on another AMD EPYC, of family 26, whose products in bfloat16 are twice as fast, and in brackets our share of
+[its limit](results/speed-limits-zen5.json). **Asked** is the ratio that was asked for before measuring; **missed**
+says that it was not reached on each day, or not on Zen 5. **Of the limit** is our share of what the machine allows at
+most: generating is limited by the memory, which is read whole for each token, training by matrix products at the
+fastest speed that PyTorch reaches in that dtype; the memory's speed is that of PyTorch's sum over 256 MiB, which the
+kernels exceed where a part of the weights stays in the cache. Both are measured on the row's own machine
+(`benchmarks/speed_limits.py`); "-" where they were not, or where the row's work is not counted. The AMD EPYC has no
+matrix tiles (AMX), the Intel Xeon has.
 
 GPUs: the paths are tested on the processor; speed on a GPU is not timed. Long texts, several workers, tokenizers, the server,
 recording and the studio are in [results](results.md).
@@ -88,9 +89,8 @@ def _row(folder: Path, row: dict[str, Any]) -> tuple[list[str], bool]:
     what = f"[{row['case']}](results/{row['record']}.json)"
     peer = f"{PEERS[who]}{f' {how}' if how else ''}: {_number(theirs)}"
     later = f"{ratios[1]:.2f}" if ratios[1:] else "-"
-    newer = "".join(
-        f"{one:.2f}{', missed' if round(one, 2) < row.get('asked', 0) else ''}" for one in _other(folder, row, "zen5")
-    )
+    newer = "".join(f"{one:.2f}{_share_on_zen5(folder, row, case)}" for one in _other(folder, row, "zen5"))
+    newer += ", missed" if any(round(one, 2) < row.get("asked", 0) for one in _other(folder, row, "zen5")) else ""
     return [what, machine, f"{_number(ours)} {unit}", peer, f"{ratio:.2f}", later, newer or "-", wanted, share], reached
 
 
@@ -100,6 +100,14 @@ def _other(folder: Path, row: dict[str, Any], run: str) -> list[float]:
         return []
     found = _record(folder, f"{row['record']}-{run}")["figures"].get(f"{row['case']}, ours over peer", {})
     return [found[row["peer"]]] if row["peer"] in found else []
+
+
+def _share_on_zen5(folder: Path, row: dict[str, Any], case: str) -> str:
+    """Our share of that machine's limit, in brackets; empty where the row's work is not counted."""
+    if "limit" not in row:
+        return ""
+    ours = _record(folder, f"{row['record']}-zen5")["figures"][case]["regard"]
+    return f" ({100 * ours / _limit(folder, 'speed-limits-zen5', *row['limit'][1:]):.0f} %)"
 
 
 def _limit(folder: Path, name: str, work: str, bound: str, at_once: int = 1) -> float:

@@ -159,9 +159,10 @@ def test_a_row_of_speed_says_what_was_asked_and_missed(results, tmp_path):
     assert "2 rows; 0 of the 2 with a ratio asked for reach it, on Zen 5 0 of 0." in page
     record["figures"]["alone, int8, ours over peer"]["llamacpp q8_0"] = 1.3
     (tmp_path / "speed-a-zen5.json").write_text(json.dumps(record))
+    (tmp_path / "speed-limits-zen5.json").write_text(json.dumps({"figures": {"memory, read, GB/s": 60.0, "MB": 125.0}}))
     page = results.speed_page(tmp_path)
-    assert cells.format("1.10", "1.30, missed", "1.4, missed") in page
-    assert cells.format("1.10", "1.30", "1.2, missed") in page
+    assert cells.format("1.10", "1.30 (25 %), missed", "1.4, missed") in page
+    assert cells.format("1.10", "1.30 (25 %)", "1.2, missed") in page
     assert "2 rows; 0 of the 2 with a ratio asked for reach it, on Zen 5 1 of 2." in page
 
 
