@@ -95,7 +95,7 @@ def torchrun(pairs, tmp_path):
             port = free.getsockname()[1]
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
         command += ["--master-addr", "localhost", "--master-port", str(port), str(SCRIPT), str(orders)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONFAULTHANDLER": "1"}
         done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
         if leave_at is not None:
             assert done.returncode != 0
@@ -103,7 +103,7 @@ def torchrun(pairs, tmp_path):
             return {}
         if signal_at is not None:
             return {"stopped": re.findall(r"STOPPED (\d+) (\d+)", done.stderr)}
-        assert done.returncode == 0, done.stderr[-4000:]
+        assert done.returncode == 0, done.stderr
         if poison:
             return {"refused": re.findall(r"REFUSED (.*)", done.stderr)}
         (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
