@@ -50,6 +50,9 @@ FIGURES = [
         ("embedding, bfloat16, ours over peer", "openvino bfloat16"),
         "embedding {:.1f} times as fast",
     ),
+    ("speed-decoding-epyc-zen5", ("alone, int8, ours over peer", "llamacpp q8_0"), "(Zen 5) {:.2f}, "),
+    ("speed-decoding-batch-epyc-zen5", ("batch, bfloat16, ours over peer", "llamacpp bf16"), ", {:.2f} and 1.3 times."),
+    ("speed-embedding-peers-zen5", ("embedding, bfloat16, ours over peer", "openvino bfloat16"), "and {:.1f} times."),
     ("recording_transformers", ("8x512, one layer: on / off",), "| {:.2f} times the time, output bit-identical"),
 ]
 
