@@ -171,7 +171,7 @@ def _sizes(given: Sequence[Tensor]) -> tuple[int, int, int]:
 def _called(
     low: bool, real: Tensor, visible: Tensor | None, given: Sequence[Tensor], *, back: bool = False
 ) -> tuple[Call, RecurrentStruct]:
-    """A call and the struct of what is given, with transposed matrices for the way back."""
+    """The call and the struct of its inputs; for gradients the matrices in it are transposed."""
     projected, first, gates, candidate = given[:4]
     context, query, weight, keys, values = given[4:] or (None,) * 5
     steps, rows, _, width = projected.shape

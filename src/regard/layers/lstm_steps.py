@@ -232,7 +232,7 @@ def _called(
     *,
     back: bool = False,
 ) -> tuple[Call, LSTMStruct]:
-    """A call and the struct of what is given, with transposed matrices for the way back."""
+    """The call and the struct of its inputs; for gradients the matrices in it are transposed."""
     projected, first, combination, keys, values, *others = given
     steps, rows, _, width = projected.shape
     call, layers = Call(low, rows), []

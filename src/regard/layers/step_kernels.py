@@ -147,7 +147,7 @@ class Call:
         return ctypes.addressof(self._held[-1])
 
     def run(self, name: str, struct: Any, *more: Any) -> None:
-        """Call a function of the library with structs of what is given, what is kept and gradients."""
+        """Call a function of the library with its structs: of inputs, of intermediate results, of gradients."""
         library: Any = kernels().library
         scratch = torch.empty(
             getattr(library, f"{name.removesuffix('_gradient')}_scratch")(struct, self.threads), dtype=torch.uint8

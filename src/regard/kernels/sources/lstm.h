@@ -154,44 +154,44 @@ inline void attention_back(const LSTM& all, const LSTMPassed& passed, const LSTM
                            float* made, uint8_t* place) {
     const int64_t width = all.width, asked = all.asked, at = t * all.rows + begin;
     float* of_fed = of.first + begin * width;
-        add(of_fed, of.outputs + at * width, rows * width);
-        float* of_combined = of.combined + at * width;
-        for (int64_t row = 0; row < rows; ++row) {
-            const bool real = all.real[at + row];
-            const float* fed = passed.fed + (at + row) * width;
+    add(of_fed, of.outputs + at * width, rows * width);
+    float* of_combined = of.combined + at * width;
+    for (int64_t row = 0; row < rows; ++row) {
+        const bool real = all.real[at + row];
+        const float* fed = passed.fed + (at + row) * width;
 #pragma omp simd
-            for (int64_t e = 0; e < width; ++e) {
-                const float g = of_fed[row * width + e];
-                of_combined[row * width + e] = real ? g * (1.0f - fed[e] * fed[e]) : 0.0f;
-                of_fed[row * width + e] = real ? 0.0f : g;
-            }
+        for (int64_t e = 0; e < width; ++e) {
+            const float g = of_fed[row * width + e];
+            of_combined[row * width + e] = real ? g * (1.0f - fed[e] * fed[e]) : 0.0f;
+            of_fed[row * width + e] = real ? 0.0f : g;
         }
-        product(all.combination_back, of_combined, rows, made, place);
-        float* of_top = of.hidden + ((all.count - 1) * all.rows + begin) * width;
-        for (int64_t row = 0; row < rows; ++row) {
-            const float *shares = passed.attended + (at + row) * asked, *of_context = made + 2 * row * width;
-            const uint8_t* visible = all.visible + (begin + row) * asked;
-            float *slopes = of.scores + (at + row) * asked, *of_h = of_top + row * width, mean = 0;
-            std::memcpy(of.contexts + (at + row) * width, of_context, sizeof(float) * size_t(width));
-            for (int64_t j = 0; j < asked; ++j) {
-                const float* value = all.values + ((begin + row) * asked + j) * width;
-                float slope = 0;
-                if (visible[j]) {
+    }
+    product(all.combination_back, of_combined, rows, made, place);
+    float* of_top = of.hidden + ((all.count - 1) * all.rows + begin) * width;
+    for (int64_t row = 0; row < rows; ++row) {
+        const float *shares = passed.attended + (at + row) * asked, *of_context = made + 2 * row * width;
+        const uint8_t* visible = all.visible + (begin + row) * asked;
+        float *slopes = of.scores + (at + row) * asked, *of_h = of_top + row * width, mean = 0;
+        std::memcpy(of.contexts + (at + row) * width, of_context, sizeof(float) * size_t(width));
+        for (int64_t j = 0; j < asked; ++j) {
+            const float* value = all.values + ((begin + row) * asked + j) * width;
+            float slope = 0;
+            if (visible[j]) {
 #pragma omp simd reduction(+ : slope)
-                    for (int64_t e = 0; e < width; ++e) slope += of_context[e] * value[e];
-                }
-                slopes[j] = slope;
-                mean += shares[j] * slope;
+                for (int64_t e = 0; e < width; ++e) slope += of_context[e] * value[e];
             }
-            for (int64_t j = 0; j < asked; ++j) {
-                slopes[j] = shares[j] * (slopes[j] - mean);
-                if (!visible[j]) continue;
-                const float *key = all.keys + ((begin + row) * asked + j) * width, g = slopes[j];
-#pragma omp simd
-                for (int64_t e = 0; e < width; ++e) of_h[e] += g * key[e];
-            }
-            add(of_h, of_context + width, width);
+            slopes[j] = slope;
+            mean += shares[j] * slope;
         }
+        for (int64_t j = 0; j < asked; ++j) {
+            slopes[j] = shares[j] * (slopes[j] - mean);
+            if (!visible[j]) continue;
+            const float *key = all.keys + ((begin + row) * asked + j) * width, g = slopes[j];
+#pragma omp simd
+            for (int64_t e = 0; e < width; ++e) of_h[e] += g * key[e];
+        }
+        add(of_h, of_context + width, width);
+    }
 }
 
 void lstm_backwards(const LSTM& all, const LSTMPassed& passed, const LSTMGradients& of, int64_t begin, int rows,
